@@ -131,6 +131,10 @@ type Notice struct {
 	// Since is the last time at which the target is known to have delivered, for
 	// Suspended only.
 	Since Instant
+	// Before is true, for Truncated only, if the subscription began at a cursor and
+	// the gap may be before its beginning. Such an announcement is not false where
+	// nothing that was owed is missing.
+	Before bool
 }
 
 // State is the state of a subscription.

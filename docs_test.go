@@ -36,6 +36,10 @@ wrong sums are refused. [figures.md](figures.md) defines each figure;
 Schema ` + "`eventmeter.capacity/1`" + `, written by ` + "`eventmeter capacity`" + ` beside the archives of its steps, each a complete run with a [result.json](result.md). It is read strictly: an
 unknown field, another schema, and a step that does not agree with its archive are refused. [capacity.md](capacity.md) defines each figure.
 `},
+	{"docs/check-json.md", "results", "Check", "json", `# The JSON of a check
+
+Schema ` + "`eventmeter.check/1`" + `, printed by ` + "`eventmeter check --json`" + `. [conformance.md](conformance.md) says how each row is judged.
+`},
 	{"docs/profile.md", "profiles", "Profile", "yaml", `# Profiles
 
 A profile is one YAML file. It is read strictly: an unknown or repeated key, a value without its unit or out of range, and a key that has no effect without another key are errors, reported with their line. Write durations
@@ -81,6 +85,15 @@ func (d fieldDoc) render() (string, error) {
 	types, err := structsOf(d.dir)
 	if err != nil {
 		return "", err
+	}
+	blocks, err := structsOf("internal/settings")
+	if err != nil {
+		return "", err
+	}
+	for name, s := range blocks {
+		if _, own := types[name]; !own {
+			types[name] = s
+		}
 	}
 	var b strings.Builder
 	b.WriteString(d.intro)
@@ -223,7 +236,10 @@ func kindOf(e ast.Expr) (kind, part string) {
 		kind, part = kindOf(e.Value)
 		return kind + " by name", part
 	case *ast.SelectorExpr:
-		return map[string]string{"Duration": "duration", "Time": "time", "Rate": "rate", "RawMessage": "object"}[e.Sel.Name], ""
+		if name, ok := map[string]string{"Duration": "duration", "Time": "time", "Rate": "rate", "RawMessage": "object"}[e.Sel.Name]; ok {
+			return name, ""
+		}
+		return kindOf(e.Sel)
 	case *ast.Ident:
 		if name, ok := map[string]string{
 			"string": "text", "int": "number", "int64": "number", "uint64": "number", "float64": "number",

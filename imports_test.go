@@ -15,19 +15,19 @@ import (
 const module = "github.com/eventmeter/eventmeter"
 
 // aDriver is what the driver of a system may import.
-var aDriver = []string{".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/settings", "internal/streamclient", "internal/wire", "loadgen/driver", "loadgen/mcpclient"}
+var aDriver = []string{".", "sinks", "sinks/ledger", "internal/conform", "internal/figure", "internal/budget", "internal/crash", "internal/errtext", "internal/settings", "internal/streamclient", "internal/wire", "loadgen/driver", "loadgen/mcpclient"}
 
 // mayImport is the import table: which of our own packages each package may
 // import. A package must be named here; "*" is any package. Tests may import
 // anything, because they join the two ends.
 var mayImport = map[string][]string{
 	".":                {},
-	"profiles":         {"internal/defaults", "internal/settings"},
-	"loadgen":          {".", "internal/defaults", "internal/crash"},
+	"profiles":         {"internal/settings"},
+	"loadgen":          {".", "internal/crash", "internal/settings"},
 	"loadgen/upstream": {".", "loadgen", "internal/figure", "internal/errtext", "internal/stderrtail", "internal/crash"},
 
-	"loadgen/mcpclient":       {".", "internal/budget", "internal/crash", "internal/dialguard", "internal/errtext", "internal/streamclient", "internal/stderrtail", "internal/wire"},
-	"loadgen/driver":          {".", "sinks", "sinks/ledger", "internal/figure", "internal/budget", "internal/crash", "internal/defaults", "internal/errtext", "internal/streamclient", "internal/wire", "loadgen/mcpclient"},
+	"loadgen/mcpclient":       {".", "internal/budget", "internal/crash", "internal/dialguard", "internal/errtext", "internal/settings", "internal/streamclient", "internal/stderrtail", "internal/wire"},
+	"loadgen/driver":          {".", "sinks", "sinks/ledger", "internal/conform", "internal/figure", "internal/budget", "internal/crash", "internal/errtext", "internal/settings", "internal/streamclient", "internal/wire", "loadgen/mcpclient"},
 	"loadgen/driver/events":   aDriver,
 	"loadgen/driver/sep1803":  aDriver,
 	"loadgen/driver/sep2549":  aDriver,
@@ -40,29 +40,29 @@ var mayImport = map[string][]string{
 
 	"sinks":                       {".", "internal/figure", "internal/budget", "internal/crash", "sinks/ledger"},
 	"sinks/ledger":                {".", "internal/figure", "internal/budget", "internal/crash"},
-	"results":                     {".", "profiles", "sinks", "sinks/ledger", "internal/errtext"},
+	"results":                     {".", "profiles", "sinks", "sinks/ledger", "internal/conform", "internal/errtext"},
 	"internal/budget":             {},
 	"internal/capacity":           {},
+	"internal/conform":            {".", "internal/errtext"},
 	"internal/cputime":            {},
 	"internal/crash":              {},
-	"internal/defaults":           {},
 	"internal/dialguard":          {},
 	"internal/errtext":            {},
 	"internal/figure":             {},
 	"internal/lockfile":           {},
-	"internal/settings":           {},
+	"internal/settings":           {"internal/defaults"},
 	"internal/stats":              {"results", "sinks", "sinks/ledger"},
 	"internal/stderrtail":         {"internal/errtext"},
 	"internal/wire":               {"internal/budget"},
 	"internal/witness":            {},
 	"internal/streamclient":       {"internal/budget", "internal/crash", "internal/dialguard"},
 	"internal/selfbench/baseline": {},
-	"internal/refserver":          {".", "internal/cputime", "internal/wire", "internal/crash", "internal/dialguard"},
+	"internal/refserver":          {".", "internal/cputime", "internal/wire", "internal/crash", "internal/dialguard", "internal/lockfile"},
 	"internal/hostile":            {},
 	"internal/interop":            {},
 	"internal/selfbench":          {"*"},
-	"internal/report":             {".", "results", "internal/stats", "internal/errtext"},
-	"internal/metrics":            {".", "sinks", "sinks/ledger", "results", "internal/figure", "internal/crash", "internal/dialguard", "internal/errtext"},
+	"internal/report":             {".", "results", "internal/conform", "internal/stats", "internal/errtext"},
+	"internal/metrics":            {".", "sinks", "sinks/ledger", "results", "internal/conform", "internal/figure", "internal/crash", "internal/dialguard", "internal/errtext"},
 	"internal/promtest":           {},
 	"cmd/eventmeter":              {"*"},
 	"cmd/eventbench":              {"*"},
@@ -71,13 +71,14 @@ var mayImport = map[string][]string{
 	"scripts/soak":                {"internal/crash"},
 
 	// A run and what is built on it.
-	"internal/calibrate":       {".", "loadgen/driver/events", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975", "profiles", "results", "sinks", "sinks/ledger", "internal/run", "internal/crash", "internal/errtext", "internal/refserver/faults"},
+	"internal/calibrate":       {".", "loadgen/driver/events", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975", "profiles", "results", "sinks", "sinks/ledger", "internal/run", "internal/settings", "internal/crash", "internal/errtext", "internal/refserver/faults"},
 	"internal/capacity/trials": {"profiles", "results", "internal/run", "internal/capacity", "internal/dialguard", "internal/embedded", "internal/errtext", "internal/health", "internal/metrics"},
+	"internal/check":           {".", "loadgen/driver", "loadgen/mcpclient", "profiles", "results", "sinks", "internal/conform", "internal/crash", "internal/errtext", "internal/run", "internal/wire"},
 	"internal/embedded":        {"profiles", "sinks", "sinks/ledger", "internal/refserver", "internal/refserver/faults", "internal/crash", "internal/lockfile", "internal/stderrtail"},
 	"internal/health":          {"results", "sinks", "sinks/ledger", "internal/crash", "internal/dialguard", "internal/errtext", "internal/metrics", "internal/streamclient"},
 	"internal/run": {
 		".", "loadgen", "loadgen/driver", "loadgen/driver/events", "loadgen/mcpclient", "loadgen/systems", "loadgen/upstream", "profiles", "results", "sinks", "sinks/ledger",
-		"internal/settings", "internal/budget", "internal/capacity", "internal/crash", "internal/dialguard", "internal/embedded", "internal/errtext", "internal/figure", "internal/health",
+		"internal/settings", "internal/budget", "internal/capacity", "internal/conform", "internal/crash", "internal/dialguard", "internal/embedded", "internal/errtext", "internal/figure", "internal/health",
 		"internal/metrics", "internal/refserver/faults", "internal/shard/split", "internal/streamclient", "internal/summary",
 	},
 	"internal/shard": {
@@ -86,7 +87,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/shard/split": {"loadgen"},
 	"internal/runtest":     {"internal/embedded", "internal/refserver", "internal/refserver/faults"},
-	"internal/summary":     {"profiles", "results", "sinks", "sinks/ledger", "internal/health", "internal/metrics"},
+	"internal/summary":     {"profiles", "results", "sinks", "sinks/ledger", "internal/conform", "internal/health", "internal/metrics"},
 }
 
 func TestImportTable(t *testing.T) {

@@ -27,22 +27,22 @@ type FiringOptions struct {
 	Recorder eventmeter.Recorder // required
 	Stamper  *Stamper            // required
 	Schedule Schedule            // required
-	// Start is when the schedule begins; 0 means when the first emission is waited
-	// for. It may lie in the future.
+	// Start is when the schedule begins, which may be in the future; 0 means when
+	// the [Loop] begins.
 	Start eventmeter.Instant
-	// Emissions due before Warmup are published but not measured. Publishing ends
-	// just before Warmup+Duration. With a Duration of 0 or less it ends with the
-	// schedule.
+	// Emissions due before Warmup are published but not measured. The last emission
+	// is due before Warmup+Duration. With a Duration of 0 or less publishing ends
+	// with the schedule.
 	Warmup, Duration time.Duration
 	// Tolerance is how long a due emission waits for a free worker before it is
 	// dropped; 0 means [DefaultTolerance].
 	Tolerance time.Duration
 	// Number, if not nil, maps the number of an emission of Schedule to its number
-	// in the schedule that Schedule is a [Part] of. Stamps and drops have the
-	// latter.
+	// in the whole schedule that Schedule is a [Part] of. Stamps and drops have the
+	// number in the whole schedule.
 	Number func(n uint64) uint64
-	// Lag, if not nil, is called for every emission with the delay of the pacing. It
-	// is called by the pacing goroutine and must return at once.
+	// Lag, if not nil, is called for every emission with the delay of the pacing, by
+	// the pacing goroutine. It must return at once.
 	Lag func(time.Duration)
 }
 
@@ -55,8 +55,8 @@ type Firing struct {
 	timer *time.Timer // of wait
 	free  *time.Timer // of reserve
 
-	// slack is how late the last timer fired. The workers are not the cause, so it
-	// is added to their tolerance.
+	// slack is how late the last timer fired, in nanoseconds. The workers are not the
+	// cause, so slack is added to the tolerance.
 	slack atomic.Int64
 
 	fired, dropped               atomic.Uint64
@@ -66,17 +66,23 @@ type Firing struct {
 	lag *hdrhistogram.Histogram // ns; guarded by mu
 }
 
-// Stats counts the emissions of a firing.
-type Stats struct {
-	// Scheduled is how many were due: Fired + Dropped.
+// Counts counts the emissions of a firing.
+type Counts struct {
+	// Scheduled is how many emissions were due: Fired + Dropped.
 	Scheduled, Fired, Dropped uint64
 	// Accepted, Uncertain and Refused add up to Fired when all are resolved.
 	Accepted, Uncertain, Refused uint64
-	// Lag is the delay of the pacing, before any wait for a worker.
+}
+
+// Stats are the counts of a firing and its delays.
+type Stats struct {
+	Counts
+	// LagP50, LagP99 and LagMax are quantiles of the delay of the pacing, before any
+	// wait for a worker. Delays of more than a minute count as a minute.
 	LagP50, LagP99, LagMax time.Duration
 }
 
-// NewFiring checks the options.
+// NewFiring checks the options and returns a Firing that has not begun.
 func NewFiring(o FiringOptions) (*Firing, error) {
 	if o.Clock == nil || o.Recorder == nil || o.Stamper == nil || o.Schedule == nil {
 		return nil, errors.New("publishing: Clock, Recorder, Stamper and Schedule must all be given")
@@ -92,7 +98,7 @@ func NewFiring(o FiringOptions) (*Firing, error) {
 	return f, nil
 }
 
-// Start returns when the schedule began, or 0 when it has not.
+// Start returns when the schedule begins, 0 if that is not known yet.
 func (f *Firing) Start() eventmeter.Instant { return eventmeter.Instant(f.start.Load()) }
 
 // due is an emission of the schedule.
@@ -102,8 +108,8 @@ type due struct {
 	measured bool
 }
 
-// due returns when emission n is intended and whether it is measured. ok is
-// false when the period or the schedule ends before it.
+// due returns when emission n is due and whether it is measured. ok is false if the
+// period or the schedule ends before.
 func (f *Firing) due(n uint64) (d due, ok bool) {
 	at, ok := f.o.Schedule.At(n)
 	if !ok || f.o.Duration > 0 && at >= f.o.Warmup+f.o.Duration {
@@ -112,8 +118,8 @@ func (f *Firing) due(n uint64) (d due, ok bool) {
 	return due{n, f.Start().Add(at), at >= f.o.Warmup}, true
 }
 
-// wait returns when emission n is due, never early. ok is false when firing is
-// over or ctx is.
+// wait waits until emission n is due, and never returns before. ok is false if there
+// is no emission n or ctx has ended.
 func (f *Firing) wait(ctx context.Context, n uint64) (d due, ok bool) {
 	f.start.CompareAndSwap(0, int64(f.o.Clock.Now()))
 	d, ok = f.due(n)
@@ -156,7 +162,7 @@ func (f *Firing) sleep(ctx context.Context, until eventmeter.Instant) bool {
 	return true
 }
 
-// yield lets other goroutines run until then, or until the clock stands still:
+// yield lets other goroutines run until that time, or until the clock stands still:
 // some clocks move in steps, and the clock of a test does not move at all
 // while a goroutine runs.
 func (f *Firing) yield(until eventmeter.Instant) {
@@ -198,17 +204,17 @@ func (f *Firing) lagged(d time.Duration) {
 	}
 }
 
-// admit takes a place in busy for an emission that is due. The capacity of busy
-// is the number of workers, so a place stands for a free worker; whoever sends
-// takes the token out when the emission is resolved. admit waits for a place
-// until the tolerance is over. Then it counts the emission as dropped and
-// returns false. It also returns false, and counts nothing, when ctx is over.
+// admit puts a token into busy for an emission that is due. The capacity of busy is
+// the number of workers, so room in it means a free worker; the worker takes the
+// token out when the emission is resolved. admit waits for room until the tolerance
+// is over. Then it counts the emission as dropped and returns false. If ctx ends, it
+// returns false and counts nothing.
 //
-// An emission that is admitted is sent, even if the machine takes longer than
-// the tolerance to run its worker: that delay belongs to the generator. It is in
-// the latencies and in the lag from scheduled to published, and it must not look
-// like a lack of workers.
-func (f *Firing) admit(ctx context.Context, d due, busy chan<- struct{}) bool {
+// An admitted emission is sent even if the machine takes longer than the tolerance
+// to run its worker. That delay belongs to the generator: it is part of the latencies
+// and of the lag from scheduled to published, and must not look like a lack of
+// workers.
+func (f *Firing) admit(ctx context.Context, d due, busy chan struct{}) bool {
 	if f.reserve(ctx, d.intended, busy) {
 		return true
 	}
@@ -218,7 +224,7 @@ func (f *Firing) admit(ctx context.Context, d due, busy chan<- struct{}) bool {
 	return false
 }
 
-func (f *Firing) reserve(ctx context.Context, intended eventmeter.Instant, busy chan<- struct{}) bool {
+func (f *Firing) reserve(ctx context.Context, intended eventmeter.Instant, busy chan struct{}) bool {
 	select {
 	case busy <- struct{}{}:
 		return true
@@ -236,6 +242,10 @@ func (f *Firing) reserve(ctx context.Context, intended eventmeter.Instant, busy 
 	defer f.free.Stop()
 	select {
 	case busy <- struct{}{}:
+		if ctx.Err() != nil { // a worker became free because of it
+			<-busy
+			return false
+		}
 		return true
 	case <-f.free.C:
 		return false
@@ -244,7 +254,7 @@ func (f *Firing) reserve(ctx context.Context, intended eventmeter.Instant, busy 
 	}
 }
 
-// deadline is until when an emission waits for a worker.
+// deadline returns until when an emission waits for a worker.
 func (f *Firing) deadline(intended eventmeter.Instant) eventmeter.Instant {
 	return intended.Add(f.o.Tolerance + time.Duration(f.slack.Load()))
 }
@@ -281,24 +291,28 @@ func (f *Firing) resolve(emission Emission, outcome eventmeter.Outcome) {
 	}
 }
 
-// Stats may be called at any time; the figures of a running firing are each
-// right but not of one instant.
-func (f *Firing) Stats() Stats {
-	s := Stats{
+// Counts returns the counts so far. Those of a running firing are not of the same
+// instant.
+func (f *Firing) Counts() Counts {
+	c := Counts{
 		Fired:     f.fired.Load(),
 		Dropped:   f.dropped.Load(),
 		Accepted:  f.accepted.Load(),
 		Uncertain: f.uncertain.Load(),
 		Refused:   f.refused.Load(),
 	}
-	s.Scheduled = s.Fired + s.Dropped
+	c.Scheduled = c.Fired + c.Dropped
+	return c
+}
+
+// Stats returns the counts and delays so far. The pacing waits while it scans the
+// delays; who needs only counts calls [Firing.Counts].
+func (f *Firing) Stats() Stats {
+	s := Stats{Counts: f.Counts()}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.lag.TotalCount() > 0 {
-		s.LagP50 = time.Duration(f.lag.ValueAtQuantile(50))
-		s.LagP99 = time.Duration(f.lag.ValueAtQuantile(99))
-		s.LagMax = time.Duration(f.lag.Max())
-	}
+	lag := f.lag.ValueAtPercentilesSlice([]float64{50, 99, 100})
+	s.LagP50, s.LagP99, s.LagMax = time.Duration(lag[0]), time.Duration(lag[1]), time.Duration(lag[2])
 	return s
 }
 
@@ -314,12 +328,12 @@ type LoopOptions struct {
 }
 
 // Loop publishes the emissions of f, each at its time, until the schedule or ctx
-// ends. It waits for those in flight and returns the figures of f. An emission that is due while all
-// workers are busy waits for one of them for f's tolerance and is then dropped;
-// it is never sent later than that.
+// ends. It waits for the emissions in flight and returns the counts of f. An emission
+// that is due while all workers are busy waits for one of them for f's tolerance and
+// is then dropped.
 //
-// The pacing goroutine is the caller's. Workers are started when they are
-// needed and end with the loop.
+// The goroutine of the caller does the pacing. Workers are started when they are
+// needed and end before Loop returns.
 func Loop(ctx context.Context, f *Firing, o LoopOptions) Stats {
 	if o.Workers <= 0 {
 		o.Workers = DefaultWorkers
@@ -352,17 +366,16 @@ type pool struct {
 	ctx  context.Context
 	wg   sync.WaitGroup
 
-	// busy holds a token for every emission that was handed over and is not done;
-	// its capacity is the bound. queue is as long, so it never blocks.
+	// busy holds a token for every emission that was admitted and is not resolved;
+	// its capacity is Workers. queue has the same capacity, so sends never block.
 	busy  chan struct{}
 	queue chan due
 
 	started int // workers; used by the pacing goroutine only
 }
 
-// send gives an emission to a worker, for which it has a token. Only workers return
-// tokens, so when there are at least as many workers as tokens, each emission that
-// is not done has a worker.
+// send passes an emission that has a token to a worker. Only workers take tokens
+// out, so with at least as many workers as tokens each emission has a worker.
 func (p *pool) send(d due) {
 	if p.started < len(p.busy) {
 		p.started++

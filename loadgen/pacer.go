@@ -8,9 +8,9 @@ import (
 )
 
 // Pacer lets vegeta's attacker follow a Schedule: hit n is sent when emission n
-// is due, and the attack stops where the schedule ends. It is for load of plain
-// requests. Emissions go through [Loop]: an attacker neither stamps requests when
-// they leave nor counts drops, and it sleeps through a wait that is cancelled.
+// is due, and the attack stops where the schedule ends. Use it for plain requests
+// only. Emissions need [Loop]: an attacker neither stamps requests when they leave
+// nor counts drops, and it sleeps on after its wait is cancelled.
 func Pacer(s Schedule) vegeta.Pacer { return pacer{s} }
 
 type pacer struct{ Schedule }

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Part is the emissions of a schedule that one of several shards publishes: those
-// whose number modulo Every is in Mine. It keeps their times, so that all parts
-// together are exactly the whole schedule, even with the random times of a Poisson
-// process.
+// Part has the emissions of a schedule that one of several shards publishes: the
+// ones whose number modulo Every is in Mine. Their times do not change, so that all
+// parts together are exactly the whole schedule, even with the random times of a
+// Poisson process.
 //
 // Emission k of a Part is emission [Part.Number](k) of the whole. Without Mine there
 // are no emissions.
@@ -18,8 +18,8 @@ type Part struct {
 	Mine  []uint64 // ascending, without repeats, each below Every
 }
 
-// Number returns the number in the whole schedule of the part's emission k. There
-// must be one: Mine is not empty.
+// Number returns the number in the whole schedule of the part's emission k. Mine
+// must not be empty.
 func (p Part) Number(k uint64) uint64 {
 	n := uint64(len(p.Mine))
 	return k/n*p.Every + p.Mine[k%n]
@@ -33,8 +33,8 @@ func (p Part) At(k uint64) (time.Duration, bool) {
 	return p.Whole.At(p.Number(k))
 }
 
-// SplitEmissions returns the part of one shard. owner has the shard of each
-// emission of a cycle.
+// SplitEmissions returns the part of a shard. Owners repeat every cycle emissions:
+// owner returns the shard of emission n of a cycle, 0 <= n < cycle.
 func SplitEmissions(whole Schedule, cycle int, owner func(n int) int, shard int) Part {
 	p := Part{Whole: whole, Every: uint64(cycle)}
 	for n := range cycle {

@@ -10,11 +10,11 @@ import (
 // exponentially distributed with mean 1/Rate. The same Seed gives the same
 // times. A Rate that is not a positive, finite number has no emissions.
 //
-// The time of emission n is not found by adding up n gaps, which would need state
-// or n steps. The time of every 2^k-th arrival is a sum of gamma variates, and
-// what lies between two known arrivals is split by beta variates, each drawn
-// from a generator seeded with its place in that tree. The result has exactly
-// the distribution of a Poisson process and takes O(log n), in any order.
+// Adding up n gaps to find the time of emission n would need state or n steps.
+// Instead, the time of every 2^k-th arrival is a sum of gamma variates, and the
+// interval between two known arrivals is split by beta variates, each drawn from a
+// generator seeded with its place in that tree. The times have exactly the
+// distribution of a Poisson process. Each takes O(log n), in any order.
 type Poisson struct {
 	Rate float64 // per second
 	Seed uint64
@@ -39,7 +39,7 @@ func (p Poisson) At(n uint64) (time.Duration, bool) {
 	return seconds(p.split(m, first, 2*first, lo, hi) / p.Rate)
 }
 
-// stretch is the time in which n arrivals come after arrival a, in mean gaps.
+// stretch returns the time in which n arrivals follow arrival a, in mean gaps.
 func (p Poisson) stretch(a, n uint64) float64 {
 	d := p.draw(0, a)
 	return d.gamma(float64(n))
@@ -84,16 +84,16 @@ func (s *stream) next() uint64 {
 	return z ^ z>>31
 }
 
-// uniform is in (0, 1).
+// uniform returns a number in (0, 1).
 func (s *stream) uniform() float64 { return (float64(s.next()>>11) + 0.5) / (1 << 53) }
 
-// normal is standard normal (Box and Muller).
+// normal returns a standard normal variate (Box and Muller).
 func (s *stream) normal() float64 {
 	return math.Sqrt(-2*math.Log(s.uniform())) * math.Cos(2*math.Pi*s.uniform())
 }
 
-// gamma has the given shape, at least 1, and scale 1 (Marsaglia and Tsang,
-// 2000).
+// gamma returns a gamma variate of the given shape, at least 1, and scale 1
+// (Marsaglia and Tsang, 2000).
 func (s *stream) gamma(shape float64) float64 {
 	if shape == 1 {
 		return -math.Log(s.uniform())

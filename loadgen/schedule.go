@@ -14,15 +14,15 @@ type Schedule interface {
 	At(n uint64) (offset time.Duration, ok bool)
 }
 
-// Constant publishes emission n at n/Rate, so the first one at once. A Rate that
+// Constant publishes emission n at n/Rate, the first one at once. A Rate that
 // is not a positive, finite number has no emissions.
 type Constant struct {
 	Rate float64 // per second
 }
 
-// At implements [Schedule]. Unlike vegeta's ConstantPacer it does not cut the
-// interval to whole nanoseconds first, so it does not drift: 300/s is 300/s
-// after a day.
+// At implements [Schedule]. Unlike vegeta's ConstantPacer it does not round the
+// interval to whole nanoseconds, so it does not drift: 300/s is still 300/s after
+// a day.
 func (c Constant) At(n uint64) (time.Duration, bool) {
 	if !positive(c.Rate) {
 		return 0, false
@@ -56,15 +56,16 @@ func (b Burst) At(n uint64) (time.Duration, bool) {
 	return time.Duration(start + within), true
 }
 
-// Ramp changes its rate linearly from From to To over Over, and then stays at To. A ramp down to 0 ends. Rates are per second; one that is
-// negative or not finite, or both 0, has no emissions.
+// Ramp changes its rate linearly from From to To during Over, and then stays at To.
+// A ramp down to 0 ends. Rates are per second. If a rate is negative or not finite,
+// or both are 0, there are no emissions.
 type Ramp struct {
 	From, To float64
 	Over     time.Duration
 }
 
-// At implements [Schedule]. It is the exact inverse of the integral of the
-// rate; vegeta's LinearPacer steps by the rate of the moment and trails it.
+// At implements [Schedule]. It is the exact inverse of the integral of the rate;
+// vegeta's LinearPacer steps by the current rate and falls behind.
 func (r Ramp) At(n uint64) (time.Duration, bool) {
 	if !r.valid() {
 		return 0, false
@@ -75,7 +76,7 @@ func (r Ramp) At(n uint64) (time.Duration, bool) {
 		if n == 0 {
 			return 0, true
 		}
-		// x = From·t + a·t²/2, solved in the form that cancels nothing.
+		// x = From·t + a·t²/2, solved in the form without cancellation.
 		a := (r.To - r.From) / over
 		root := math.Sqrt(max(0, r.From*r.From+2*a*x))
 		t, ok := seconds(2 * x / (r.From + root))
@@ -91,7 +92,7 @@ func (r Ramp) valid() bool {
 	return r.From >= 0 && r.To >= 0 && r.From+r.To > 0 && !math.IsInf(r.From+r.To, 0) && r.Over >= 0
 }
 
-// Sine varies its rate around Mean by Amplitude, once a Period, upwards first.
+// Sine varies its rate around Mean by Amplitude, once a Period, rising first.
 // Rates are per second. Amplitude must lie between 0 and Mean and Period be
 // positive; anything else has no emissions.
 type Sine struct {
@@ -99,9 +100,9 @@ type Sine struct {
 	Period          time.Duration
 }
 
-// At implements [Schedule]: the first nanosecond at which the integral of the
-// rate has reached n. Vegeta's SinePacer approximates the same in a few steps
-// from wherever the clock stands.
+// At implements [Schedule]: it returns the first nanosecond at which the integral of
+// the rate has reached n. Vegeta's SinePacer approximates this time in a few steps
+// from the current one.
 func (s Sine) At(n uint64) (time.Duration, bool) {
 	if !s.valid() {
 		return 0, false
@@ -158,7 +159,7 @@ func Count(s Schedule, t time.Duration) uint64 {
 	if !due(0) {
 		return 0
 	}
-	lo, hi := uint64(0), uint64(1) // due(lo), and hi is to be the first that is not
+	lo, hi := uint64(0), uint64(1) // lo is due; hi becomes the first that is not
 	for due(hi) {
 		if hi > math.MaxUint64/2 {
 			return math.MaxUint64

@@ -9,18 +9,18 @@ import (
 // Emission is one event that is being published.
 type Emission = eventmeter.Emission
 
-// maxSources is how many sources a [eventmeter.Stamp] can tell apart.
+// maxSources is how many sources an [eventmeter.Stamp] can distinguish.
 const maxSources = 1 << 16
 
-// Stamper makes the stamps of a run, so that the sequence numbers and Fired
-// instants of each source increase together. It is safe for concurrent use and may
-// serve several firings: numbers continue where they stopped.
+// Stamper makes the stamps of a run. The sequence numbers and the Fired instants of
+// each source increase together. A Stamper is safe for concurrent use. Several
+// firings may use it one after the other: sequence numbers continue.
 type Stamper struct {
 	clock    *eventmeter.Clock
 	recorder eventmeter.Recorder
 	run      uint32
 	sources  []source
-	assign   func(n uint64) uint16 // nil: round the sources
+	assign   func(n uint64) uint16 // nil = the sources in turn
 }
 
 type source struct {
@@ -37,12 +37,11 @@ func NewStamper(clock *eventmeter.Clock, recorder eventmeter.Recorder, run uint3
 	return &Stamper{clock: clock, recorder: recorder, run: run, sources: make([]source, sources)}
 }
 
-// Assign makes emission n belong to source of(n) instead, which must be a pure
-// function; a number that there is no source for is taken modulo their number.
-// It must be called before the first stamp.
+// Assign makes emission n belong to source of(n) modulo the number of sources
+// instead. of must be a pure function. Assign must be called before the first stamp.
 func (s *Stamper) Assign(of func(n uint64) uint16) { s.assign = of }
 
-// source is the number of the source that emission n belongs to.
+// source returns the number of the source that emission n belongs to.
 func (s *Stamper) source(n uint64) uint16 {
 	if s.assign != nil {
 		n = uint64(s.assign(n))

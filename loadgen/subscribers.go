@@ -1,17 +1,18 @@
 package loadgen
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/crash"
-	"github.com/eventmeter/eventmeter/internal/defaults"
+	"github.com/eventmeter/eventmeter/internal/settings"
 )
 
 // DefaultConcurrency is the number of subscriptions that may be opening at once.
-const DefaultConcurrency = defaults.AttachConcurrency
+const DefaultConcurrency = settings.AttachConcurrency
 
 // AttachOptions are the options of [Attach].
 type AttachOptions struct {
@@ -24,8 +25,8 @@ type AttachOptions struct {
 	// Concurrency bounds the subscriptions that are opening at once; 0 means
 	// [DefaultConcurrency].
 	Concurrency int
-	// Continue opens the rest after a failure. Otherwise a failure cancels those
-	// that are opening, and no more are begun.
+	// Continue makes Attach open the rest after a failure. Otherwise a failure
+	// cancels the subscriptions that are opening, and no more are begun.
 	Continue bool
 }
 
@@ -33,11 +34,13 @@ type AttachOptions struct {
 type AttachStats struct {
 	// Begun = Attached + Failed.
 	Begun, Attached, Failed int
+	// FirstError is the error of the first failure.
+	FirstError error
 }
 
-// Attach calls attach for every index from 0 on, spread over time, and returns
-// when all calls have returned. The error is that of the first failure, or of
-// the context; with Continue the failures are only counted.
+// Attach calls attach for the indices 0 to N-1, spread over time, and returns when
+// all calls have returned. The error is that of the first failure, or the cause of
+// the context's end. With Continue failures are only counted.
 func Attach(ctx context.Context, o AttachOptions, attach func(ctx context.Context, i int) error) (AttachStats, error) {
 	if o.Concurrency <= 0 {
 		o.Concurrency = DefaultConcurrency
@@ -58,6 +61,7 @@ func Attach(ctx context.Context, o AttachOptions, attach func(ctx context.Contex
 				stats.Attached++
 			} else {
 				stats.Failed++
+				stats.FirstError = cmp.Or(stats.FirstError, err)
 			}
 			mu.Unlock()
 			if err != nil && !o.Continue {
@@ -87,17 +91,18 @@ func Attach(ctx context.Context, o AttachOptions, attach func(ctx context.Contex
 
 // ChurnOptions are the options of [Churn].
 type ChurnOptions struct {
-	// N is how many there are: indices 0 to N-1.
+	// N is the number of subscriptions: indices 0 to N-1.
 	N int
-	// Rate is the number of subscriptions that leave per second; 0 means none.
+	// Rate is the number of subscriptions that are detached per second; 0 means
+	// none.
 	Rate float64
-	// Pause is how long each stays away.
+	// Pause is how long a subscription stays detached.
 	Pause time.Duration
-	// Seed fixes the order in which they are picked. Every one is picked once
-	// before any is picked again, in another order.
+	// Seed determines the order in which subscriptions are picked. Every one is
+	// picked once before any is picked again, in another order.
 	Seed uint64
-	// Stop, if not nil, ends the churn in order when it is closed: no more leave,
-	// those that are away stay away, and Churn waits for calls in flight.
+	// Stop, if not nil, ends the churn when it is closed: no more subscriptions are
+	// detached, those that are detached stay so, and Churn waits for calls in flight.
 	Stop <-chan struct{}
 	// Detach and Attach end and reopen a subscription. There are never
 	// two calls at once for the same index. Required.
@@ -106,18 +111,19 @@ type ChurnOptions struct {
 
 // ChurnStats counts what a churn did.
 type ChurnStats struct {
-	// Detached and Attached succeeded; Failed is calls that did not. A
-	// subscription that could not be detached is left as it is; one that could
-	// not be reopened stays away and is not picked again.
+	// Detached and Attached count calls that succeeded, Failed calls that did not.
+	// A subscription that could not be detached stays attached. One that could not
+	// be reopened stays detached and is not picked again.
 	Detached, Attached, Failed int
-	// Skipped is how often the picked subscription was still away.
+	// Skipped is how often the picked subscription was still detached.
 	Skipped int
-	// FirstError is the first failure's.
+	// FirstError is the error of the first failure.
 	FirstError error
 }
 
-// Churn runs until Stop is closed or ctx ends, which also cancels the calls
-// under way. It returns when all its goroutines have.
+// Churn detaches subscriptions and reopens them until Stop is closed or ctx ends.
+// The end of ctx also cancels the calls in flight. Churn returns when all its
+// goroutines have ended.
 func Churn(ctx context.Context, o ChurnOptions) ChurnStats {
 	c := &churn{o: o, away: make([]bool, max(o.N, 0))}
 	pacing := Constant{Rate: o.Rate}
@@ -139,11 +145,11 @@ func Churn(ctx context.Context, o ChurnOptions) ChurnStats {
 	defer func() { <-watch }()
 	defer cancel()
 
-	order := rand.New(rand.NewPCG(o.Seed, 0x636875726e)) // a stream of its own beside other uses of the seed
+	order := rand.New(rand.NewPCG(o.Seed, 0x636875726e)) // independent of other uses of the seed
 	var picks []int
 	start := time.Now()
 	for n := uint64(1); ; n++ {
-		// The first leaves after one interval: nothing leaves at the start.
+		// n begins at 1: the first subscription is detached after one interval.
 		at, ok := pacing.At(n)
 		if !ok || !pause(gentle, at-time.Since(start)) {
 			break
@@ -173,7 +179,7 @@ type churn struct {
 	stats ChurnStats
 }
 
-// leave marks i as away, unless it is.
+// leave marks subscription i as away; false if it is away already.
 func (c *churn) leave(i int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -218,7 +224,7 @@ func (c *churn) back(i int) {
 	c.mu.Unlock()
 }
 
-// pause returns false when ctx ended before d was over.
+// pause waits for d. It returns false if ctx ended before.
 func pause(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

@@ -59,9 +59,9 @@ func TestAttachFailures(t *testing.T) {
 				return nil
 			})
 			switch {
-			case goOn && (err != nil || stats != AttachStats{Begun: 100, Attached: 90, Failed: 10}):
+			case goOn && (err != nil || stats != AttachStats{Begun: 100, Attached: 90, Failed: 10, FirstError: errTest}):
 				t.Errorf("going on: %+v, %v", stats, err)
-			case !goOn && (!errors.Is(err, errTest) || stats != AttachStats{Begun: 6, Attached: 5, Failed: 1}):
+			case !goOn && (!errors.Is(err, errTest) || stats != AttachStats{Begun: 6, Attached: 5, Failed: 1, FirstError: errTest}):
 				t.Errorf("stopping: %+v, %v", stats, err)
 			}
 		})

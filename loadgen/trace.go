@@ -7,8 +7,8 @@ import "time"
 // while the Trace is in use.
 type Trace struct {
 	Offsets []time.Duration
-	// Warp is how many times faster than recorded: 2 takes half the time, 0.5
-	// twice as long. 0 means 1. One that is negative or not finite has no emissions.
+	// Warp is the speed relative to the recording: 2 takes half the time, 0.5
+	// twice as long. 0 means 1. A negative or infinite Warp, or NaN, has no emissions.
 	Warp float64
 }
 
@@ -19,7 +19,7 @@ func (t Trace) At(n uint64) (time.Duration, bool) {
 		return 0, false
 	}
 	if warp == 1 {
-		return t.Offsets[n], true // to the nanosecond, however late
+		return t.Offsets[n], true // exact, which a float64 is not for large offsets
 	}
 	return nanoseconds(float64(t.Offsets[n]) / warp)
 }

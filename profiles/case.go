@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"github.com/eventmeter/eventmeter/internal/settings"
 )
 
-// With returns the profile of one case: this one with the case's lanes,
-// overrides and faults, and without cases.
+// With returns the profile of one case: p with the case's lanes, overrides and
+// faults, and without cases.
 func (p *Profile) With(c Case) (*Profile, error) {
 	plain := *p
 	plain.Cases = nil
@@ -35,7 +37,7 @@ func (p *Profile) With(c Case) (*Profile, error) {
 // maxCases bounds the runs of one calibration.
 const maxCases = 200
 
-// cases checks the cases, without their faults, which this package does not know.
+// cases checks the cases, except for their faults, which this package does not know.
 func (c *checker) cases() {
 	if n := len(c.p.Cases); n > maxCases {
 		c.bad("cases", fmt.Sprintf("%d are too many", n), fmt.Sprintf("give at most %d", maxCases))
@@ -45,7 +47,7 @@ func (c *checker) cases() {
 	for i, k := range c.p.Cases {
 		path := "cases." + strconv.Itoa(i)
 		if seen[k.Name] {
-			c.bad(path+".name", quote(k.Name)+" appears twice", "give each case a name of its own")
+			c.bad(path+".name", settings.Quote(k.Name)+" appears twice", "give each case a name of its own")
 		}
 		seen[k.Name] = true
 		if _, err := c.p.With(k); err != nil {

@@ -2,7 +2,6 @@ package profiles
 
 import (
 	"fmt"
-	"net"
 	"net/url"
 	"reflect"
 	"regexp"
@@ -22,8 +21,8 @@ type checker struct {
 	ignored map[string]bool // groups that are not checked
 }
 
-// bad reports a problem with a key, or with the nearest group above it when it
-// was not given.
+// bad reports a problem with a key, or with the nearest group above it that was
+// given.
 func (c *checker) bad(path, what, fix string) {
 	if c.tainted[path] {
 		return
@@ -74,7 +73,7 @@ func (c *checker) bounds(path string, v reflect.Value) {
 	case reflect.Struct:
 		for _, f := range fieldsOf(c.systems, v) {
 			here := join(path, f.key)
-			if check := f.tag.Get("check"); !c.given(here) || c.ignored[here] {
+			if check := f.check; !c.given(here) || c.ignored[here] {
 				continue
 			} else if check != "" {
 				c.bound(here, f.value, check)
@@ -120,7 +119,7 @@ func (c *checker) enum(path, value string, known ...string) {
 		c.missing(path, "give one of "+strings.Join(known, ", "))
 		return
 	}
-	c.bad(path, "no such "+path[strings.LastIndexByte(path, '.')+1:]+" "+quote(value), advise(value, known))
+	c.bad(path, "no such "+path[strings.LastIndexByte(path, '.')+1:]+" "+settings.Quote(value), advise(value, known))
 }
 
 func (c *checker) name(path, value string) {
@@ -128,7 +127,7 @@ func (c *checker) name(path, value string) {
 	case value == "":
 		c.missing(path, "give a short name of a-z, 0-9 and hyphens")
 	case !ValidName(value):
-		c.bad(path, quote(value)+" is not a name", "use a-z, 0-9 and hyphens, a letter first, at most 63")
+		c.bad(path, settings.Quote(value)+" is not a name", "use a-z, 0-9 and hyphens, a letter first, at most 63")
 	}
 }
 
@@ -137,25 +136,11 @@ func (c *checker) span(path string, value, least, most time.Duration) {
 	c.outside(path)(settings.Span(value, least, most))
 }
 
-// web checks an address. It must contain no credentials, because addresses are printed and stored.
+// web checks an address. It returns nil if the address is invalid.
 func (c *checker) web(path, value string, schemes ...string) *url.URL {
-	u, err := url.Parse(value)
-	if err != nil || u.Host == "" || u.Hostname() == "" {
-		c.bad(path, quote(value)+" is not an address", fmt.Sprintf("write it like %s://127.0.0.1:8080", schemes[0]))
-		return nil
-	}
-	for _, s := range schemes {
-		if u.Scheme != s {
-			continue
-		}
-		if u.User != nil {
-			c.bad(path, "holds a user name or a password", "put credentials into headers or tokens, which are not stored")
-			return nil
-		}
-		return u
-	}
-	c.bad(path, fmt.Sprintf("%s does not fit here", quote(u.Scheme)), "it must be "+strings.Join(schemes, " or "))
-	return nil
+	u, what, fix := settings.Address(value, schemes...)
+	c.outside(path)(what, fix)
+	return u
 }
 
 func (c *checker) profile() {
@@ -181,7 +166,7 @@ func (c *checker) profile() {
 		l := &p.Lanes[i]
 		path := fmt.Sprintf("lanes.%d", i)
 		if seen[l.Name] && l.Name != "" {
-			c.bad(path+".name", quote(l.Name)+" is given twice", "give each lane its own name")
+			c.bad(path+".name", settings.Quote(l.Name)+" is given twice", "give each lane its own name")
 		}
 		seen[l.Name] = true
 		c.lane(path, l)
@@ -240,13 +225,13 @@ func (c *checker) idle() {
 	for _, over := range []struct {
 		key string
 		on  bool
-	}{{"proxiesMayBuffer", e.ProxiesMayBuffer}, {"sseAnswers", e.SSEAnswers}} {
+	}{{"proxiesMayBuffer", e.ProxiesMayBuffer}, {"sseAnswers", e.SSEAnswers}, {"sendBuffer", e.SendBuffer > 0}} {
 		if over.on && e.Transport == "stdio" {
 			c.bad("target.embedded."+over.key, "has no effect over standard input and output", "remove it")
 		}
 	}
 	if e.Lists.Entries == 0 {
-		c.reject("target.embedded.lists", []string{"page", "ttl", "private", "older", "strict", "uneven"}, "there are no lists: there is neither entries nor a lane of system "+strings.Join(c.p.listSystems(), " or "), "give entries too")
+		c.reject("target.embedded.lists", []string{"page", "ttl", "private", "older", "strict", "uneven", "noHints"}, "there are no lists: there is neither entries nor a lane of system "+strings.Join(c.p.listSystems(), " or "), "give entries too")
 	}
 }
 
@@ -259,11 +244,6 @@ func (p *Profile) overTLS() bool {
 		}
 	}
 	return false
-}
-
-func listenable(address string) bool {
-	_, port, err := net.SplitHostPort(address)
-	return err == nil && port != ""
 }
 
 // fail2 reports an error of the form key: key: what; fix.

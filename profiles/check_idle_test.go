@@ -1,6 +1,7 @@
 package profiles
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -20,6 +21,7 @@ func TestIdleKeys(t *testing.T) {
 		{lane, "version: 2026-7-28", inject, "", `target.version: "2026-7-28" is not a protocol version; use the form YYYY-MM-DD`},
 		{lane, "version: 2025-06-18, era: modern", inject, "", "target.version: 2025-06-18 is of era legacy, and target.era is modern; remove target.era"},
 		{push + "events: {anonymous: true}}", "", inject, "", "lanes.a.events.anonymous: only webhooks need a token"},
+		{push + "events: {stallShare: 0.5}}", "", inject, "", "lanes.a.events.stallShare: does nothing without stallFor"},
 		{push + "events: {cutFor: 1s}}", "", inject, "", "lanes.a.events.cutFor: does nothing without cutEvery"},
 		{push + "events: {cutFor: 1s, cutEvery: 0}}", "", inject, "", ""},
 		{push + "system: sep-1803, sep1803: {cutFor: 1s}}", "", inject, "", "lanes.a.sep1803.cutFor: does nothing without cutEvery"},
@@ -53,6 +55,8 @@ func TestIdleKeys(t *testing.T) {
 		{lane, "embedded: {transport: stdio, proxiesMayBuffer: true}", inject, "", "target.embedded.proxiesMayBuffer: has no effect"},
 		{lane, "embedded: {transport: stdio, sseAnswers: true}", inject, "", "target.embedded.sseAnswers: has no effect"},
 		// What the target would refuse when it is started.
+		{lane, "embedded: {transport: stdio, sendBuffer: 4096}", inject, "", "target.embedded.sendBuffer: has no effect"},
+		{lane, "embedded: {sendBuffer: 5}", inject, "", "target.embedded.sendBuffer: 5 is too small"},
 		{lane, "embedded: {buffer: -5}", inject, "", "target.embedded.buffer: -5 is too small; give at least 0"},
 		{lane, "embedded: {nextPoll: 1us}", inject, "", "target.embedded.nextPoll: 1µs is too short; give at least 1ms"},
 		{lane, "embedded: {retries: -3}", inject, "", "target.embedded.retries: -3 is too small; give at least -1"},
@@ -101,7 +105,7 @@ func TestAnotherTarget(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if p.Target.Embedded != (Embedded{}) || p.Target.URL != "http://127.0.0.1:8/mcp" {
+		if !reflect.ValueOf(p.Target.Embedded).IsZero() || p.Target.URL != "http://127.0.0.1:8/mcp" {
 			t.Errorf("%s: %+v", name, p.Target)
 		}
 		again(t, p)

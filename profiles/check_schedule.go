@@ -65,7 +65,7 @@ func (c *checker) schedule() {
 		if c.given("schedule.warp") && !(s.Warp > 0) {
 			c.bad("schedule.warp", "must be above 0", "give 1 for the times as recorded, 2 for twice as fast")
 		}
-		return // its events are known when the file is read
+		return // the events are known only when the file is read
 	}
 	if len(c.problems) == 0 {
 		c.publishesNothing()
@@ -96,8 +96,8 @@ func (c *checker) publishesNothing() {
 	}
 }
 
-// peak is the highest rate that the schedule reaches, over a second for
-// bursts.
+// peak returns the highest rate of the schedule; for bursts it is the mean over a
+// second.
 func (s *Schedule) peak() Rate {
 	switch s.Kind {
 	case "burst":
@@ -113,7 +113,7 @@ func (s *Schedule) peak() Rate {
 	return s.Rate
 }
 
-// leastMemory holds the largest answer.
+// leastMemory is enough for the largest answer.
 const leastMemory Bytes = 64 << 20
 
 func (c *checker) limits() {

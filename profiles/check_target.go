@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/eventmeter/eventmeter/internal/settings"
 )
 
 func (c *checker) target() {
@@ -29,7 +31,7 @@ func (c *checker) target() {
 	}
 	for i, host := range t.Allow {
 		if host == "" || strings.ContainsAny(host, "/ \t\n") {
-			c.bad(fmt.Sprintf("target.allow.%d", i), quote(host)+" is not a host", "give a name or an address, without http://")
+			c.bad(fmt.Sprintf("target.allow.%d", i), settings.Quote(host)+" is not a host", "give a name or an address, without http://")
 		}
 	}
 }
@@ -45,7 +47,7 @@ func (c *checker) version() {
 		era = "modern"
 	}
 	if _, err := time.Parse(time.DateOnly, t.Version); err != nil {
-		c.bad("target.version", quote(t.Version)+" is not a protocol version", "use the form YYYY-MM-DD")
+		c.bad("target.version", settings.Quote(t.Version)+" is not a protocol version", "use the form YYYY-MM-DD")
 	} else if t.Era != "auto" && t.Era != era {
 		c.bad("target.version", t.Version+" is of era "+era+", and target.era is "+t.Era, "remove target.era")
 	}
@@ -57,7 +59,7 @@ func (c *checker) headers(path string, headers map[string]string) {
 		if name == "" || strings.ContainsFunc(name, func(r rune) bool {
 			return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
 		}) {
-			c.bad(join(path, name), quote(name)+" cannot be a header", "use letters, digits and hyphens")
+			c.bad(join(path, name), settings.Quote(name)+" cannot be a header", "use letters, digits and hyphens")
 		}
 		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 127 }) {
 			c.bad(join(path, name), "holds a line break or another control character", "write it on one line")
@@ -73,8 +75,14 @@ func (c *checker) embedded() {
 	if lists := &e.Lists; lists.Older && lists.TTL%time.Second != 0 {
 		c.bad(here+"lists.ttl", "the earlier draft has whole seconds only", "give whole seconds, or older: false")
 	}
+	if lists := &e.Lists; lists.NoHints && (lists.Older || lists.Uneven || lists.Private) {
+		c.bad(here+"lists.noHints", "leaves out what older, uneven and private are about", "give it alone")
+	}
 	if e.SingleSign && e.DualSign != 0 {
 		c.bad(here+"dualSign", "there is singleSign as well", "give one of the two")
+	}
+	if (e.Proof == "allow-list") != (len(e.CallbackHosts) > 0) {
+		c.bad(here+"callbackHosts", "belongs to proof: allow-list, and that to it", "give both or none")
 	}
 	if e.TokenEndsStreams && e.TokenLife == 0 {
 		c.bad(here+"tokenEndsStreams", "there is no tokenLife", "give tokenLife too")
@@ -121,7 +129,7 @@ func (c *checker) command() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Env)) {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(t.Env[name], 0) {
-			c.bad(join("target.env", name), quote(name)+" cannot be a variable", "write NAME: value")
+			c.bad(join("target.env", name), settings.Quote(name)+" cannot be a variable", "write NAME: value")
 		}
 	}
 	if !t.OverStdio() {

@@ -17,7 +17,7 @@ func TestCheckTags(t *testing.T) {
 	walk = func(path string, v reflect.Value) {
 		for _, f := range fieldsOf(systems.Table, v) {
 			here := join(path, f.key)
-			if check := f.tag.Get("check"); check != "" {
+			if check := f.check; check != "" {
 				tags++
 				c := &checker{decoder: &decoder{tree: &tree{}, at: map[string]place{"": {}, here: {}}, tainted: map[string]bool{}}}
 				c.bound(here, f.value, check)

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/eventmeter/eventmeter/internal/settings"
 )
 
-// kinds are the kinds of upstreams with the keys that each has, besides those
-// that all have.
+// kinds are the kinds of upstreams, with the keys that only some kinds have.
 var kinds = []struct {
 	name string
 	keys []string
@@ -25,7 +26,7 @@ var kinds = []struct {
 	{"none", nil},
 }
 
-// kindKeys are all keys that some kinds have and others have not.
+// kindKeys are the keys that only some kinds have.
 var kindKeys = []string{"event", "admin", "payload", "http", "github", "slack", "stripe", "feed", "tool", "exec", "replay"}
 
 func kindNames() []string {
@@ -36,7 +37,7 @@ func kindNames() []string {
 	return names
 }
 
-// ownerOf is the first kind that has a key.
+// ownerOf returns the first kind that has a key.
 func ownerOf(key string) string {
 	for _, kind := range kinds {
 		if slices.Contains(kind.keys, key) {
@@ -68,7 +69,7 @@ func (c *checker) misplaced(u *Upstream) {
 	}
 }
 
-// kind checks what belongs to the upstream's kind.
+// kind checks the keys of the upstream's kind.
 func (c *checker) kind(u *Upstream) {
 	switch u.Kind {
 	case "inject":
@@ -83,7 +84,7 @@ func (c *checker) kind(u *Upstream) {
 		c.product("github", g.URL, g.Text)
 		c.perSource("upstream.github.repository", g.Repository)
 		if name := c.render(g.Repository, "upstream.github.repository"); g.Repository != "" && strings.Count(name, "/") != 1 {
-			c.bad("upstream.github.repository", quote(name)+" is not a repository", "write it like owner/name-{{.Source}}")
+			c.bad("upstream.github.repository", settings.Quote(name)+" is not a repository", "write it like owner/name-{{.Source}}")
 		}
 	case "slack":
 		c.product("slack", u.Slack.URL, u.Slack.Text)
@@ -111,7 +112,7 @@ func (c *checker) kind(u *Upstream) {
 	}
 }
 
-// adminListener checks the address of a reference target's admin listener.
+// adminListener checks the address of a reference server's admin listener.
 func (c *checker) adminListener(u *Upstream) {
 	target, embedded := c.p.Target.URL, c.p.Target.IsEmbedded()
 	switch {
@@ -142,7 +143,7 @@ func (c *checker) request(u *Upstream) {
 		return
 	}
 	if strings.ContainsFunc(r.Method, func(r rune) bool { return r < 'A' || r > 'Z' }) {
-		c.bad("upstream.http.method", quote(r.Method)+" is not a method", "write it in capitals, as in POST")
+		c.bad("upstream.http.method", settings.Quote(r.Method)+" is not a method", "write it in capitals, as in POST")
 	}
 	compiled, err := CompileHTTP(*u)
 	if err != nil {
@@ -160,7 +161,7 @@ func (c *checker) request(u *Upstream) {
 	}
 }
 
-// product checks what the kinds that fake a product have in common.
+// product checks the keys that all kinds of fake products have.
 func (c *checker) product(kind, url, text string) {
 	if c.p.Target.IsEmbedded() {
 		c.bad("upstream.kind", "the embedded target takes no webhooks of "+kind, "give target.url, or use kind inject")
@@ -182,7 +183,7 @@ func (c *checker) secret(kind, secret, what string) {
 	}
 }
 
-// render returns the text for one event, to inspect it; empty after an error.
+// render renders the text for one event, to check it. It returns "" after an error.
 func (c *checker) render(text, path string) string {
 	f, err := CompileText(text)
 	if err != nil {
@@ -193,7 +194,7 @@ func (c *checker) render(text, path string) string {
 	return f(0, 1, sampleProbe)
 }
 
-// perSource checks a text that must be the same for all emissions of a source.
+// perSource reports a text that differs between the emissions of a source.
 func (c *checker) perSource(path, text string) {
 	f, err := CompileText(text)
 	if err != nil {
@@ -209,8 +210,8 @@ func (c *checker) perSource(path, text string) {
 func (c *checker) feed(u *Upstream) {
 	f := &u.Feed
 	switch {
-	case f.Listen != "" && !listenable(f.Listen):
-		c.bad("upstream.feed.listen", quote(f.Listen)+" is not an address to listen on", "write it like 127.0.0.1:9000")
+	case f.Listen != "" && !settings.Listenable(f.Listen):
+		c.bad("upstream.feed.listen", settings.Quote(f.Listen)+" is not an address to listen on", "write it like 127.0.0.1:9000")
 	case f.Listen == "" && !c.p.Target.IsEmbedded():
 		c.missing("upstream.feed.listen", "with target.url, give the address under which the target polls, like 127.0.0.1:9000")
 	}
@@ -226,7 +227,7 @@ func (c *checker) replay(u *Upstream) {
 		c.missing("upstream.replay.file", "give the file of the trace, as eventmeter record writes it")
 	}
 	if strings.HasPrefix(r.Probe, ".") || strings.HasSuffix(r.Probe, ".") || strings.Contains(r.Probe, "..") {
-		c.bad("upstream.replay.probe", quote(r.Probe)+" is not a path", "write keys with dots between them, like message.text")
+		c.bad("upstream.replay.probe", settings.Quote(r.Probe)+" is not a path", "write keys with dots between them, like message.text")
 	}
 	c.headers("upstream.replay.headers", r.Headers)
 	switch {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/eventmeter/eventmeter/internal/settings"
 )
 
 // LaneTemplates gives the values that differ between the subscriptions of a lane. It is safe for
@@ -34,8 +36,8 @@ func CompileLane(l Lane) (*LaneTemplates, error) {
 	return t, nil
 }
 
-// maxWork bounds the text of sources that is worked out for all subscriptions of
-// a lane, in bytes.
+// maxWork bounds the text of sources that is evaluated for all subscriptions of a
+// lane, in bytes.
 const maxWork = 1 << 30
 
 func (t *LaneTemplates) compileSources(l Lane) error {
@@ -97,7 +99,7 @@ func (t *LaneTemplates) list(i int) ([]uint16, error) {
 	for word := range strings.SplitSeq(text, ",") {
 		n, err := strconv.ParseUint(strings.TrimSpace(word), 10, 16)
 		if err != nil {
-			return nil, fmt.Errorf("%s is not a source; write numbers from 0 with commas between them, or all", quote(strings.TrimSpace(word)))
+			return nil, fmt.Errorf("%s is not a source; write numbers from 0 with commas between them, or all", settings.Quote(strings.TrimSpace(word)))
 		}
 		list = append(list, uint16(n))
 	}
@@ -105,10 +107,9 @@ func (t *LaneTemplates) list(i int) ([]uint16, error) {
 	return slices.Compact(list), nil
 }
 
-// CompilePayload compiles the payload of an inject upstream. The function it
-// returns appends the payload as a JSON object to dst; it is safe for
-// concurrent use, and allocates nothing of its own where the templates are bare
-// values such as {{.Probe}}.
+// CompilePayload compiles the payload of an upstream. The returned function appends
+// the payload as a JSON object to dst. It is safe for concurrent use, and allocates
+// nothing if all templates are bare values such as {{.Probe}}.
 func CompilePayload(u Upstream) (func(dst []byte, source int, seq uint32, probe string) []byte, error) {
 	parts, err := compileJSON(u.Payload, perEmission)
 	if err != nil {
@@ -119,8 +120,8 @@ func CompilePayload(u Upstream) (func(dst []byte, source int, seq uint32, probe 
 	}, nil
 }
 
-// CompileText compiles a text over .Source, .Seq and .Probe. The function that
-// it returns is safe for concurrent use.
+// CompileText compiles a text over .Source, .Seq and .Probe. The returned function is
+// safe for concurrent use.
 func CompileText(text string) (func(source int, seq uint32, probe string) string, error) {
 	c := compiler{scope: perEmission}
 	parts, err := c.text(text)
@@ -132,11 +133,11 @@ func CompileText(text string) (func(source int, seq uint32, probe string) string
 	}, nil
 }
 
-// CompileHTTP compiles the request of an http upstream. The function it returns
-// is safe for concurrent use; what it returns belongs to the caller. Values are
-// put into URL, headers and body as they are. Without a body of its own, the
-// request carries the upstream's payload as JSON. A body that begins as JSON does is
-// sent as application/json, unless the headers say something else.
+// CompileHTTP compiles the request of an http upstream. The returned function is safe
+// for concurrent use, and its results belong to the caller. Values are put into URL,
+// headers and body without escaping. Without a body of its own, the request carries
+// the upstream's payload as JSON. A body that begins like JSON is sent as
+// application/json unless the headers say otherwise.
 func CompileHTTP(up Upstream) (func(source int, seq uint32, probe string) (url string, header http.Header, body []byte), error) {
 	c := compiler{scope: perEmission}
 	u := up.HTTP
@@ -157,7 +158,7 @@ func CompileHTTP(up Upstream) (func(source int, seq uint32, probe string) (url s
 		}
 	}
 	text := strings.TrimLeft(u.Body, " \t\r\n")
-	object := strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "{{") // that is a template's
+	object := strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "{{") // {{ begins a template
 	if bodyOf.json || object || strings.HasPrefix(text, "[") {
 		headers["Content-Type"] = []part{{constant: []byte("application/json")}}
 	}
@@ -235,8 +236,8 @@ func compileValue(v any, c compiler) ([]part, error) {
 	return []part{{constant: text}}, nil
 }
 
-// appendJSONString appends s as JSON, without the escapes for HTML: what the
-// profile says is what is sent.
+// appendJSONString appends s as JSON without HTML escapes, so that the profile's text
+// is sent unchanged.
 func appendJSONString(dst []byte, s string) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

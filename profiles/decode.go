@@ -12,7 +12,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// decoder fills a Profile from a tree and collects what does not fit.
+// decoder fills a Profile from a tree and collects the problems.
 type decoder struct {
 	*tree
 	at      map[string]place // by path, with list items by number
@@ -36,10 +36,10 @@ var (
 	typeSettings = reflect.TypeFor[settings.Settings]()
 	typeCapacity = reflect.TypeFor[Capacity]()
 
-	// parsers read the texts of single values that have a notation of their own.
+	// parsers parse the values that have a notation of their own.
 	parsers = map[reflect.Type]func(text string) (any, error){
-		reflect.TypeFor[time.Duration](): func(text string) (any, error) { return parseDuration(text) },
-		reflect.TypeFor[Rate]():          func(text string) (any, error) { return parseRate(text) },
+		reflect.TypeFor[time.Duration](): func(text string) (any, error) { return settings.ParseDuration(text) },
+		reflect.TypeFor[Rate]():          func(text string) (any, error) { return ParseRate(text) },
 		reflect.TypeFor[Bytes]():         func(text string) (any, error) { return parseBytes(text) },
 	}
 )
@@ -82,13 +82,13 @@ func (d *decoder) single(n ast.Node, at place, path string, v reflect.Value) {
 			d.report(at, path, text+" is not text here", "write it in quotes if you mean the word")
 			return
 		}
-		// http: 1.1 is a number to YAML, and its text is what was meant.
+		// http: 1.1 is a number in YAML, but the text is meant.
 		v.SetString(text)
 	case reflect.Int:
 		i, ok := value.(int64)
 		switch {
 		case !ok:
-			d.report(at, path, quote(text)+" is not a whole number", "write digits only, as in 300")
+			d.report(at, path, settings.Quote(text)+" is not a whole number", "write digits only, as in 300")
 		case i < -settings.MaxCount || i > settings.MaxCount:
 			d.report(at, path, text+" is out of bounds", fmt.Sprintf("give at most %d", settings.MaxCount))
 		default:
@@ -97,7 +97,7 @@ func (d *decoder) single(n ast.Node, at place, path string, v reflect.Value) {
 	case reflect.Bool:
 		b, ok := value.(bool)
 		if !ok {
-			d.report(at, path, quote(text)+" is neither true nor false", "write true or false")
+			d.report(at, path, settings.Quote(text)+" is neither true nor false", "write true or false")
 		}
 		v.SetBool(b)
 	case reflect.Uint64:
@@ -111,7 +111,7 @@ func (d *decoder) single(n ast.Node, at place, path string, v reflect.Value) {
 				return
 			}
 		}
-		d.report(at, path, quote(text)+" is not a whole number of 0 or more", "write digits only, as in 42")
+		d.report(at, path, settings.Quote(text)+" is not a whole number of 0 or more", "write digits only, as in 42")
 	case reflect.Float64:
 		switch f := value.(type) {
 		case float64:
@@ -119,7 +119,7 @@ func (d *decoder) single(n ast.Node, at place, path string, v reflect.Value) {
 		case int64:
 			v.SetFloat(float64(f))
 		default:
-			d.report(at, path, quote(text)+" is not a number", "write it as in 0.75")
+			d.report(at, path, settings.Quote(text)+" is not a number", "write it as in 0.75")
 		}
 	}
 }
@@ -154,7 +154,7 @@ func (d *decoder) list(n ast.Node, at place, path string, v reflect.Value) {
 		d.report(at, path, "is "+kindOf(n).String(), "it is a list: begin each item with a hyphen")
 		return
 	}
-	v.SetZero() // a list that is written takes the place of the default
+	v.SetZero() // a given list replaces the default
 	for i, item := range s.Values {
 		e := reflect.New(v.Type().Elem()).Elem()
 		if e.Type() == typeLane {
@@ -172,7 +172,7 @@ func (d *decoder) dictionary(n ast.Node, at place, path string, v reflect.Value)
 		return
 	}
 	if len(m.Values) == 0 {
-		return // the same as none
+		return // an empty group is the same as none
 	}
 	dict := reflect.MakeMap(v.Type())
 	for _, f := range m.Values {
@@ -192,7 +192,7 @@ func (d *decoder) dictionary(n ast.Node, at place, path string, v reflect.Value)
 	v.Set(dict)
 }
 
-// remember keeps where the parts of free-form data came from.
+// remember stores the places of the parts of free-form data.
 func (d *decoder) remember(n ast.Node, at place, path string) {
 	d.at[path] = at
 	switch n := n.(type) {
@@ -210,7 +210,7 @@ func (d *decoder) remember(n ast.Node, at place, path string) {
 
 var typeCommand = reflect.TypeFor[Command]()
 
-// command decodes a command that was written as one text.
+// command decodes a command that is written as one text.
 func (d *decoder) command(n ast.Node, at place, path string, v reflect.Value) {
 	value, text := scalarOf(n)
 	if _, ok := value.(bool); ok {

@@ -24,8 +24,8 @@ func (p *Profile) YAML() ([]byte, error) {
 
 type encoder struct{ systems Systems }
 
-// encode makes nodes of v, whose keys and items begin in that column. Of a
-// struct those fields are left out that are as in standard.
+// encode makes nodes of v, whose keys and items begin in that column. Fields of a
+// struct that are equal to those of standard are left out.
 func (e encoder) encode(v, standard reflect.Value, column int) (ast.Node, error) {
 	switch x := v.Interface().(type) {
 	case fmt.Stringer: // durations, rates, amounts
@@ -98,7 +98,7 @@ func scalarNode(v reflect.Value, column int) (ast.Node, error) {
 	case reflect.Float64:
 		text = strconv.FormatFloat(v.Float(), 'g', -1, 64)
 		if !strings.ContainsAny(text, ".e") {
-			text += ".0" // or it would be read as a whole number
+			text += ".0" // so that it is not read as a whole number
 		}
 	default:
 		return nil, fmt.Errorf("a %s cannot be written; use text, numbers, true, false, null, lists and groups", v.Type())
@@ -106,7 +106,7 @@ func scalarNode(v reflect.Value, column int) (ast.Node, error) {
 	return ast.String(token.String(text, text, &token.Position{Column: column})), nil
 }
 
-// A bare word begins with a letter and means nothing else in YAML.
+// A bare word begins with a letter and has no other meaning in YAML.
 var (
 	bareWord = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_./-]*$`)
 	reserved = regexp.MustCompile(`(?i)^(true|false|null|yes|no|on|off|y|n)$`)

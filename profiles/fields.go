@@ -7,50 +7,67 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/eventmeter/eventmeter/internal/settings"
 )
 
-// field is a key of a group.
+// field is one key of a group.
 type field struct {
-	key   string
-	tag   reflect.StructTag
+	tags
 	value reflect.Value
 }
 
-// fieldsOf lists the keys of a group. In a lane, Settings stands for the groups
-// of all systems: its own settings, and for each other system new ones, which are
-// decoded only to find what is wrong.
+// tags are what the tags of a field of a struct say.
+type tags struct{ key, check, needs string }
+
+// tagsOf are those of the fields of a struct, in order. A profile with
+// many cases asks for them thousands of times.
+func tagsOf(t reflect.Type) []tags {
+	if known, ok := knownTags.Load(t); ok {
+		return known.([]tags)
+	}
+	all := make([]tags, t.NumField())
+	for i := range all {
+		f := t.Field(i)
+		key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		all[i] = tags{key, f.Tag.Get("check"), f.Tag.Get("needs")}
+	}
+	knownTags.Store(t, all)
+	return all
+}
+
+var knownTags sync.Map // by reflect.Type
+
+// fieldsOf returns the keys of a group. In a lane, Settings stands for the groups of
+// all systems: the lane's own settings, and for each other system new ones, which are
+// only decoded to report what is wrong.
 func fieldsOf(systems Systems, v reflect.Value) []field {
-	var all []field
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		switch {
-		case f.Type == typeSettings:
+	known := tagsOf(v.Type())
+	all := make([]field, 0, len(known)+len(systems))
+	for i, of := range known {
+		switch f := v.Field(i); {
+		case f.Type() == typeSettings:
 			l := v.Interface().(Lane)
 			for _, s := range systems {
 				set := l.settingsOf(s)
-				all = append(all, field{set.Key(), "", reflect.ValueOf(set).Elem()})
+				all = append(all, field{tags{key: set.Key()}, reflect.ValueOf(set).Elem()})
 			}
-		case f.IsExported():
-			all = append(all, field{keyOf(f), f.Tag, v.Field(i)})
+		case f.CanInterface():
+			all = append(all, field{of, f})
 		}
 	}
 	return all
 }
 
-// settingsOf are the lane's settings if it is of that system, and else new ones.
+// settingsOf returns the lane's settings if it is of that system, and otherwise new
+// ones.
 func (l *Lane) settingsOf(s settings.System) settings.Settings {
 	set := s.Settings("")
 	if l.Settings != nil && l.Settings.Key() == set.Key() {
 		return l.Settings
 	}
 	return set
-}
-
-func keyOf(f reflect.StructField) string {
-	key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-	return key
 }
 
 func keysOf(fields []field) []string {
@@ -61,15 +78,15 @@ func keysOf(fields []field) []string {
 	return keys
 }
 
-// dependent is a key of a lane, in a group, that has no effect without another one.
-// Its path is key, the path of the other one is other, and name is how the group
-// names it.
+// dependent is a key of a lane that has no effect without another one. key is its
+// path, other the path of the other key, and name the other key as the group's
+// messages name it.
 type dependent struct {
 	key, other, name, why string
 	value, standard, on   reflect.Value
 }
 
-// dependents are the keys of a lane with a needs tag.
+// dependents returns the keys of a lane with a needs tag.
 func dependents(systems Systems, l *Lane) (all []dependent) {
 	plain := defaultLaneOf(systems, l.Mode, l.System, l.Client)
 	own, standard := fieldsOf(systems, reflect.ValueOf(l).Elem()), fieldsOf(systems, reflect.ValueOf(plain))
@@ -82,7 +99,7 @@ func dependents(systems Systems, l *Lane) (all []dependent) {
 		for j, f := range fields {
 			key := join(group.key, f.key)
 			at[key] = f.value
-			if name, why, ok := strings.Cut(f.tag.Get("needs"), ": "); ok {
+			if name, why, ok := strings.Cut(f.needs, ": "); ok {
 				other := name
 				if !strings.Contains(name, ".") {
 					other = join(group.key, name)
@@ -97,8 +114,8 @@ func dependents(systems Systems, l *Lane) (all []dependent) {
 	return all
 }
 
-// jsonLane is the type of a lane with the settings of systems, each under its own
-// key, in the place of Settings.
+// jsonLane returns the type of a lane with the settings of systems, each under its
+// own key, in place of Settings.
 func jsonLane(of ...settings.Settings) reflect.Type {
 	var fields []reflect.StructField
 	for _, f := range reflect.VisibleFields(typeLane) {
@@ -132,8 +149,8 @@ func (l Lane) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v.Interface())
 }
 
-// FromJSON reads the JSON form of a profile, which is part of every result. It is
-// strict, and does not check values.
+// FromJSON reads the JSON form of a profile, which is part of every result. It
+// refuses unknown keys, and does not check values.
 func FromJSON(data []byte, systems Systems) (*Profile, error) {
 	var all []settings.Settings
 	for _, s := range systems {
@@ -164,7 +181,7 @@ func FromJSON(data []byte, systems Systems) (*Profile, error) {
 	return p, nil
 }
 
-// laneOf is a lane that was read from JSON, with the settings of its system.
+// laneOf returns a lane that was read from JSON, with the settings of its system.
 func laneOf(systems Systems, in reflect.Value) Lane {
 	var l Lane
 	for i := range in.NumField() {

@@ -25,8 +25,9 @@ func TestLanesOfOtherSystems(t *testing.T) {
 		{"{name: a, mode: webhook, subscriptions: 1, event: e, smithery: {clientID: true}}", "lanes.a.smithery: has no effect on a lane of system events"},
 		{"{name: a, mode: webhook, subscriptions: 1, event: e, webhook: {secrets: none}}", "lanes.a.webhook.secrets: no such secrets"},
 		{"{name: a, mode: webhook, subscriptions: 1, event: e, webhook: {oldSecret: 0}}", "lanes.a.webhook.oldSecret: 0s is too short"},
-		{"{name: a, mode: push, subscriptions: 1, event: e, churn: {rate: 1/s}, events: {listen: true, resume: true, cursor: c-7, cutEvery: 3s, cutFor: 1s}}", ""},
+		{"{name: a, mode: push, subscriptions: 1, event: e, churn: {rate: 1/s}, events: {listen: true, resume: true, cursor: c-7, cutEvery: 3s, cutFor: 1s, stallFor: 2s, stallShare: 0.5}}", ""},
 		{"{name: a, mode: poll, subscriptions: 1, event: e, churn: {rate: 1/s}, events: {listen: true, resume: true}}", ""},
+		{"{name: a, mode: poll, subscriptions: 1, event: e, events: {stallFor: 3s}}", "lanes.a.events.stallFor: a lane of mode poll has no streams that could stop reading"},
 		{"{name: a, mode: poll, subscriptions: 1, event: e, events: {cutEvery: 3s}}", "lanes.a.events.cutEvery: a lane of mode poll has no streams to cut"},
 	} {
 		p, err := Parse("p.yaml", []byte(strings.Replace(base, lane, "  - "+c.lane+"\n", 1)), nil, systems.Table)
@@ -54,9 +55,12 @@ func TestEmbeddedProofAndSignatures(t *testing.T) {
 	}
 	again(t, p)
 	for embedded, want := range map[string]string{
-		"{proof: oath}":                    `target.embedded.proof: no such proof "oath"`,
-		"{dualSign: 3s, singleSign: true}": "target.embedded.dualSign: there is singleSign as well",
-		"{typesEvery: 2}":                  "target.embedded.typesEvery: 2 has no unit",
+		"{proof: allow-list}":                                 "target.embedded.callbackHosts: belongs to proof: allow-list",
+		"{callbackHosts: [127.0.0.1]}":                        "target.embedded.callbackHosts: belongs to proof: allow-list",
+		"{lists: {entries: 5, noHints: true, private: true}}": "target.embedded.lists.noHints: leaves out what older",
+		"{proof: oath}":                                       `target.embedded.proof: no such proof "oath"`,
+		"{dualSign: 3s, singleSign: true}":                    "target.embedded.dualSign: there is singleSign as well",
+		"{typesEvery: 2}":                                     "target.embedded.typesEvery: 2 has no unit",
 	} {
 		if _, err := with(embedded); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", embedded, err, want)

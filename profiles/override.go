@@ -7,11 +7,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/goccy/go-yaml/ast"
 )
 
-// maxCopied bounds what overrides add to a tree, in tokens: one of them can be
-// set in many items.
+// maxCopied bounds the tokens that overrides add to a tree, because one override can
+// be set in many items.
 const maxCopied = 1_000_000
 
 // An override is path=value. Items of a list are named by their number, by the
@@ -22,8 +23,9 @@ type override struct {
 	value string
 }
 
-// override sets all overrides in their order. An error is about the text, or
-// about a tree that is too deep to be decoded; other problems are kept in t.
+// override sets all overrides in order. It returns an error for an override that
+// cannot be parsed, or for a tree that is too deep to be decoded; other problems are
+// kept in t.
 func (t *tree) override(overrides []string) error {
 	if t.root == nil && len(t.problems) == 0 {
 		t.bad(t.origin.at(1), "", "there is nothing in it", "a profile needs name, lanes, upstream and schedule")
@@ -40,7 +42,7 @@ func (t *tree) override(overrides []string) error {
 		if (path == "target.url" || path == "target.command") && value != "" {
 			t.dropEmbedded()
 		}
-		o := &override{t, origin{"override " + quote(text), i + 1}, value}
+		o := &override{t, origin{"override " + settings.Quote(text), i + 1}, value}
 		if !ok || path == "" {
 			o.bad("", "there is no path=value", "write it like lanes.push.subscriptions=1000")
 			continue
@@ -74,10 +76,11 @@ func (o *override) apply(path string) {
 	}
 }
 
-// read makes nodes of the value. Each item that it is set in gets its own.
+// read makes nodes of the value, new ones at each call, because each item needs its
+// own.
 func (o *override) read() (ast.Node, *tree) {
 	t := &tree{copied: 1}
-	// A template would be read as a YAML mapping.
+	// YAML would read a template as a mapping.
 	if o.value != "" && !strings.HasPrefix(o.value, "{{") {
 		t = readTree(o.from, []byte(o.value), 0)
 	}
@@ -94,7 +97,7 @@ func (o *override) read() (ast.Node, *tree) {
 	return t.root, t
 }
 
-// node makes the value nested below the keys of path.
+// node returns the value nested below the keys of path.
 func (o *override) node(path []string) ast.Node {
 	n, read := o.read()
 	o.copied += read.copied
@@ -108,7 +111,7 @@ func (o *override) node(path []string) ast.Node {
 	return n
 }
 
-// set sets the value in n at the path, of which done leads to n.
+// set sets the value in n at the path. done is the part of the path that leads to n.
 func (o *override) set(n ast.Node, path []string, done string) {
 	key, rest := path[0], path[1:]
 	here := join(done, key)
@@ -144,7 +147,7 @@ func (o *override) set(n ast.Node, path []string, done string) {
 	}
 }
 
-// add adds a field to a group. A comment below its last one stays the last.
+// add adds a field to a group. A comment below the last field stays last.
 func add(m *ast.MappingNode, key string, value ast.Node) {
 	column := 1
 	if !m.IsFlowStyle && len(m.Values) > 0 {
@@ -158,7 +161,7 @@ func add(m *ast.MappingNode, key string, value ast.Node) {
 	m.Values = append(m.Values, f)
 }
 
-// replace sets another value of a key. The comment on the line stays.
+// replace sets another value of a key and keeps the comment on its line.
 func replace(f *ast.MappingValueNode, value ast.Node) {
 	comment := f.Key.GetComment()
 	if old := f.Value; comment == nil && (kindOf(old) == scalar || isFlow(old)) {
@@ -179,7 +182,7 @@ func isFlow(n ast.Node) bool {
 	return false
 }
 
-// choose returns the indices of the items that key means.
+// choose returns the indices of the items that key selects.
 func choose(n *ast.SequenceNode, key string) []int {
 	var chosen []int
 	for i, item := range n.Values {
@@ -205,10 +208,10 @@ func itemNames(n *ast.SequenceNode) []string {
 	return slices.Compact(names)
 }
 
-// dropEmbedded takes out how the embedded target of a file behaves, which
-// another one is named in place of: that is how a profile is tried on a server.
-// What overrides say of it stays, and a file that names a target of its own has
-// no use for it: both are errors.
+// dropEmbedded removes target.embedded of the file when an override names another
+// target, so that a profile can be tried on any server. It keeps what overrides set
+// there, and does nothing if the file names a target itself; both are reported as
+// errors.
 func (t *tree) dropEmbedded() {
 	f := fieldOf(t.root, "target")
 	if f == nil || fieldOf(f.Value, "url") != nil || fieldOf(f.Value, "command") != nil {

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/goccy/go-yaml/parser"
 )
 
@@ -58,7 +59,7 @@ func profileOf(t *tree, systems Systems) (*Profile, error) {
 	return &p, nil
 }
 
-// spell writes lanes.0.mode as lanes.push.mode.
+// spell turns lanes.0.mode into lanes.push.mode.
 func (p *Profile) spell(key string) string {
 	rest, ok := strings.CutPrefix(key, "lanes.")
 	if !ok {
@@ -86,7 +87,7 @@ const Default = "compare"
 //go:embed builtin/*.yaml
 var builtin embed.FS
 
-// Info is a line of the list of built-in profiles.
+// Info is an entry in the list of built-in profiles.
 type Info struct{ Name, Description string }
 
 // ErrNotFound is in the error of [Load] and [Source] when there is neither a
@@ -123,9 +124,9 @@ func builtinNames() []string {
 	return names
 }
 
-// Source returns the YAML of a built-in profile, or of a file, with overrides set
-// in it, comments included: a place to start from. Without overrides it is
-// returned as it is, unchecked.
+// Source returns the YAML of a built-in profile, or of a file, with overrides set in
+// it and comments kept. Without overrides the text is returned unchanged and
+// unchecked.
 func Source(nameOrPath string, overrides []string, systems Systems) ([]byte, error) {
 	name, data, err := source(nameOrPath)
 	if err != nil || len(overrides) == 0 {
@@ -142,7 +143,8 @@ func edit(name string, data []byte, overrides []string, systems Systems) ([]byte
 	}
 	t := readTree(origin{name: name}, data, parser.ParseComments)
 	if t.override(overrides) == nil {
-		// The library does not print every text so that it reads the same again.
+		// The library may print text that reads differently, so check that it is the
+		// same profile.
 		text := t.print()
 		if again, err := Parse(name, text, nil, systems); err == nil && reflect.DeepEqual(p, again) {
 			return text, nil
@@ -161,7 +163,7 @@ func Load(nameOrPath string, overrides []string, systems Systems) (*Profile, err
 	return Parse(name, data, overrides, systems)
 }
 
-// source reads a built-in profile or a file, and says what it is called.
+// source reads a built-in profile or a file, and returns its name for messages.
 func source(nameOrPath string) (name string, data []byte, err error) {
 	if !strings.ContainsAny(nameOrPath, `/\.`) {
 		if data, err := builtin.ReadFile("builtin/" + nameOrPath + ".yaml"); err == nil {
@@ -170,26 +172,26 @@ func source(nameOrPath string) (name string, data []byte, err error) {
 	}
 	file, err := os.Open(nameOrPath)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil, fmt.Errorf("profile %s: %w: neither a file nor built in; %s", quote(nameOrPath), ErrNotFound, advise(nameOrPath, builtinNames()))
+		return "", nil, fmt.Errorf("profile %s: %w: neither a file nor built in; %s", settings.Quote(nameOrPath), ErrNotFound, advise(nameOrPath, builtinNames()))
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("profile %s: %w", quote(nameOrPath), err)
+		return "", nil, fmt.Errorf("profile %s: %w", settings.Quote(nameOrPath), err)
 	}
 	defer file.Close()
 	if info, err := file.Stat(); err == nil && info.IsDir() {
-		return "", nil, fmt.Errorf("profile %s: is a directory; name a file, such as %s", quote(nameOrPath), path.Join(nameOrPath, "profile.yaml"))
+		return "", nil, fmt.Errorf("profile %s: is a directory; name a file, such as %s", settings.Quote(nameOrPath), path.Join(nameOrPath, "profile.yaml"))
 	}
-	// One byte too many is refused when it is parsed.
+	// One byte more than allowed, so that the parser refuses a larger file.
 	data, err = io.ReadAll(io.LimitReader(file, maxBytes+1))
 	if err != nil {
-		return "", nil, fmt.Errorf("profile %s: %w", quote(nameOrPath), err)
+		return "", nil, fmt.Errorf("profile %s: %w", settings.Quote(nameOrPath), err)
 	}
 	return nameOrPath, data, nil
 }
 
-// UpstreamKind is the kind of upstream that [Load] would give a profile with
-// these overrides, read without checking anything else: inject where it does not
-// say. An error of reading is that of Load.
+// UpstreamKind returns the kind of upstream that [Load] would find with these
+// overrides: inject by default. Nothing else is checked. Errors of reading are those
+// of Load.
 func UpstreamKind(nameOrPath string, overrides []string) (string, error) {
 	name, data, err := source(nameOrPath)
 	if err != nil {

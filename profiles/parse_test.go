@@ -92,7 +92,7 @@ func TestErrors(t *testing.T) {
 		{"{{.Probe}}", "{{.Prob}}", "p.yaml:16: upstream.payload.text: no value .Prob here; did you mean .Probe?"},
 		{"{{.Probe}}", "{{.Probe}", `p.yaml:16: upstream.payload.text: bad template: bad character U+007D '}'; write it like {{mod .Source 10}}`},
 		{"{{.Probe}}", "{{modulo .Seq 2}}", `p.yaml:16: upstream.payload.text: bad template: function "modulo" not defined; write it like {{mod .Source 10}}`},
-		{"{{.Probe}}", "{{if .Probe}}x{{end}}", "p.yaml:16: upstream.payload.text: only values and functions can stand in a template; leave if, range, with, variables and definitions away"},
+		{"{{.Probe}}", "{{if .Probe}}x{{end}}", "p.yaml:16: upstream.payload.text: only values and functions can be used in a template; remove if, range, with, variables and definitions"},
 		{"{{.Probe}}", "{{index .Probe 1}}", "p.yaml:16: upstream.payload.text: no function index here; there is add, sub, mul, div, mod, int, printf"},
 		{"subscriptions: 10", "subscriptions: 10\n    arguments: {x: {y: ['{{.Seq}}']}}", "p.yaml:6: lanes.a.arguments.x.y.0: no value .Seq here; there is .Index"},
 		// Upstream.
@@ -102,7 +102,7 @@ func TestErrors(t *testing.T) {
 		// YAML itself.
 		{"  rate: 20/s", "  rate: {{x}}", "p.yaml:19: this is not YAML: could not find flow map content; mind indentation, quotes and brackets"},
 		{"  rate: 20/s", "  rate: *x", "p.yaml:19: schedule.rate: anchors and aliases are not read; write the value out"},
-		{"  rate: 20/s", "  rate: !!str 20", "p.yaml:19: schedule.rate: tags are not read; leave the tag away"},
+		{"  rate: 20/s", "  rate: !!str 20", "p.yaml:19: schedule.rate: tags are not read; remove the tag"},
 		{"  rate: 20/s", "  rate: .inf", "p.yaml:19: schedule.rate: not a finite number; give a finite one"},
 		{"  rate: 20/s", "  rate: `x`", "p.yaml:19: this is not YAML: '`' is a reserved character; mind indentation, quotes and brackets"},
 		{"  rate: 20/s", "  rate: \"\\q\"", "p.yaml:19: this is not YAML: found unknown escape character 'q'; mind indentation, quotes and brackets"},
@@ -250,7 +250,7 @@ func TestCompileHTTP(t *testing.T) {
 
 func TestRates(t *testing.T) {
 	for text, want := range map[string]Rate{"20/s": 20, "300/m": 5, "3600/h": 1, "2.5": 2.5, " 1 / s ": 1, "0": 0} {
-		if got, err := parseRate(text); err != nil || got != want {
+		if got, err := ParseRate(text); err != nil || got != want {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
 	}

@@ -9,20 +9,20 @@ import (
 	"unicode"
 )
 
-// Problem is one thing that is wrong with a profile.
+// Problem is one problem in a profile.
 type Problem struct {
-	// Where is file:line, or the override that it came from.
+	// Where is file:line, or the override that has the problem.
 	Where string
-	// Key is the path of the key, as an override would spell it; empty when the
-	// YAML itself could not be read.
+	// Key is the path of the key, as an override would spell it; empty if the YAML
+	// itself could not be read.
 	Key string
-	// What is wrong, and how to Fix it.
+	// What is the problem, and Fix how to fix it.
 	What, Fix string
 
 	line int // for sorting; overrides come last
 }
 
-// String is one line: where: key: what; fix. What is too long is cut.
+// String returns one line: where: key: what; fix. Long parts are cut.
 func (p Problem) String() string {
 	var b strings.Builder
 	b.WriteString(short(p.Where, 200))
@@ -39,8 +39,8 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// short gives at most that many bytes of s, and control characters escaped, so
-// that what a profile holds stays on the line of its problem.
+// short returns at most most bytes of s, with control characters escaped, so that a
+// problem stays on one line.
 func short(s string, most int) string {
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most-3], "") + "..."
@@ -52,13 +52,13 @@ func short(s string, most int) string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
-// Error is everything that is wrong with a profile, in the order of the file.
+// Error lists all problems of a profile, in the order of the file.
 type Error struct{ Problems []Problem }
 
 // maxLines is how many problems the text of an error lists.
 const maxLines = 20
 
-// Error gives one line for each problem, and of many only the first.
+// Error returns one line for each problem, up to a limit.
 func (e *Error) Error() string {
 	var lines []string
 	for i, p := range e.Problems {
@@ -71,8 +71,8 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// oneProblem is the text of an error of [Parse] on one line: its first problem,
-// and how many more there are.
+// oneProblem returns the first problem of an error of [Parse], and the number of
+// further ones, on one line.
 func oneProblem(err error) string {
 	var e *Error
 	if !errors.As(err, &e) || len(e.Problems) == 0 {
@@ -90,7 +90,7 @@ func newError(problems []Problem) *Error {
 	return &Error{problems}
 }
 
-// advise proposes what word was meant to be, or lists what there is.
+// advise suggests the known word that was probably meant, or lists all known words.
 func advise(word string, known []string) string {
 	if best := nearest(word, known); best != "" {
 		return fmt.Sprintf("did you mean %s?", best)
@@ -101,7 +101,8 @@ func advise(word string, known []string) string {
 	return "there is " + strings.Join(known, ", ")
 }
 
-// nearest is the known word that a small slip turns into word, or "".
+// nearest returns the known word that differs from word by a small typing error, or
+// "".
 func nearest(word string, known []string) string {
 	best, least := "", 1+max(1, len(word)/3)
 	for _, k := range known {
@@ -115,8 +116,8 @@ func nearest(word string, known []string) string {
 	return best
 }
 
-// distance counts the insertions, deletions, replacements and swaps of
-// neighbours that turn a into b.
+// distance counts the insertions, deletions, replacements and swaps of neighbouring
+// characters that turn a into b.
 func distance(a, b string) int {
 	if len(a) > 64 || len(b) > 64 {
 		return 64
@@ -142,12 +143,4 @@ func distance(a, b string) int {
 		before, row = row, next
 	}
 	return row[len(b)]
-}
-
-// quote shortens what it quotes, so that a problem stays one line.
-func quote(s string) string {
-	if len(s) > 60 {
-		s = strings.ToValidUTF8(s[:57], "") + "..."
-	}
-	return fmt.Sprintf("%q", s)
 }

@@ -19,7 +19,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/eventmeter/eventmeter/internal/defaults"
+	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/google/shlex"
 )
 
@@ -72,7 +72,7 @@ type Generator struct {
 
 // Target is the server and how to connect to it.
 type Target struct {
-	// URL of the MCP endpoint; empty = the embedded reference target
+	// URL of the MCP endpoint; empty = the embedded reference server
 	URL string `yaml:"url,omitempty" json:"url,omitempty"`
 	// a program that speaks MCP over standard input and output, instead of a URL: a list, or a text
 	// that is split into words like a shell command, without a shell. It is stored in the result,
@@ -87,79 +87,101 @@ type Target struct {
 	// never stored in a result.
 	Tokens    []string `yaml:"tokens,omitempty" json:"-"`
 	TokenFile string   `yaml:"tokenFile,omitempty" json:"-"` // file with one token per line, instead of tokens
-	// tokens that expire, instead of tokens
-	OAuth OAuth `yaml:"oauth,omitempty" json:"oauth,omitzero"`
+	// access tokens that expire, from an issuer, instead of tokens
+	OAuth settings.OAuth `yaml:"oauth,omitempty" json:"oauth,omitzero"`
 	// auto (the default), modern (2026-07-28, stateless) or legacy (sessions)
 	Era string `yaml:"era,omitempty" json:"era" check:"auto|modern|legacy"`
-	// protocol version that is asked for, as in 2025-06-18, in place of the newest of the era, which it
-	// decides; a target that does not speak it is an error, which names what it speaks
+	// protocol version to speak, such as 2025-06-18; empty = the newest of the era. It decides the era.
+	// If the target does not speak it, the run ends with an error that names the target's versions.
 	Version string `yaml:"version,omitempty" json:"version,omitempty"`
-	// revision of MCP Events in messages sent: sep-3415 (the default), sketch, longpoll or older.
-	// Messages of every revision are read. Only longpoll has poll.timeout; older has no webhook.ttl,
-	// which is then not sent.
+	// commit or build of what is measured, for histories of runs, such as --set target.commit=$GITHUB_SHA;
+	// not sent
+	Commit string `yaml:"commit,omitempty" json:"commit,omitempty"`
+	// revision of MCP Events that lanes send: sep-3415 (the default), sketch, longpoll or older; they
+	// read the messages of every revision. Only longpoll has poll.timeout. In older, webhook.ttl is not
+	// sent. docs/events.md compares the revisions.
 	Revision string `yaml:"revision,omitempty" json:"revision" check:"sep-3415|sketch|longpoll|older"`
 	// hosts other than loopback that may be loaded; they must be named again on the command line
 	Allow []string `yaml:"allow,omitempty" json:"allow,omitempty"`
 	// PEM file of certificates to trust in addition to the system's, at https URLs of the target
 	// and of the upstream
 	CAFile string `yaml:"caFile,omitempty" json:"caFile,omitempty"`
-	// settings of the embedded reference target; an error with a URL or a command
+	// settings of the embedded reference server; an error with a URL or a command
 	Embedded Embedded `yaml:"embedded,omitempty" json:"embedded,omitzero"`
 }
 
-// Embedded is the behaviour of the embedded reference target. Zero values mean its own defaults.
+// Embedded is the behaviour of the embedded reference server. Zero values mean its own defaults.
 type Embedded struct {
 	// http (the default), or stdio, where all lanes share the target's standard output
 	Transport string `yaml:"transport,omitempty" json:"transport,omitempty" check:"|http|stdio"`
 	// revision of MCP Events that the target speaks: sep-3415, sketch, longpoll (the sketch, and
-	// polls that wait) or older; by default the one that is sent
+	// polls that wait) or older; by default that of target.revision
 	Revision string `yaml:"revision,omitempty" json:"revision,omitempty" check:"|sep-3415|sketch|longpoll|older"`
 	// what the webhook-id of an event names: event (the default; it equals the eventId) or message
 	WebhookID string `yaml:"webhookId,omitempty" json:"webhookId,omitempty" check:"|event|message"`
 	// event types per page of events/list; 0 = all on one page
 	TypesPage int `yaml:"typesPage,omitempty" json:"typesPage,omitempty" check:"0.."`
-	// most streams and webhook subscriptions together; one more is refused as exhausted
+	// largest number of streams and webhook subscriptions together, default 100,000; one more is
+	// refused with ResourceExhausted
 	MaxSubscriptions int `yaml:"maxSubscriptions,omitempty" json:"maxSubscriptions,omitempty" check:"0.."`
-	// Smithery: a subscription that is made anew gets another id
+	// Smithery: a subscription that replaces an expired one gets a new id
 	FreshIDs bool `yaml:"freshIds,omitempty" json:"freshIds,omitempty"`
-	// longest time without data on a stream
+	// longest time without data on a stream, default 15s
 	Heartbeat time.Duration `yaml:"heartbeat,omitempty" json:"heartbeat,omitempty" check:"0|1ms.."`
-	NextPoll  time.Duration `yaml:"nextPoll,omitempty" json:"nextPoll,omitempty" check:"0|1ms.."` // pause requested of pollers
-	// number of events of a type kept for replay
+	NextPoll  time.Duration `yaml:"nextPoll,omitempty" json:"nextPoll,omitempty" check:"0|1ms.."` // pause requested of pollers, default 1s
+	// number of events of a type kept for replay, default 10,000
 	Buffer int `yaml:"buffer,omitempty" json:"buffer,omitempty" check:"0..10000000"`
-	Queue  int `yaml:"queue,omitempty" json:"queue,omitempty" check:"0..10000000"` // how many events a subscriber may lag behind before events are skipped
+	Queue  int `yaml:"queue,omitempty" json:"queue,omitempty" check:"0..10000000"` // how many events a subscriber may lag behind before events are skipped, default 4096
+	// size in bytes of the send buffer that the target asks of the kernel for each connection; a small
+	// one has it notice soon that a client does not read; 0 = the kernel's
+	SendBuffer int `yaml:"sendBuffer,omitempty" json:"sendBuffer,omitempty" check:"0|1024..16777216"`
 	// bound of event deliveries per second, over all modes; further deliveries wait, up to queue
 	Capacity      Rate `yaml:"capacity,omitempty" json:"capacity,omitempty" check:"0..1e6"`
 	CapacityBurst int  `yaml:"capacityBurst,omitempty" json:"capacityBurst,omitempty"` // deliveries allowed at once after a pause; default is those of 50 ms
-	// shortest life of a webhook subscription
+	// shortest life of a webhook subscription, default 5m
 	TTLMin     time.Duration `yaml:"ttlMin,omitempty" json:"ttlMin,omitempty" check:"0|1ms.."`
-	TTLDefault time.Duration `yaml:"ttlDefault,omitempty" json:"ttlDefault,omitempty"` // life of a webhook subscription that requests none
-	TTLMax     time.Duration `yaml:"ttlMax,omitempty" json:"ttlMax,omitempty"`         // longest life of a webhook subscription
-	// retries of a webhook delivery; -1 = none
+	TTLDefault time.Duration `yaml:"ttlDefault,omitempty" json:"ttlDefault,omitempty"` // life of a webhook subscription that requests none, default 30m
+	TTLMax     time.Duration `yaml:"ttlMax,omitempty" json:"ttlMax,omitempty"`         // longest life of a webhook subscription, default 24h
+	// retries of a webhook delivery, default 4; -1 = none
 	Retries    int           `yaml:"retries,omitempty" json:"retries,omitempty" check:"-1..1000"`
-	RetryBase  time.Duration `yaml:"retryBase,omitempty" json:"retryBase,omitempty" check:"0|1ms.."`   // first wait before a retry
-	AckTimeout time.Duration `yaml:"ackTimeout,omitempty" json:"ackTimeout,omitempty" check:"0|1ms.."` // longest wait for the answer to a delivery
+	RetryBase  time.Duration `yaml:"retryBase,omitempty" json:"retryBase,omitempty" check:"0|1ms.."`   // first wait before a retry, default 1s; it doubles with each retry
+	AckTimeout time.Duration `yaml:"ackTimeout,omitempty" json:"ackTimeout,omitempty" check:"0|1ms.."` // longest wait for the answer to a delivery, default 5s
+	// largest number of deliveries in flight, over all webhook subscriptions, default 256; further ones
+	// wait. If answers take 275 ms, 256 senders make 930 deliveries per second.
+	Senders int `yaml:"senders,omitempty" json:"senders,omitempty" check:"0|1..20000"`
 	// injected faults: a file, or text such as "drop(every=10)"
 	Faults string `yaml:"faults,omitempty" json:"faults,omitempty"`
-	// how long a replaced secret still signs deliveries in addition to the new one
+	// signatures of webhooks: v1 (the default) by the secret of the subscription; v1+v1a by a key of the
+	// target as well
+	Signature string `yaml:"signature,omitempty" json:"signature,omitempty" check:"|v1|v1+v1a"`
+	// how long a replaced secret still signs deliveries in addition to the new one, default 1m
 	DualSign   time.Duration `yaml:"dualSign,omitempty" json:"dualSign,omitempty"`
 	SingleSign bool          `yaml:"singleSign,omitempty" json:"singleSign,omitempty"` // a replaced secret no longer signs
-	// number of recent attempts by which a webhook subscription is judged: if nearly all of them
-	// fail, deliveries stop until the next refresh; -1 = never
+	// number of recent attempts by which a webhook subscription is judged, default 100: if more than
+	// 95 % of them fail, deliveries stop until the next refresh; -1 = never
 	SuspendAfter int `yaml:"suspendAfter,omitempty" json:"suspendAfter,omitempty" check:"-1.."`
-	// how callback URLs prove that they accept deliveries: challenge or well-known
-	Proof string `yaml:"proof,omitempty" json:"proof,omitempty" check:"|challenge|well-known"`
-	// failed proofs per callback host and minute, beyond which its subscriptions are refused as
-	// exhausted; -1 = no bound
+	// drops a webhook subscription without an expiry when all its deliveries have failed for this time,
+	// and sends it one terminated envelope; 0 = never
+	DropAfter time.Duration `yaml:"dropAfter,omitempty" json:"dropAfter,omitempty" check:"0|1ms.."`
+	// how callback URLs prove that they accept deliveries: challenge (the default), well-known or
+	// allow-list
+	Proof string `yaml:"proof,omitempty" json:"proof,omitempty" check:"|challenge|well-known|allow-list"`
+	// with proof: allow-list, the hosts of allowed callbacks, with or without a port
+	CallbackHosts []string `yaml:"callbackHosts,omitempty" json:"callbackHosts,omitempty"`
+	// failed proofs per callback host and minute, default 120; further subscriptions at this host are
+	// refused with ResourceExhausted; -1 = no bound
 	VerifyFailures int `yaml:"verifyFailures,omitempty" json:"verifyFailures,omitempty" check:"-1.."`
 	// adds the event type presence.changed, which cannot be polled and has no replay
 	Presence bool `yaml:"presence,omitempty" json:"presence,omitempty"`
-	// interval at which an event type appears and disappears
+	// interval at which the event type seasonal appears and disappears; 0 = there is no such type
 	TypesEvery time.Duration `yaml:"typesEvery,omitempty" json:"typesEvery,omitempty"`
-	// bound of the maxWait of resume policies
+	// bound of the maxWait of resume policies, default 5m
 	ResumeMaxWait time.Duration `yaml:"resumeMaxWait,omitempty" json:"resumeMaxWait,omitempty" check:"0|1ms.."`
-	ResumeOverlap time.Duration `yaml:"resumeOverlap,omitempty" json:"resumeOverlap,omitempty"` // how long a connection must stay open after a message for the message to count as delivered; delivered messages are not sent again on a resume
+	ResumeOverlap time.Duration `yaml:"resumeOverlap,omitempty" json:"resumeOverlap,omitempty"` // how long a connection must stay open after a message for the message to count as delivered, default 1s; delivered messages are not sent again on a resume
 	ResumeOnce    bool          `yaml:"resumeOnce,omitempty" json:"resumeOnce,omitempty"`       // written messages count as delivered, and may be lost in a cut
+	// SEP-975: makes every request resumable, not only calls of the tool work, and delays each response
+	// by this time; 0 = only the tool
+	ResumeAny time.Duration `yaml:"resumeAny,omitempty" json:"resumeAny,omitempty" check:"0|1ms..1h"`
 	// the lists of SEP-2549
 	Lists EmbeddedLists `yaml:"lists,omitempty" json:"lists,omitzero"`
 	// leaves out the header X-Accel-Buffering: no of event streams, so that a proxy follows its own
@@ -168,11 +190,11 @@ type Embedded struct {
 	// answers every call with an event stream of one message instead of JSON, like servers built
 	// with the official Go SDK
 	SSEAnswers bool `yaml:"sseAnswers,omitempty" json:"sseAnswers,omitempty"`
-	// life of access tokens, which the embedded target then issues and requires; target.oauth says how
-	// principals get them
+	// life of access tokens; if given, the embedded target issues tokens and requires them, and
+	// target.oauth says how principals get them
 	TokenLife        time.Duration `yaml:"tokenLife,omitempty" json:"tokenLife,omitempty" check:"0|1ms.."`
 	TokenEndsStreams bool          `yaml:"tokenEndsStreams,omitempty" json:"tokenEndsStreams,omitempty"` // ends push streams when the token that opened them expires
-	// pause between polls of upstream.kind feed
+	// pause between polls of upstream.kind feed, default 500ms
 	FeedEvery time.Duration `yaml:"feedEvery,omitempty" json:"feedEvery,omitempty" check:"0|1ms.."`
 }
 
@@ -186,16 +208,17 @@ type EmbeddedLists struct {
 	TTL time.Duration `yaml:"ttl,omitempty" json:"ttl,omitempty" check:"0.."`
 	// marks results as private
 	Private bool `yaml:"private,omitempty" json:"private,omitempty"`
-	Older   bool `yaml:"older,omitempty" json:"older,omitempty"`   // spells the time to live as in the earlier draft
-	Uneven  bool `yaml:"uneven,omitempty" json:"uneven,omitempty"` // every second page has half the time to live
-	Strict  bool `yaml:"strict,omitempty" json:"strict,omitempty"` // cursors fail after a change of the list
+	Older   bool `yaml:"older,omitempty" json:"older,omitempty"`     // spells the time to live as in the earlier draft
+	Uneven  bool `yaml:"uneven,omitempty" json:"uneven,omitempty"`   // every second page has half the time to live
+	NoHints bool `yaml:"noHints,omitempty" json:"noHints,omitempty"` // leaves out the time to live and the scope, which then mean 0 and private
+	Strict  bool `yaml:"strict,omitempty" json:"strict,omitempty"`   // cursors fail after a change of the list
 }
 
 // Command is a program and its arguments. In YAML it is a list, or a text that is split into words
 // like a shell command: quotes and backslashes work, but no shell runs and nothing is expanded.
 type Command []string
 
-// IsEmbedded reports whether the run starts the reference target itself.
+// IsEmbedded reports whether the run starts the reference server itself.
 func (t *Target) IsEmbedded() bool { return t.URL == "" && len(t.Command) == 0 }
 
 // OverStdio reports whether the target is connected over standard input and output.
@@ -208,9 +231,9 @@ func SplitCommand(text string) (Command, error) {
 	words, err := shlex.Split(text)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s cannot be split into words: %w; close every quote, or write a list", quote(text), err)
+		return nil, fmt.Errorf("%s cannot be split into words: %w; close every quote, or write a list", settings.Quote(text), err)
 	case len(words) == 0 || words[0] == "":
-		return nil, fmt.Errorf("%s names no program; write the program and its arguments", quote(text))
+		return nil, fmt.Errorf("%s names no program; write the program and its arguments", settings.Quote(text))
 	}
 	return words, nil
 }
@@ -328,7 +351,7 @@ const (
 func defaultProfile(systems Systems) Profile {
 	return Profile{
 		systems:  systems,
-		Target:   Target{Era: "auto", Revision: defaults.Revision},
+		Target:   Target{Era: "auto", Revision: settings.Revision},
 		Upstream: Upstream{Kind: "inject", Sources: 1, Timeout: 5 * time.Second, Workers: 64},
 		Schedule: Schedule{Kind: "constant"},
 		Phases: Phases{
@@ -352,7 +375,7 @@ func defaultCapacity() Capacity {
 // complete sets defaults that depend on other keys.
 func (p *Profile) complete() {
 	p.completeLists()
-	p.Target.OAuth.fill()
+	p.Target.OAuth.Fill()
 	if (p.Upstream.Kind == "inject" || p.Upstream.Kind == "feed" || p.Upstream.Kind == "replay" && p.Upstream.Replay.URL == "") && p.Upstream.Event == "" && len(p.Lanes) > 0 {
 		var events []string
 		for _, l := range p.Lanes {

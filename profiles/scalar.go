@@ -5,7 +5,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/eventmeter/eventmeter/internal/settings"
 )
@@ -14,9 +13,9 @@ import (
 // bare number of events per second.
 type Rate = settings.Rate
 
-// parseRate reads "20/s", "300/m", "3600/h" or a bare number of events per
+// ParseRate reads "20/s", "300/m", "3600/h" or a bare number of events per
 // second. A rate is finite and not negative.
-func parseRate(text string) (Rate, error) {
+func ParseRate(text string) (Rate, error) {
 	number, per, cut := strings.Cut(text, "/")
 	seconds := map[string]float64{"s": 1, "m": 60, "h": 3600}[strings.TrimSpace(per)]
 	if !cut {
@@ -25,11 +24,11 @@ func parseRate(text string) (Rate, error) {
 	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 	switch {
 	case seconds == 0:
-		return 0, fmt.Errorf("%s is not a rate; write it per s, m or h, as in 20/s, 300/m, 3600/h", quote(text))
+		return 0, fmt.Errorf("%s is not a rate; write it per s, m or h, as in 20/s, 300/m, 3600/h", settings.Quote(text))
 	case err != nil || math.IsNaN(v) || math.IsInf(v, 0):
-		return 0, fmt.Errorf("%s is not a rate; write a number, or one like 20/s, 300/m, 3600/h", quote(text))
+		return 0, fmt.Errorf("%s is not a rate; write a number, or one like 20/s, 300/m, 3600/h", settings.Quote(text))
 	case v < 0:
-		return 0, fmt.Errorf("a rate of %s is negative; give 0 or more", quote(text))
+		return 0, fmt.Errorf("a rate of %s is negative; give 0 or more", settings.Quote(text))
 	}
 	return Rate(v / seconds), nil
 }
@@ -54,13 +53,13 @@ func parseBytes(text string) (Bytes, error) {
 	}
 	v, err := strconv.ParseUint(number, 10, 63)
 	if err != nil || v > math.MaxInt64/uint64(size) {
-		return 0, fmt.Errorf("%s is not an amount of memory; write a whole number of bytes, or one like 256MiB, 512KiB, 1GiB", quote(text))
+		return 0, fmt.Errorf("%s is not an amount of memory; write a whole number of bytes, or one like 256MiB, 512KiB, 1GiB", settings.Quote(text))
 	}
 	return Bytes(int64(v) * size), nil
 }
 
-// String writes the amount in the largest unit that it is a multiple of, so
-// that parseBytes gives the same again.
+// String returns the amount in the largest unit that divides it, so that parseBytes
+// reads the same value.
 func (b Bytes) String() string {
 	for _, u := range byteUnits {
 		if b != 0 && int64(b)%u.size == 0 {
@@ -68,30 +67,4 @@ func (b Bytes) String() string {
 		}
 	}
 	return strconv.FormatInt(int64(b), 10)
-}
-
-func parseDuration(text string) (time.Duration, error) {
-	text = strings.TrimSpace(text)
-	d, err := time.ParseDuration(text)
-	if err == nil && d >= 0 {
-		return d, nil
-	}
-	number, notNumber := strconv.ParseFloat(text, 64)
-	switch {
-	case err == nil:
-		return 0, fmt.Errorf("%s is negative; give 0 or more", text)
-	case notNumber == nil && number == 0:
-		return 0, nil
-	case notNumber == nil && math.Abs(number) < 1e9:
-		unit := "s"
-		if number >= 100 {
-			unit = "ms"
-		}
-		return 0, fmt.Errorf("%s has no unit; did you mean %s%s?", text, text, unit)
-	case strings.HasSuffix(text, "d"):
-		return 0, fmt.Errorf("%s is not a duration; days are written in hours, 1d as 24h", quote(text))
-	case strings.ContainsRune(text, ' '):
-		return 0, fmt.Errorf("%s is not a duration; write it without spaces, as in %s", quote(text), strings.ReplaceAll(text, " ", ""))
-	}
-	return 0, fmt.Errorf("%s is not a duration; write a number and a unit (ms, s, m, h), as in 250ms or 10s", quote(text))
 }

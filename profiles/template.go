@@ -12,7 +12,7 @@ import (
 	"text/template/parse"
 )
 
-// A part is a piece of a compiled text: constant, a field, or a template.
+// A part is a piece of a compiled text: a constant, a field, or a template.
 type part struct {
 	constant []byte
 	field    string // Index, Source, Seq or Probe
@@ -20,14 +20,14 @@ type part struct {
 	json     bool // the template's output becomes a JSON string
 }
 
-// env is what templates see.
+// env holds the values that templates can use.
 type env struct {
 	Index, Source, Seq int
 	Probe              string
 }
 
-// Those of arguments and those of payloads see different fields, so that a
-// .Seq in an argument is an error.
+// Arguments and payloads have different fields, so that .Seq in an argument is an
+// error.
 type (
 	indexEnv    struct{ Index int }
 	emissionEnv struct {
@@ -57,7 +57,7 @@ func (s scope) fields() []string {
 	return []string{"Source", "Seq", "Probe"}
 }
 
-// functions are total: what works for one number works for all of them.
+// functions are total: a template that works for one number works for all.
 var functions = template.FuncMap{
 	"add": func(a, b int) int { return a + b },
 	"sub": func(a, b int) int { return a - b },
@@ -78,8 +78,8 @@ var functions = template.FuncMap{
 	"printf": printf,
 }
 
-// The bounds of templates: they are run for each subscription or emission, so that
-// what one of them gives must stay in bounds, too.
+// Bounds of templates. Templates run for each subscription or emission, so their
+// output must be bounded as well.
 const (
 	maxText   = 64 << 10 // bytes that one printf gives
 	maxOutput = 1 << 20  // bytes of a text, of all arguments, or of a payload
@@ -87,14 +87,14 @@ const (
 	maxWidth  = 3        // digits of a width in a format
 )
 
-// printf cuts what it gives, so that it is total and formats within each other
-// stay in bounds, too. Where that would happen is found by triedPrintf.
+// printf cuts its output, so that it is total and nested formats stay in bounds.
+// triedPrintf reports a format that would be cut.
 func printf(format string, args ...any) string {
 	s := fmt.Sprintf(format, args...)
 	return s[:min(len(s), maxText)]
 }
 
-// triedPrintf is printf while a template is tried.
+// triedPrintf is printf for the trial run of a template.
 func triedPrintf(format string, args ...any) (string, error) {
 	s := fmt.Sprintf(format, args...)
 	if len(s) > maxText {
@@ -103,7 +103,7 @@ func triedPrintf(format string, args ...any) (string, error) {
 	return s, nil
 }
 
-// format checks the format of a printf, which bounds what it allocates.
+// format checks the format of a printf, to bound what printf allocates.
 func format(cmd *parse.CommandNode) error {
 	if len(cmd.Args) < 2 {
 		return errors.New("printf needs a format in quotes")
@@ -165,10 +165,10 @@ func (c compiler) text(text string) ([]part, error) {
 	return c.tried([]part{{tmpl: t, json: c.json}})
 }
 
-var errControl = errors.New("only values and functions can stand in a template; leave if, range, with, variables and definitions away")
+var errControl = errors.New("only values and functions can be used in a template; remove if, range, with, variables and definitions")
 
-// allowed keeps out what could loop, fail for some numbers only, or read what
-// is not meant to be read.
+// allowed refuses nodes that could loop, fail for some numbers only, or read anything
+// but the fields.
 func (c compiler) allowed(n parse.Node) error {
 	switch n := n.(type) {
 	case *parse.TextNode, *parse.CommentNode:
@@ -206,15 +206,15 @@ func (c compiler) pipe(p *parse.PipeNode) error {
 				}
 			case *parse.NumberNode, *parse.StringNode:
 			default:
-				return fmt.Errorf("%s cannot stand in a template here; use %s, numbers and functions", a, strings.Join(dotted(c.scope.fields()), ", "))
+				return fmt.Errorf("%s cannot be used in a template here; use %s, numbers and functions", a, strings.Join(dotted(c.scope.fields()), ", "))
 			}
 		}
 	}
 	return nil
 }
 
-// split cuts a template of nothing but text and bare fields into parts that
-// need no template at run time. nil means that it has more than that.
+// split cuts a template that consists of text and bare fields into parts that need no
+// template at run time. It returns nil for any other template.
 func (c compiler) split(nodes []parse.Node) []part {
 	parts := []part{}
 	if c.json {
@@ -245,10 +245,11 @@ func (c compiler) split(nodes []parse.Node) []part {
 	return parts
 }
 
-// The numbers that templates are tried with: the least, and the most.
+// samples are the numbers for the trial run of a template: the smallest and the
+// largest.
 var samples = []env{{}, {Index: maxSubscriptions, Source: math.MaxUint16, Seq: math.MaxUint32, Probe: sampleProbe}}
 
-// tried runs parts: a template that works for one number works for all.
+// tried runs parts once. A template that works for one number works for all.
 func (c compiler) tried(parts []part) ([]part, error) {
 	for _, p := range parts {
 		if p.tmpl == nil {
@@ -268,7 +269,7 @@ func (c compiler) tried(parts []part) ([]part, error) {
 	return parts, nil
 }
 
-// explain strips what text/template puts before its errors.
+// explain removes the prefix that text/template puts before its errors.
 func (c compiler) explain(err error) error {
 	text := err.Error()
 	if i := strings.Index(text, ">: "); i >= 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// A tree is the syntax tree of a profile's YAML. Overrides are set in it, and it
-// knows where each value came from.
+// A tree is the syntax tree of a profile's YAML, in which overrides are set, with the
+// place that each value came from.
 type tree struct {
 	origin   origin
 	file     *ast.File
@@ -25,19 +25,19 @@ type tree struct {
 	problems []Problem
 }
 
-// origin is a text that values come from.
+// origin is a text that values came from.
 type origin struct {
 	name     string
 	override int // its number from 1; 0 for a file
 }
 
-// place is where one value comes from.
+// place is the place that one value came from.
 type place struct {
 	where string // for people
 	line  int    // for sorting; overrides come last
 }
 
-// overLine is above every line of a file.
+// overLine is larger than any line number of a file.
 const overLine = 1 << 30
 
 func (o origin) at(line int) place {
@@ -54,12 +54,12 @@ func (t *tree) bad(at place, key, what, fix string) {
 const (
 	maxBytes = 1 << 20
 	maxDepth = 64
-	// maxTokens is about 5,000 keys with a value each. The time that the parser
-	// takes grows with the square of the number of keys in one group.
+	// maxTokens allows about 5,000 keys with a value each. The time of the parser
+	// grows with the square of the number of keys in one group.
 	maxTokens = 20_000
 )
 
-// readTree reads text, which must be one YAML document.
+// readTree parses text, which must be one YAML document.
 func readTree(from origin, text []byte, mode parser.Mode) *tree {
 	t := &tree{origin: from, from: map[ast.Node]origin{}}
 	if len(text) > maxBytes {
@@ -101,9 +101,9 @@ func readTree(from origin, text []byte, mode parser.Mode) *tree {
 	return t
 }
 
-// scan splits text into tokens. Where there are more of them, or deeper nested
-// ones, than a profile needs, it stops, and returns the line and what is wrong:
-// the parser would take time and memory out of all proportion.
+// scan splits text into tokens. It stops at more tokens, or deeper nesting, than any
+// profile needs, and returns the line and the problem, because the parser would take
+// excessive time and memory.
 func scan(text []byte) (tokens token.Tokens, line int, what, fix string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -113,13 +113,13 @@ func scan(text []byte) (tokens token.Tokens, line int, what, fix string) {
 	var s scanner.Scanner
 	s.Init(string(text))
 	line = 1
-	flow, block := 0, 0 // brackets that are open, and signs that nest on the line
+	flow, block := 0, 0 // open brackets, and block indicators on the line
 	for {
 		found, err := s.Scan()
 		if err == io.EOF {
 			return tokens, 0, "", ""
 		}
-		// Any other error is in the last token, which the parser reports.
+		// Any other error is in the last token; the parser reports it.
 		for i, t := range found {
 			if t.Position != nil && t.Position.Line != line {
 				line, block = t.Position.Line, 0
@@ -147,8 +147,8 @@ func scan(text []byte) (tokens token.Tokens, line int, what, fix string) {
 	}
 }
 
-// parseYAML guards against the parser's own mistakes: a profile may come from
-// anywhere, and must not bring a program down.
+// parseYAML recovers from panics of the parser, because a profile may come from
+// anywhere.
 func parseYAML(tokens token.Tokens, mode parser.Mode) (file *ast.File, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -158,7 +158,7 @@ func parseYAML(tokens token.Tokens, mode parser.Mode) (file *ast.File, err error
 	return parser.Parse(tokens, mode, parser.AllowDuplicateMapKey())
 }
 
-// print is the text of the tree; nil when the library cannot print it.
+// print returns the text of the tree; nil if the library cannot print it.
 func (t *tree) print() (text []byte) {
 	defer func() {
 		if recover() != nil {
@@ -168,7 +168,7 @@ func (t *tree) print() (text []byte) {
 	return []byte(t.file.String())
 }
 
-// verify reports the YAML that profiles do not use.
+// verify reports YAML features that profiles do not support.
 func (t *tree) verify(n ast.Node, path string, line, depth int) {
 	line = lineOf(n, line)
 	bad := func(what, fix string) { t.bad(t.origin.at(line), path, what, fix) }
@@ -197,7 +197,7 @@ func (t *tree) verify(n ast.Node, path string, line, depth int) {
 	case *ast.AnchorNode, *ast.AliasNode, *ast.MergeKeyNode:
 		bad("anchors and aliases are not read", "write the value out")
 	case *ast.TagNode:
-		bad("tags are not read", "leave the tag away")
+		bad("tags are not read", "remove the tag")
 	default:
 		bad("this kind of YAML is not read", "use plain keys, lists and values")
 	}
@@ -209,7 +209,7 @@ func (t *tree) verifyKeys(n *ast.MappingNode, path string, line, depth int) {
 		at := lineOf(f.Key, line)
 		key, ok := keyText(f.Key)
 		if !ok {
-			t.bad(t.origin.at(at), path, "this is no key", "write keys as plain words; merge keys and tags are not read")
+			t.bad(t.origin.at(at), path, "this is not a key", "write keys as plain words; merge keys and tags are not read")
 			continue
 		}
 		here := join(path, key)
@@ -222,8 +222,8 @@ func (t *tree) verifyKeys(n *ast.MappingNode, path string, line, depth int) {
 	}
 }
 
-// place is where n comes from. A value of a group comes from the line of its
-// key; above is the place of the group or list.
+// place returns the place of n. A value in a group has the line of its key; above is
+// the place of the group or list.
 func (t *tree) place(key, n ast.Node, above place) place {
 	if o, ok := t.from[n]; ok {
 		return o.at(0)
@@ -256,7 +256,7 @@ func kindOf(n ast.Node) kind {
 	return scalar
 }
 
-// scalarOf is the value of a scalar (nil, bool, string, int64, uint64 or
+// scalarOf returns the value of a scalar (nil, bool, string, int64, uint64 or
 // float64) and its text.
 func scalarOf(n ast.Node) (value any, text string) {
 	switch n := n.(type) {
@@ -288,7 +288,7 @@ func isNull(n ast.Node) bool {
 	return kindOf(n) == scalar && value == nil
 }
 
-// plain is n as JSON would have it.
+// plain returns n as the value that JSON would have.
 func plain(n ast.Node) any {
 	switch n := n.(type) {
 	case *ast.MappingNode:
@@ -319,7 +319,7 @@ func keyText(k ast.MapKeyNode) (text string, ok bool) {
 	return "", false
 }
 
-// fieldOf is the field of a mapping with that key, or nil.
+// fieldOf returns the field of a mapping with that key, or nil.
 func fieldOf(n ast.Node, key string) *ast.MappingValueNode {
 	m, _ := n.(*ast.MappingNode)
 	if m == nil {
@@ -333,7 +333,7 @@ func fieldOf(n ast.Node, key string) *ast.MappingValueNode {
 	return nil
 }
 
-// textOf is the text of the scalar at the path of keys, or "".
+// textOf returns the text of the scalar at the path of keys, or "".
 func textOf(n ast.Node, keys ...string) string {
 	for _, key := range keys {
 		f := fieldOf(n, key)

@@ -6,7 +6,7 @@ import (
 
 // Upstream publishes the events.
 type Upstream struct {
-	// inject (the default) requests events from the reference target; http sends a request that you
+	// inject (the default) requests events from the reference server; http sends a request that you
 	// define; github, slack and stripe send webhooks of these products; feed is polled by the
 	// target; tool calls an MCP tool; exec writes to a program; replay publishes a trace; none
 	// publishes nothing: the run then only observes.
@@ -17,7 +17,7 @@ type Upstream struct {
 	// name of the published event (inject, feed, and replay if an entry names none); default is the
 	// event of the lanes if they all subscribe to the same
 	Event string `yaml:"event,omitempty" json:"event,omitempty"`
-	// address of the admin listener (inject, replay) of a reference target that this run did not
+	// address of the admin listener (inject, replay) of a reference server that this run did not
 	// start. It is required with target.url, and with target.command unless the program prints it
 	// on standard error, as eventmeter serve --stdio does.
 	Admin string `yaml:"admin,omitempty" json:"admin,omitempty"`
@@ -123,7 +123,7 @@ type UpstreamReplay struct {
 	// path of the text in a payload that receives the probe id if the payload has none: keys
 	// separated by dots
 	Probe string `yaml:"probe,omitempty" json:"probe,omitempty"`
-	// URL that receives the payloads by POST, with headers; empty = the reference target publishes
+	// URL that receives the payloads by POST, with headers; empty = the reference server publishes
 	// the recorded events
 	URL     string            `yaml:"url,omitempty" json:"url,omitempty"`
 	Headers map[string]string `yaml:"headers,omitempty" json:"-"`

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
@@ -54,6 +55,7 @@ type PartPass struct {
 type PartFigures struct {
 	Values  map[string]float64       `json:"values,omitempty"`
 	Timings map[string]ledger.Timing `json:"timings,omitempty"`
+	Conform conform.Account          `json:"conform,omitempty"` // what was seen of the rows of conformance
 }
 
 // SavePart writes a shard's part into its directory.

@@ -43,8 +43,11 @@ type Result struct {
 	Upstream   Upstream        `json:"upstream"`   // what was published
 	Lanes      []Lane          `json:"lanes"`      // in the order of the profile
 	Thresholds []Verdict       `json:"thresholds"` // one entry per threshold and lane
-	Generator  Generator       `json:"generator"`  // the generator's own health
-	Warnings   []Warning       `json:"warnings"`   // what a reader of the figures should know
+	// what the run saw of the rows by which servers of MCP Events are judged; absent where no lane
+	// speaks that system. A threshold judges it as run.conformance.must == 0.
+	Conformance *Conformance `json:"conformance,omitempty"`
+	Generator   Generator    `json:"generator"` // the generator's own health
+	Warnings    []Warning    `json:"warnings"`  // what a reader of the figures should know
 	// the shard that wrote this result, where it is not a complete run. The thresholds of a shard
 	// are judged on the merged result.
 	Part *PartOf `json:"part,omitempty"`

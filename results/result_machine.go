@@ -8,7 +8,7 @@ import (
 // Target is the server that was measured.
 type Target struct {
 	URL      string `json:"url"`      // the MCP endpoint
-	Embedded bool   `json:"embedded"` // whether it was the reference target, started for this run
+	Embedded bool   `json:"embedded"` // whether it was the reference server, started for this run
 	// modern or legacy
 	Era      string `json:"era"`
 	Protocol string `json:"protocol"` // the negotiated protocol version

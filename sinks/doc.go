@@ -1,4 +1,4 @@
-// Package sinks holds the instrumented receivers, by transport and blind to
-// protocols (an event stream, a poll loop, a webhook listener), and the ledger
-// that they write to: who was owed which emission, and what came of it.
+// Package sinks has the instrumented receivers, one per transport and independent of
+// protocols: an event stream, a poll loop and a webhook listener. They record to the
+// ledger, which keeps account of who was owed which emission and what came of it.
 package sinks

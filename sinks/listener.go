@@ -117,25 +117,26 @@ type ListenerOptions struct {
 	Callback string
 	// Authority signs the certificate; nil = a new one.
 	Authority *Authority
-	// Certificate is used instead of one that Authority signs: one that the
-	// target trusts already.
+	// Certificate, if not nil, is used instead of one that Authority signs; the
+	// target must already trust it.
 	Certificate *tls.Certificate
-	// Wrap, if not nil, is given the listener, below TLS, and returns the one to
-	// use.
+	// Wrap, if not nil, is called with the listener below TLS and returns the
+	// listener to use.
 	Wrap func(net.Listener) net.Listener
-	// Shared, if not nil, is where deliveries are received instead, below
-	// Prefix; see [SharedListener]. Listen, Callback, Authority, Certificate
-	// and Wrap are then its own.
+	// Shared, if not nil, receives the deliveries instead, below Prefix; see
+	// [SharedListener]. It has its own Listen, Callback, Authority, Certificate and
+	// Wrap.
 	Shared  *SharedListener
 	Prefix  string
 	Handler http.Handler
-	// MaxConnections bounds the connections that are open at once; 0 =
-	// [DefaultMaxConnections]. One more is closed at once, and reported to Failed
-	// with a reason that begins with [TooManyConnections].
+	// MaxConnections bounds the connections open at once; 0 =
+	// [DefaultMaxConnections]. A further connection is closed at once, and reported
+	// to Failed with a reason that begins with [TooManyConnections].
 	MaxConnections int
 	// Failed, if not nil, is called for every connection that failed before it
-	// carried a request, and why: in the TLS handshake, mostly. It must not
-	// block. Each failure at a shared listener is reported to one of its lanes.
+	// carried a request, usually in the TLS handshake, with the reason. It must not
+	// block, and may be called concurrently. Each failure at a shared listener is
+	// reported to one of its lanes.
 	Failed func(reason string)
 }
 
@@ -148,7 +149,7 @@ type Listener struct {
 	done      chan struct{}
 	accepted  atomic.Int64
 	charged   atomic.Int64
-	guest     *guest // of a SharedListener; there is nothing else then
+	guest     *guest // of a SharedListener; the other fields are then unused
 	failed    func(reason string)
 
 	most int // connections open at once
@@ -222,8 +223,8 @@ func Listen(opts ListenerOptions) (*Listener, error) {
 	return l, nil
 }
 
-// callback returns the address that targets are given and the hosts that the
-// certificate has to name.
+// callback returns the address that targets use, and the hosts that the certificate
+// must name.
 func callback(want string, addr net.Addr) (base string, hosts []string, err error) {
 	_, port, err := net.SplitHostPort(addr.String())
 	if err != nil {
@@ -251,30 +252,31 @@ func callback(want string, addr net.Addr) (base string, hosts []string, err erro
 	return u.Scheme + "://" + at, append(hosts, u.Hostname()), nil
 }
 
-// Loopback tells whether a host is this machine's loopback, by its name.
+// Loopback reports whether host is a loopback address or localhost.
 func Loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// URL returns the address of path, which begins with a slash, as the target is
-// given it.
+// URL returns the address of path, which begins with a slash, as the target must call
+// it.
 func (l *Listener) URL(path string) string { return l.base + path }
 
-// Secure tells whether the listener speaks TLS.
+// Secure reports whether the listener speaks TLS.
 func (l *Listener) Secure() bool { return strings.HasPrefix(l.base, "https:") }
 
-// CertPEM returns the certificate that a target has to trust.
+// CertPEM returns the certificate that a target must trust. The caller must not
+// change it.
 func (l *Listener) CertPEM() []byte { return l.authority.pem }
 
-// Accepted is the number of connections taken so far; those of a shared
-// listener belong to no lane and are not counted here.
+// Accepted returns the number of connections so far. Connections of a shared listener
+// belong to no lane and are not counted here.
 func (l *Listener) Accepted() int64 { return l.accepted.Load() }
 
 // TakeAccepted returns how many connections were taken since the last call, so
 // that each is charged once.
 func (l *Listener) TakeAccepted() int {
-	if l.guest != nil { // charged to whoever asks first
+	if l.guest != nil { // charged to the first lane that asks
 		l = l.guest.at.own
 	}
 	now := l.accepted.Load()
@@ -289,8 +291,8 @@ func (l *Listener) TakeAccepted() int {
 	}
 }
 
-// hangUp closes connections that a sender opened in reserve. Shutdown gives
-// them five seconds to say something. They are forgotten first: a connection that
+// hangUp closes connections that a sender opened in reserve; Shutdown would wait five
+// seconds for a request on each. It forgets them first, because a connection that
 // this side closes has not failed.
 func (l *Listener) hangUp() {
 	l.mu.Lock()
@@ -302,14 +304,14 @@ func (l *Listener) hangUp() {
 	}
 }
 
-// Close stops listening, waits for deliveries being answered until ctx is
-// over, then breaks them off.
+// Close stops listening, waits until current deliveries are answered or ctx is done,
+// and then closes their connections.
 func (l *Listener) Close(ctx context.Context) error {
 	if l.guest != nil {
 		l.guest.leave()
 		return nil
 	}
-	l.port.Close() // before anything is hung up, so that nothing new comes
+	l.port.Close() // first, so that no new connection arrives
 	l.hangUp()
 	err := l.server.Shutdown(ctx)
 	if errors.Is(err, net.ErrClosed) {

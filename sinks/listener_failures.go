@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// soon is how quickly a sender gives a connection up that it does not want. One
-// that it opened in reserve lives longer.
+// soon is how quickly a sender abandons a connection that it rejects. A connection
+// opened in reserve lives longer.
 const soon = 2 * time.Second
 
-// Why a connection failed before it carried a request, where the far side did
-// not say it in an alert.
+// The reasons of connections that failed before a request and without a TLS alert
+// from the far side.
 const (
 	plainHTTP     = "the sender spoke plain HTTP to a listener with TLS"
 	notTLS        = "the sender did not speak TLS"
@@ -26,14 +26,14 @@ const (
 )
 
 // TooManyConnections begins the reason of a connection that was closed because
-// the listener had its most connections open.
+// MaxConnections were open.
 const TooManyConnections = "too many connections at once"
 
 // DefaultMaxConnections is the MaxConnections of zero options.
 const DefaultMaxConnections = 4096
 
-// ConnectionMemory is what an open connection takes at most, in bytes, with what
-// TLS holds of a record that is not complete.
+// ConnectionMemory is the most memory that an open connection takes, in bytes,
+// including an incomplete TLS record.
 const ConnectionMemory = 64 << 10
 
 // newConn is a connection that has not sent a request.
@@ -66,13 +66,13 @@ func (l *Listener) state(c net.Conn, s http.ConnState) {
 	served := l.served
 	l.mu.Unlock()
 	if s == http.StateNew && conn.refused {
-		c.Close() // its own goroutine finds out, and ends with StateClosed
+		c.Close() // its own goroutine notices, and ends with StateClosed
 	}
 	if s == http.StateClosed && fresh && l.failed != nil {
 		reason := l.failure(c, conn)
 		if reason == gaveUpAfter && served {
 			// A sender that has made a request trusts the certificate. Go's client
-			// closes a connection that it turns out not to need.
+			// closes connections that it no longer needs.
 			reason = ""
 		}
 		if reason != "" {
@@ -81,8 +81,8 @@ func (l *Listener) state(c net.Conn, s http.ConnState) {
 	}
 }
 
-// failure says why a connection that the server has closed carried no request;
-// empty if it may just not have been needed.
+// failure returns why a connection closed by the server carried no request; empty if
+// the sender may just not have needed it.
 func (l *Listener) failure(c net.Conn, conn newConn) string {
 	if conn.refused {
 		return TooManyConnections + ": more than " + strconv.Itoa(l.most)
@@ -92,7 +92,7 @@ func (l *Listener) failure(c net.Conn, conn newConn) string {
 	if !ok {
 		return ""
 	}
-	// The server has made the handshake; a Conn remembers how it ended.
+	// The server has made the handshake already; Handshake returns its stored result.
 	err := t.Handshake()
 	var record tls.RecordHeaderError
 	var timeout net.Error
@@ -115,7 +115,7 @@ func (l *Listener) failure(c net.Conn, conn newConn) string {
 	return gaveUp // EOF, or a reset
 }
 
-// looksLikeHTTP tells whether five bytes begin a request of HTTP/1.1.
+// looksLikeHTTP reports whether five bytes begin a request of HTTP/1.1.
 func looksLikeHTTP(b [5]byte) bool {
 	switch string(b[:]) {
 	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO":

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// SharedListener is a webhook listener that several lanes receive at, each
-// below a path of its own. It is safe for concurrent use.
+// SharedListener is a webhook listener for several lanes, each below a path of its
+// own. It is safe for concurrent use.
 type SharedListener struct {
 	own *Listener
 
@@ -26,8 +26,8 @@ type guest struct {
 	serving sync.RWMutex // held for reading while a request is answered
 }
 
-// ListenShared opens a listener without lanes; opts.Handler, Shared and Prefix
-// mean nothing here.
+// ListenShared opens a listener without lanes. It ignores opts.Handler, Shared and
+// Prefix.
 func ListenShared(opts ListenerOptions) (*SharedListener, error) {
 	s := &SharedListener{guests: make(map[string]*guest)}
 	opts.Handler, opts.Shared, opts.Failed = s, nil, s.failed
@@ -38,17 +38,17 @@ func ListenShared(opts ListenerOptions) (*SharedListener, error) {
 	return s, nil
 }
 
-// URL returns the address of path as targets are given it.
+// URL returns the address of path as targets must call it.
 func (s *SharedListener) URL(path string) string { return s.own.URL(path) }
 
-// CertPEM returns the certificate that a target has to trust.
+// CertPEM returns the certificate that a target must trust.
 func (s *SharedListener) CertPEM() []byte { return s.own.CertPEM() }
 
-// Close ends the listener; see [Listener.Close]. Lanes should have left.
+// Close closes the listener; see [Listener.Close]. Close all lanes first.
 func (s *SharedListener) Close(ctx context.Context) error { return s.own.Close(ctx) }
 
-// join lets a lane in. Its prefix is two elements, "/mcp/7", so that all lanes
-// together can be named by the first.
+// join adds a lane. Its prefix has two elements, such as "/mcp/7", so that the first
+// one can name all lanes together.
 func (s *SharedListener) join(opts ListenerOptions) (*Listener, error) {
 	prefix := opts.Prefix
 	if key, rest := firstTwo(prefix); key == "" || rest != "" {
@@ -64,7 +64,7 @@ func (s *SharedListener) join(opts ListenerOptions) (*Listener, error) {
 	return &Listener{authority: s.own.authority, base: s.own.base, guest: g}, nil
 }
 
-// leave ends a lane's part, and waits until its requests are answered.
+// leave removes a lane, and waits until its requests are answered.
 func (g *guest) leave() {
 	g.at.mu.Lock()
 	delete(g.at.guests, g.prefix)
@@ -73,8 +73,8 @@ func (g *guest) leave() {
 	g.serving.Unlock() //nolint:staticcheck // only waits
 }
 
-// ServeHTTP hands a request to its lane. What is below no lane's prefix, such
-// as the document about the origin, any of them may answer.
+// ServeHTTP passes a request to its lane. A path below no lane's prefix, such as that
+// of the document about the origin, goes to any of them.
 func (s *SharedListener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	key, _ := firstTwo(r.URL.Path)
 	s.mu.RLock()
@@ -96,8 +96,8 @@ func (s *SharedListener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.handler.ServeHTTP(w, r)
 }
 
-// failed tells one lane of a connection that failed: which of them it was for
-// is not known, and each must be counted once.
+// failed reports a failed connection to a single lane: it is not known which lane it
+// was for, and each failure must be counted once.
 func (s *SharedListener) failed(reason string) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

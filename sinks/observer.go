@@ -11,15 +11,15 @@ import (
 	"github.com/eventmeter/eventmeter/internal/figure"
 )
 
-// ObservedFigures are those of lanes of a run that publishes nothing.
+// ObservedFigures are the figures of lanes in a run that publishes nothing.
 var ObservedFigures = figure.Table{Name: "observer", Figures: []figure.Figure{
 	{Name: "observedEvents", Help: "event messages, all copies"},
 	{Name: "observedDuplicates", Help: "second and later copies under an event id that the same subscription had seen"},
 	{Name: "observedWithoutId", Help: "events without an id"},
 	{Name: "observedWithoutTime", Help: "events whose timestamp was missing or could not be read"},
 	{Name: "observedAhead", Help: "events that came before their own time, by two clocks"},
-	{Name: "observedLeast", Rule: figure.Min, Help: "events of the subscription that heard least"},
-	{Name: "observedMost", Rule: figure.Max, Help: "events of the subscription that heard most"},
+	{Name: "observedLeast", Rule: figure.Min, Help: "events of the subscription that received least"},
+	{Name: "observedMost", Rule: figure.Max, Help: "events of the subscription that received most"},
 	{Name: "observedPerSecond", Unit: "1/s", Help: "observedEvents over the measured time"},
 	{Name: "observedAge", Unit: "ns", Timing: true, Help: "from an event's own timestamp until it was received, by two clocks"},
 }}
@@ -29,21 +29,21 @@ type ObserverOptions struct {
 	Clock *eventmeter.Clock
 	// Lanes has the number of subscriptions of each lane.
 	Lanes []int
-	// Remember is how many event ids are kept for each subscription; a second
-	// copy that comes after that many others is not known for one. 0 = 1024.
+	// Remember is how many event ids are kept for each subscription. A second copy
+	// that arrives after that many other events is not recognised. 0 = 1024.
 	Remember int
-	// Wall is the wall clock at the time of the call, against which events'
-	// own timestamps are held; nil = time.Now.
+	// Wall returns the wall clock, which events' own timestamps are compared with;
+	// nil = time.Now.
 	Wall func() time.Time
 }
 
-// Observer is a Recorder for events that nobody here has fired. It knows them
-// by the target's own ids and timestamps, so it can tell copies and age, and
-// cannot tell what is missing. It is told beside a [Ledger], and counts from
-// Start until Stop.
+// Observer is a Recorder for events that this process has not published. It
+// identifies them by the target's own ids and timestamps, so it can detect copies and
+// measure ages, but not find missing events. It is called beside a [Ledger], and
+// counts from Start until Stop. It is safe for concurrent use.
 //
-// Unlike the Ledger's, its Delivered allocates now and then: a subscription's
-// memory grows with the events that it hears, to 24 bytes for each id kept.
+// Unlike the Ledger's, its Delivered may allocate: a subscription's memory grows with
+// the events that it receives, to 24 bytes per kept id.
 type Observer struct {
 	quiet
 	wall     time.Time          // the wall clock …
@@ -64,29 +64,29 @@ type observerLane struct {
 type observerSub struct {
 	mu        sync.Mutex
 	known     idTable
-	events    int64 // counted, whatever they were
+	events    int64 // all events, whatever their id
 	copies    int64
 	withoutID int64
 }
 
-// Observed is what one lane heard between Start and Stop.
+// Observed is what one lane received between Start and Stop.
 type Observed struct {
 	// Events = first copies + Copies + WithoutID.
 	Events int64
-	// Copies are second and later ones under an id that the same subscription
-	// had heard before, be it before Start.
+	// Copies counts second and later copies under an id that the same subscription
+	// had received before, even before Start.
 	Copies int64
-	// WithoutID are events that named no id.
+	// WithoutID counts events without an id.
 	WithoutID int64
-	// Least and Most are what the subscriptions that heard least and most
-	// heard, copies left out.
+	// Least and Most are the numbers of events, without copies, of the subscriptions
+	// that received the fewest and the most.
 	Least, Most int64
-	// Age is receipt by this machine's wall clock minus the event's own
-	// timestamp, of every copy that has one. Ahead counts those that were
-	// negative; they are in Age's Below.
+	// Age is the time of receipt by this machine's wall clock minus the event's own
+	// timestamp, of every copy that has one. Ahead counts negative ages; they are in
+	// Age's Below.
 	Age   ledger.Timing
 	Ahead int64
-	// WithoutTime are copies whose timestamp was missing or unreadable.
+	// WithoutTime counts copies whose timestamp was missing or unreadable.
 	WithoutTime int64
 }
 
@@ -111,10 +111,11 @@ func NewObserver(o ObserverOptions) (*Observer, error) {
 	return l, nil
 }
 
-// Start and Stop bound what is counted: events received in [from, to).
+// Start sets the instant from which events are counted.
 func (l *Observer) Start(from eventmeter.Instant) { l.from.Store(int64(from)) }
 
-// Stop ends the counting.
+// Stop sets the instant at which counting ends; events received at it are not
+// counted.
 func (l *Observer) Stop(to eventmeter.Instant) { l.to.Store(int64(to)) }
 
 func (l *Observer) counts(at eventmeter.Instant) bool {
@@ -167,7 +168,7 @@ func (l *Observer) Observed(o eventmeter.Observation) {
 	lane.age.Add(age)
 }
 
-// Lane returns what a lane heard so far.
+// Lane returns what a lane has received so far.
 func (l *Observer) Lane(i int) Observed {
 	lane := &l.lanes[i]
 	var out Observed
@@ -177,12 +178,12 @@ func (l *Observer) Lane(i int) Observed {
 		out.Events += s.events
 		out.Copies += s.copies
 		out.WithoutID += s.withoutID
-		heard := s.events - s.copies
+		received := s.events - s.copies
 		s.mu.Unlock()
-		if k == 0 || heard < out.Least {
-			out.Least = heard
+		if k == 0 || received < out.Least {
+			out.Least = received
 		}
-		out.Most = max(out.Most, heard)
+		out.Most = max(out.Most, received)
 	}
 	lane.mu.Lock()
 	defer lane.mu.Unlock()
@@ -191,8 +192,8 @@ func (l *Observer) Lane(i int) Observed {
 	return out
 }
 
-// idTable is a set of the newest ids: a hash table with open addressing beside
-// a ring that knows their order. The zero id is not one.
+// idTable is a set of the newest ids: a hash table with open addressing, and a ring
+// with their order. The zero id is not stored.
 type idTable struct {
 	most  int
 	ring  []uint64
@@ -200,7 +201,7 @@ type idTable struct {
 	table []uint64
 }
 
-// add remembers id and tells whether it was there.
+// add stores id and reports whether it was stored before.
 func (t *idTable) add(id uint64) bool {
 	if len(t.table) > 0 && t.table[t.slot(id)] == id {
 		return true
@@ -220,7 +221,7 @@ func (t *idTable) add(id uint64) bool {
 	return false
 }
 
-// slot is where id stands, or would.
+// slot returns the place of id, or the place where it would be stored.
 func (t *idTable) slot(id uint64) int {
 	mask := len(t.table) - 1
 	i := int(id) & mask
@@ -251,7 +252,7 @@ func (t *idTable) rebuild(size int) {
 	}
 }
 
-// quiet is a Recorder that takes no notice.
+// quiet is a Recorder that does nothing.
 type quiet struct{}
 
 func (quiet) Fired(eventmeter.Emission)                                         {}

@@ -7,34 +7,35 @@ import (
 	"time"
 )
 
-// PollAnswer is what one poll came to.
+// PollAnswer is the outcome of one poll.
 type PollAnswer struct {
-	// Events is how many events it brought.
+	// Events is the number of events in the answer.
 	Events int
-	// More: the target has more and wants to be asked again at once.
+	// More is set if the target has more events and should be polled again at once.
 	More bool
-	// Moved: the position is another than before the poll. A target that filters
-	// may bring no event and move all the same.
+	// Moved is set if the cursor changed. A target that filters may return no event
+	// and still move it.
 	Moved bool
-	// Next is the wait that the target asked for.
+	// Next is the pause that the target asked for.
 	Next time.Duration
-	// Failed: there was no answer, try again later, after RetryAfter at least.
+	// Failed is set if there was no answer. The next poll is sent after RetryAfter at
+	// the earliest.
 	Failed     bool
 	RetryAfter time.Duration
 	// Stop ends the loop.
 	Stop bool
 }
 
-// PollLoop asks again and again. It must not be used by two goroutines at once.
+// PollLoop polls repeatedly. It must not be used by two goroutines at once.
 type PollLoop struct {
-	// Baseline is the least wait after an answer without More.
+	// MinInterval is the shortest wait after an answer without More.
 	MinInterval time.Duration
 	Backoff     Backoff
 	// Rand, if not nil, spreads the second poll over one more wait, so that
 	// subscriptions opened together do not poll together.
 	Rand *rand.Rand
-	// Stuck, if not nil, is called with the reason when the loop waits although
-	// the target says More.
+	// Stuck, if not nil, is called with the reason when the loop waits although the
+	// answer has More.
 	Stuck func(reason string)
 
 	stuck  int // answers in a row that said More, brought nothing and did not move
@@ -43,23 +44,23 @@ type PollLoop struct {
 }
 
 const (
-	// patience is how many answers in a row that say More, bring no event and
-	// leave the position where it was are followed at once.
+	// patience is how many consecutive answers with More, without an event and
+	// without a new cursor are followed at once.
 	patience = 2
-	// maxBarren is how many answers in a row that say More are followed at once
-	// where only one of the two is missing: pages in which a target filtered out
-	// all events, mostly. It bounds what a position costs that always moves.
+	// maxBarren is how many consecutive answers with More are followed at once if
+	// only one of the two is missing, as with pages from which a target filtered all
+	// events. It bounds the cost of a cursor that always moves.
 	maxBarren = 1000
 )
 
-// Why a loop waits although the target says More.
+// The reasons why a loop waits although the answer has More.
 var (
-	stuckReason  = "hasMore again and again with nothing new: waiting all the same"
-	barrenReason = fmt.Sprintf("hasMore in %d answers in a row, and no event with a new cursor: waiting all the same", maxBarren)
+	stuckReason  = "hasMore in several answers in a row with nothing new: waiting nevertheless"
+	barrenReason = fmt.Sprintf("hasMore in %d answers in a row, and no event with a new cursor: waiting nevertheless", maxBarren)
 )
 
-// Run polls until ctx is over or an answer says Stop. first is the answer of
-// a poll that was made already.
+// Run polls until ctx is done or an answer has Stop. first is the answer to a poll
+// that was already made.
 func (l *PollLoop) Run(ctx context.Context, first PollAnswer, poll func(context.Context) PollAnswer) {
 	for a := first; !a.Stop; a = poll(ctx) {
 		if !Sleep(ctx, l.Wait(a)) {
@@ -95,7 +96,7 @@ func (l *PollLoop) Wait(a PollAnswer) time.Duration {
 	return wait
 }
 
-// notFollowed returns why an answer with More is not followed at once, "" if it
+// notFollowed returns why an answer with More is not followed at once, or "" if it
 // is.
 func (l *PollLoop) notFollowed(a PollAnswer) string {
 	if a.Events > 0 && a.Moved {

@@ -12,14 +12,13 @@ import (
 	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
-// streamBuffer is what one open stream holds while it waits. It is the price
-// of a stream that is paid thousands of times; messages that do not fit come
-// in pieces.
+// streamBuffer is the memory of an idle open stream, in bytes. A process may have
+// thousands of streams, so it is small; larger messages are read in pieces.
 const streamBuffer = 2 << 10
 
-// ReadStream reads body to its end, handing on each piece as it arrives with
-// the time at which its last byte was read, and beating pulse if there is one.
-// The piece is only valid until take returns. It returns nil at the end of
+// ReadStream reads body to its end. It calls take with each piece as it arrives and
+// the instant at which its last byte was read, and calls pulse.Beat if pulse is not
+// nil. A piece is only valid until take returns. ReadStream returns nil at the end of
 // body, or the first error of body or take.
 func ReadStream(body io.Reader, clock *eventmeter.Clock, pulse *Pulse, take func(piece []byte, at eventmeter.Instant) error) error {
 	buf := make([]byte, streamBuffer)
@@ -41,8 +40,8 @@ func ReadStream(body io.Reader, clock *eventmeter.Clock, pulse *Pulse, take func
 	}
 }
 
-// Watch finds streams that have gone silent, with one goroutine for all of
-// them. It is safe for concurrent use.
+// Watch detects dead streams, with one goroutine for all of them. It is safe for
+// concurrent use.
 type Watch struct {
 	clock *eventmeter.Clock
 	every time.Duration
@@ -53,8 +52,8 @@ type Watch struct {
 	pulses []*Pulse
 }
 
-// Pulse is when one stream was last heard. A nil Pulse may be beaten. The zero
-// value is not watched; it must not be copied.
+// Pulse records when a stream last received data. Beat may be called on nil. The zero
+// value is not watched. A Pulse must not be copied.
 type Pulse struct {
 	last  atomic.Int64
 	limit time.Duration
@@ -62,31 +61,31 @@ type Pulse struct {
 	place int // in the watch, from 1; 0 = not watched
 }
 
-// Beat notes that the stream was heard at that instant.
+// Beat records that the stream received data at that instant.
 func (p *Pulse) Beat(at eventmeter.Instant) {
 	if p != nil {
 		p.last.Store(int64(at))
 	}
 }
 
-// NewWatch starts a watch that looks at every stream once per period: a
-// silence is found that much late at most. Close ends it.
+// NewWatch starts a watch that checks every stream once per period, so that a dead
+// stream is detected at most one period late. Close ends it.
 func NewWatch(clock *eventmeter.Clock, every time.Duration) *Watch {
 	w := &Watch{clock: clock, every: every, stop: make(chan struct{}), done: make(chan struct{})}
 	go w.run()
 	return w
 }
 
-// Add watches a stream that counts as heard now. dead is called once, on the
-// watch's goroutine, when it was silent for longer than limit; it must not
-// block. The stream is no longer watched then.
+// Add watches a stream from now on. dead is called once, on the watch's goroutine,
+// when the stream has received nothing for longer than limit; the stream is then no
+// longer watched. dead must not block.
 func (w *Watch) Add(limit time.Duration, dead func()) *Pulse {
 	p := &Pulse{}
 	w.Start(p, limit, dead)
 	return p
 }
 
-// Start is Add for a pulse that lies in a larger struct, and is not watched.
+// Start is Add for a pulse inside a larger struct. p must not be watched already.
 func (w *Watch) Start(p *Pulse, limit time.Duration, dead func()) {
 	now := w.clock.Now()
 	w.mu.Lock()
@@ -97,15 +96,15 @@ func (w *Watch) Start(p *Pulse, limit time.Duration, dead func()) {
 	p.place = len(w.pulses)
 }
 
-// Remove stops watching. When it returns, dead is not running, and will not be
-// called.
+// Remove stops watching a stream. When Remove returns, dead is not running and will
+// not be called.
 func (w *Watch) Remove(p *Pulse) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.forget(p)
 }
 
-// forget takes p off the list; the caller holds the lock.
+// forget removes p from the list; the caller holds the lock.
 func (w *Watch) forget(p *Pulse) {
 	if p.place == 0 {
 		return
@@ -118,7 +117,7 @@ func (w *Watch) forget(p *Pulse) {
 	p.place, p.dead = 0, nil
 }
 
-// Close ends the watch and waits for it.
+// Close ends the watch and waits for its goroutine.
 func (w *Watch) Close() {
 	close(w.stop)
 	<-w.done
@@ -152,9 +151,8 @@ func (w *Watch) look(now eventmeter.Instant) {
 	}
 }
 
-// Backoff gives the waits between attempts: full jitter over a bound that
-// starts at Min and doubles up to Max. It must not be used by two goroutines
-// at once.
+// Backoff returns the waits between attempts: full jitter below a bound that starts
+// at Min and doubles up to Max. It must not be used by two goroutines at once.
 type Backoff struct {
 	Min, Max time.Duration
 	// Rand is the source of the jitter; nil = the process's own.
@@ -163,10 +161,9 @@ type Backoff struct {
 	bound time.Duration
 }
 
-// Next returns the wait before the next attempt: more than 0, at most the
-// bound. If the target asked for a wait, pass it as least: the answer is at
-// least that, with the jitter on top, so that those who were sent away
-// together do not come back together.
+// Next returns the wait before the next attempt: more than 0 and at most the bound.
+// If the target asked for a wait, pass it as least: the result is least plus jitter,
+// so that clients refused together do not return together.
 func (b *Backoff) Next(least time.Duration) time.Duration {
 	switch {
 	case b.bound == 0:
@@ -184,10 +181,10 @@ func (b *Backoff) Next(least time.Duration) time.Duration {
 	return max(least, 0) + time.Duration(share*float64(b.bound)) + 1
 }
 
-// Reset starts anew, after a success.
+// Reset restarts at Min, after a success.
 func (b *Backoff) Reset() { b.bound = 0 }
 
-// Sleep waits for d, or until ctx is over, and then returns false.
+// Sleep waits for d and returns true, or returns false when ctx is done.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

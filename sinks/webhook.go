@@ -17,14 +17,14 @@ import (
 	"github.com/eventmeter/eventmeter/internal/budget"
 )
 
-// Inbound is a request that came to a hook, with its body read.
+// Inbound is a request to a hook, with its body read.
 type Inbound struct {
 	Header http.Header
 	// Body is only valid until Receive returns.
 	Body []byte
 	// At is when the last byte of the body was read.
 	At eventmeter.Instant
-	// Size is the bytes of body and header fields in their HTTP/1.1 spelling.
+	// Size is the size of body and header fields in bytes, as spelled in HTTP/1.1.
 	Size int
 }
 
@@ -34,23 +34,23 @@ type Reply struct {
 	Status int
 	// Body is sent as JSON when it is not empty.
 	Body []byte
-	// Delay is waited before the answer is written.
+	// Delay is the wait before the answer is written.
 	Delay time.Duration
-	// Hang never answers: the request lasts until the sender gives it up, or the
+	// Hang never answers: the request lasts until the sender abandons it or the
 	// receiver is closed. Reset closes the connection without an answer.
 	Hang, Reset bool
 	// RetryAfter, rounded up to seconds, and Location are header fields of the
-	// answer; zero = there is none.
+	// answer; the zero value leaves them out.
 	RetryAfter time.Duration
 	Location   string
 }
 
-// FollowedQuery is the query of a URL to which a sender is redirected that must not
+// FollowedQuery is the query of the URL to which a sender is redirected that must not
 // follow redirects.
 const FollowedQuery = "followed"
 
-// Hook receives the requests of one path, many at a time. What it is given is
-// only valid until Receive returns, and used again then.
+// Hook receives the requests of one path, possibly concurrently. Its argument is only
+// valid until Receive returns; the memory is reused.
 type Hook interface {
 	Receive(in *Inbound) Reply
 }
@@ -58,23 +58,23 @@ type Hook interface {
 // ReceiverOptions describes a Receiver. Clock must be set.
 type ReceiverOptions struct {
 	Clock *eventmeter.Clock
-	// BodyLimit is the largest body taken, in bytes; 0 = 272 KiB (the MCP
-	// Events draft's 256 KiB and a margin). Larger ones are answered 413.
+	// BodyLimit is the largest accepted body, in bytes; 0 = 272 KiB (the 256 KiB of
+	// the MCP Events draft and a margin). Larger bodies are answered 413.
 	BodyLimit int64
-	// Budget is charged for bodies while they are read; nil = no bound but those
-	// of single ones. What finds no room is answered 503, and told to Turned.
+	// Budget is charged for bodies while they are read; nil = only single bodies are
+	// bounded. A request that finds no room is answered 503, and reported to Turned.
 	Budget *budget.Budget
-	// MaxRequests bounds the deliveries that are received at once; 0 = no bound.
-	// One more is answered 503, and told to Turned.
+	// MaxRequests bounds the concurrent deliveries; 0 = no bound. A further request
+	// is answered 503, and reported to Turned.
 	MaxRequests int
-	// Turned, if not nil, is called with every request that reached no hook, or
-	// was too large for one (hook is then not nil).
+	// Turned, if not nil, is called for every request that reached no hook, or was
+	// too large for one (hook is then not nil).
 	Turned func(hook Hook, status int, at eventmeter.Instant, size int)
 	// Followed, if not nil, is called when a redirect of a hook was followed.
 	Followed func(hook Hook, at eventmeter.Instant)
-	// Documents are JSON texts that are served on GET, by path. Asked, if not
-	// nil, is called with every one that was fetched, with the size of the request
-	// and of the text.
+	// Documents are JSON texts served on GET, by path. Asked, if not nil, is called
+	// for every document that was fetched, with the sizes of the request and the text
+	// in bytes.
 	Documents map[string][]byte
 	Asked     func(at eventmeter.Instant, size, answered int)
 }
@@ -82,13 +82,13 @@ type ReceiverOptions struct {
 // DefaultBodyLimit is the BodyLimit of zero options.
 const DefaultBodyLimit = 272 << 10
 
-// Receiver is the handler of a webhook listener: it finds the hook of a path,
-// reads the body into a pooled buffer and takes the time. It knows nothing of
-// what is delivered. It is safe for concurrent use.
+// Receiver is the handler of a webhook listener: it finds the hook of a path, reads
+// the body into a pooled buffer and takes the time. It does not interpret what is
+// delivered. It is safe for concurrent use.
 type Receiver struct {
 	opts     ReceiverOptions
 	key      pathKey
-	requests atomic.Int64 // being received
+	requests atomic.Int64 // in progress
 	closed   chan struct{}
 	close    sync.Once
 
@@ -104,32 +104,32 @@ func NewReceiver(opts ReceiverOptions) *Receiver {
 	return &Receiver{opts: opts, key: newPathKey(), hooks: map[string]Hook{}, closed: make(chan struct{})}
 }
 
-// Close ends the answers that are held back: those that hang, and those that wait
-// for their delay.
+// Close ends the answers that are held back: those that hang and those that wait for
+// their delay.
 func (r *Receiver) Close() { r.close.Do(func() { close(r.closed) }) }
 
-// Add gives a path to hook. A path must not be given twice; it should come from
-// [Receiver.Issue].
+// Add registers hook for a path, which should come from [Receiver.Issue]. A path must
+// not be registered twice.
 func (r *Receiver) Add(path string, hook Hook) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hooks[path] = hook
 }
 
-// Retire takes the hook off a path. Requests for a path of [Receiver.Issue] are
-// answered 503 from now on, as the draft wants for a subscription that is not
-// known, while paths that were never issued are answered 404.
+// Retire removes the hook of a path. Requests for a path from [Receiver.Issue] are
+// then answered 503, as the draft requires for an unknown subscription, while paths
+// that were never issued are answered 404.
 func (r *Receiver) Retire(path string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.hooks, path)
 }
 
-// bodies are requests with room for what they hold, so that taking one does not
+// bodies are requests with room for their bodies, so that receiving one does not
 // allocate.
 var bodies = sync.Pool{New: func() any { return &Inbound{Body: make([]byte, 0, 4<<10)} }}
 
-// maxPooledBody keeps the odd large body from staying in the pool for ever.
+// maxPooledBody keeps rare large bodies out of the pool.
 const maxPooledBody = 64 << 10
 
 // ServeHTTP receives one request.
@@ -187,7 +187,7 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 // hold waits before a reply is written.
 func (r *Receiver) hold(w http.ResponseWriter, req *http.Request, reply *Reply) {
-	// Otherwise the time for reading the request would end the wait.
+	// Otherwise the read timeout of the request would end the wait.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	var over <-chan time.Time
 	if !reply.Hang {
@@ -197,7 +197,7 @@ func (r *Receiver) hold(w http.ResponseWriter, req *http.Request, reply *Reply) 
 	}
 	select {
 	case <-over:
-	case <-req.Context().Done(): // the sender has gone: there is nobody to answer
+	case <-req.Context().Done(): // the sender is gone
 	case <-r.closed:
 	}
 }
@@ -215,7 +215,7 @@ func (r *Receiver) miss(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// release gives in back for another request.
+// release returns in to the pool.
 func (in *Inbound) release() {
 	if in.Header = nil; cap(in.Body) <= maxPooledBody {
 		bodies.Put(in)
@@ -259,8 +259,8 @@ func answer(w http.ResponseWriter, reply Reply) {
 
 var errBodyLimit = errors.New("body is larger than the limit")
 
-// readBody reads all of body, of which length bytes are announced (-1 = not
-// known), into buf, which hold pays for.
+// readBody reads all of body into buf, which hold pays for. length is the announced
+// number of bytes, -1 if it is not known.
 func readBody(buf []byte, body io.Reader, length, limit int64, hold *budget.Hold) ([]byte, error) {
 	if length > int64(cap(buf)) {
 		if err := hold.Resize(int(length + 1)); err != nil {
@@ -289,7 +289,8 @@ func readBody(buf []byte, body io.Reader, length, limit int64, hold *budget.Hold
 	}
 }
 
-// headerSize is what the request line and the header fields take in HTTP/1.1.
+// headerSize returns the size of the request line and the header fields in HTTP/1.1,
+// in bytes.
 func headerSize(req *http.Request) int {
 	n := len(req.Method) + len(req.URL.Path) + len(" HTTP/1.1\r\n") + 1 + len("Host: \r\n\r\n") + len(req.Host)
 	for k, vs := range req.Header {
@@ -300,10 +301,10 @@ func headerSize(req *http.Request) int {
 	return n
 }
 
-// A path ends in a proof that it was issued: a nonce, which keeps paths apart,
-// and a MAC of all that is before it, both in the URL-safe Base64 alphabet. A path
-// that is no longer in use is so told from one that never was without a memory
-// of it.
+// A path ends in a proof that it was issued: a nonce, which makes paths unique, and a
+// MAC of everything before it, both in the URL-safe Base64 alphabet. A path that is
+// no longer in use can thus be distinguished from one that was never issued without
+// storing it.
 const (
 	nonceSize = 8
 	macSize   = 10 // 80 bits, which cannot be guessed at the rate of a listener
@@ -330,8 +331,8 @@ func (k *pathKey) mac(prefix string, nonce []byte) []byte {
 	return m.Sum(nil)[:macSize]
 }
 
-// Issue makes a path that begins with prefix and that nobody can guess. Requests
-// for it are answered 503 while no hook is there.
+// Issue returns a path that begins with prefix and cannot be guessed. Requests for it
+// are answered 503 while it has no hook.
 func (r *Receiver) Issue(prefix string) string {
 	var end [nonceSize + macSize]byte
 	rand.Read(end[:nonceSize])
@@ -339,7 +340,7 @@ func (r *Receiver) Issue(prefix string) string {
 	return prefix + pathText.EncodeToString(end[:])
 }
 
-// issued tells whether path came from Issue.
+// issued reports whether path came from Issue.
 func (r *Receiver) issued(path string) bool {
 	cut := len(path) - nonceLen
 	if cut < 0 {

@@ -9,8 +9,8 @@ import (
 	"go.k6.io/k6/v2/metrics"
 )
 
-// gauge is a number that rises and falls faster than samples are sent, and
-// whose highest value is of interest. It is safe for concurrent use.
+// gauge is a number that changes faster than samples are sent, and whose highest
+// value matters. It is safe for concurrent use.
 type gauge struct {
 	now  atomic.Int64
 	most atomic.Int64 // since the last sample; may be less than now
@@ -29,7 +29,7 @@ func (g *gauge) add(n int64) {
 	}
 }
 
-// send sends the number, and before it the highest since it was last sent.
+// send sends the highest value since the last call, and then the current value.
 func (g *gauge) send(o *origin, to *metrics.Metric) {
 	g.sending.Lock()
 	defer g.sending.Unlock()
@@ -88,7 +88,7 @@ func (b *batch) rate(m *metrics.Metric, value float64, n int64) {
 	}
 }
 
-// containers are what is sent.
+// containers returns the batch in the form that k6 takes.
 func (b *batch) containers() []metrics.SampleContainer {
 	if len(b.single) > 0 {
 		b.full, b.single = append(b.full, b.single), nil
@@ -96,7 +96,7 @@ func (b *batch) containers() []metrics.SampleContainer {
 	return b.full
 }
 
-// origin is where samples come from: a VU, and the tags that it had.
+// origin is the source of samples: a VU with the tags that it had.
 type origin struct {
 	life  *lifetime
 	state *lib.State // of the VU

@@ -51,8 +51,13 @@ func (m *instance) client(url, options sobek.Value) (*client, error) {
 		}
 		o.Tokens = []string{o.Token}
 	}
+	tokens, err := oauthOf(o.OAuth)
+	if err != nil {
+		return nil, err
+	}
 	c := &client{m: m, opts: mcpclient.EndpointOptions{
-		URL: url.String(), Tokens: o.Tokens, Headers: o.Headers, Era: mcpclient.Era(o.Era), Revision: mcpclient.Revision(o.Revision),
+		URL: url.String(), Tokens: o.Tokens, Headers: o.Headers, OAuth: tokens,
+		Era: mcpclient.Era(o.Era), Version: o.Version, Revision: mcpclient.Revision(o.Revision),
 		ClientName: "xk6-mcpevents", ClientVersion: "0.1", Eras: &m.hub.eras, Extensions: []string{events.Extension},
 	}}
 	if o.CA != "" {
@@ -70,9 +75,9 @@ func (m *instance) client(url, options sobek.Value) (*client, error) {
 	return c, nil
 }
 
-// met returns the endpoint. It is made when it is first used, because the init
-// context does not know how the VU connects; this must be on the event
-// loop, and not in the init context.
+// met returns the endpoint. It is made at the first use, because the init context
+// does not know how the VU connects; met must be called on the event loop, and not in
+// the init context.
 func (c *client) met() (*mcpclient.Endpoint, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +94,7 @@ func (c *client) met() (*mcpclient.Endpoint, error) {
 	return c.endpoint, err
 }
 
-// totals are the bytes of the endpoints' own connections.
+// totals returns the bytes of the endpoints' own connections.
 func (c *client) totals() (sent, received int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +107,7 @@ func (c *client) totals() (sent, received int64) {
 	return sent, received
 }
 
-// end closes the endpoint after everything that is open there.
+// end closes the endpoint after its groups.
 func (c *client) end(ctx context.Context) {
 	c.groups.wait(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
@@ -110,6 +115,7 @@ func (c *client) end(ctx context.Context) {
 	c.mu.Lock()
 	for _, e := range []*mcpclient.Endpoint{c.endpoint, c.resumes} {
 		if e != nil {
+			e.EndTokens()
 			_ = e.Close(ctx) // nothing can be done about an error here
 		}
 	}
@@ -135,10 +141,13 @@ func (c *client) resumable() (*mcpclient.Endpoint, error) {
 	return c.resumes, err
 }
 
-// secretsOf are the texts of options that a script must not print when the target
+// secretsOf returns the texts of options that a script must not print if the target
 // repeats them.
 func secretsOf(o mcpclient.EndpointOptions) []string {
 	all := append(errtext.InURL(o.URL), o.Tokens...)
+	if o.OAuth != nil {
+		all = append(all, o.OAuth.Secret)
+	}
 	for name, value := range o.Headers {
 		if strings.EqualFold(name, "Host") {
 			continue
@@ -159,6 +168,6 @@ func (e *cleaned) Error() string { return e.text }
 
 func (e *cleaned) Unwrap() error { return e.cause }
 
-// clean makes an error that may say what the target said safe to print, and hides
-// the client's secrets in it.
+// clean returns err with text from the target made safe to print, and the client's
+// secrets hidden.
 func (c *client) clean(err error) error { return &cleaned{c.secrets.Scrub(err.Error()), err} }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
 
@@ -137,8 +138,38 @@ func optionNames(t *testing.T, d *declarations) []string {
 			names[key] = true
 		}
 	}
+	for _, t := range []reflect.Type{reflect.TypeFor[settings.WebhookLane](), reflect.TypeFor[settings.OAuth]()} {
+		for key := range keysOf(t) {
+			names[key] = true
+		}
+	}
 	names["noSuchOption"] = true
 	return slices.Sorted(maps.Keys(names))
+}
+
+// keysOf are the keys of settings.
+func keysOf(t reflect.Type) map[string]bool {
+	keys := map[string]bool{}
+	for _, f := range reflect.VisibleFields(t) {
+		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		keys[key] = true
+	}
+	return keys
+}
+
+// TestInnerDeclarations holds the interfaces of objects within options to the
+// settings that they are read into.
+func TestInnerDeclarations(t *testing.T) {
+	d := readDeclarations(t)
+	oauth := keysOf(reflect.TypeFor[settings.OAuth]())
+	delete(oauth, "secretEnv")
+	delete(oauth, "refreshTokenFile")
+	oauth["secret"] = true
+	for name, want := range map[string]map[string]bool{"OAuthOptions": oauth, "AnswerOptions": keysOf(reflect.TypeFor[settings.WebhookAnswer]())} {
+		if got := slices.Sorted(slices.Values(d.keys[name])); !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
+			t.Errorf("%s declares %v, want %v", name, got, slices.Sorted(maps.Keys(want)))
+		}
+	}
 }
 
 // nonsense is a word that nothing takes.

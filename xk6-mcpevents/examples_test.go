@@ -36,7 +36,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// serve starts a reference target with the flags that README.md gives, and
+// serve starts a reference server with the flags that README.md gives, and
 // those of the test, and returns its addresses.
 func serve(t *testing.T, args ...string) (url, admin string) {
 	t.Helper()
@@ -105,6 +105,7 @@ var examples = []struct{ name, fault, crossed string }{
 	{"push.js", "drop(every=4)", "mcp_events_lost"},
 	{"poll.js", "drop(every=4)", "mcp_events_lost"},
 	{"webhook.js", "drop(every=4)", "mcp_events_lost"},
+	{"monitors.js", "drop(every=4)", "mcp_events_lost"},
 	{"compare.js", "drop(every=4)", "mcp_events_lost"},
 	{"resumable.js", "drop(every=4)", "mcp_messages_lost"},
 	{"list-ttl.js", "stale(from=4, every=1)", "mcp_events_lost"},
@@ -136,7 +137,7 @@ func hasty(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	if changed != 7 { // all that wait for events
+	if changed != 8 { // all that wait for events
 		t.Errorf("%d examples have a settle time", changed)
 	}
 	return dir
@@ -172,6 +173,17 @@ func TestExamplesFindFaults(t *testing.T) {
 				t.Errorf("another threshold was crossed than that of %s\n%s", c.crossed, out)
 			}
 		})
+	}
+}
+
+// TestExampleFindsBrokenRow: a target that delivers before it is allowed to loses
+// nothing, and breaks a row that quotes a MUST.
+func TestExampleFindsBrokenRow(t *testing.T) {
+	t.Parallel()
+	url, admin := serve(t, "--faults", "early")
+	code, out := k6(t, filepath.Join(hasty(t), "webhook.js"), url, admin)
+	if code != 99 || !strings.Contains(out, "thresholds on metrics 'mcp_events_conformance_broken{level:must}' have been crossed") {
+		t.Errorf("exit code %d\n%s", code, out)
 	}
 }
 

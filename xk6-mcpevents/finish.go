@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// closeTimeout bounds the ending of a group's subscriptions, and after
-	// that the wait for emissions which are not answered yet.
+	// closeTimeout bounds the ending of a group's subscriptions, and then the wait
+	// for emissions without an answer.
 	closeTimeout = 10 * time.Second
 	// patience is the shortest and the longest wait between two checks of the books.
 	patienceLeast, patienceMost = 5 * time.Millisecond, 200 * time.Millisecond
@@ -23,11 +23,11 @@ type totals struct {
 	refreshRequests, refreshBytes, failed int64
 }
 
-// add adds what a subscription has now and had not before.
+// add adds the growth of a subscription's figures from before to now.
 func (t *totals) add(now, before *ledger.SubCounts) {
 	figure.AddCounts(&t.SubCounts, now)
 	figure.SubtractCounts(&t.SubCounts, before)
-	t.Undecided += before.Undecided // what waited before is known now
+	t.Undecided += before.Undecided // an earlier undecided delivery may be decided now
 }
 
 // stats is totals for a script.
@@ -73,8 +73,8 @@ func (g *group) account() totals {
 	return t
 }
 
-// settled waits until every subscription had, at some moment since the call,
-// all that was owed to it then, or the time or ctx is over.
+// settled waits until every subscription has received, at some moment since the call,
+// all that was owed to it then, or until the limit or ctx is over.
 func (g *group) settled(ctx context.Context, limit time.Duration) bool {
 	end := time.NewTimer(limit)
 	defer end.Stop()
@@ -99,7 +99,7 @@ func (g *group) settled(ctx context.Context, limit time.Duration) bool {
 	}
 }
 
-// behind is the subscriptions that have not received everything yet.
+// behind holds the subscriptions that have not received everything yet.
 type behind struct {
 	g       *group
 	members []int
@@ -114,7 +114,7 @@ func newBehind(g *group) *behind {
 	return b
 }
 
-// update leaves out the subscriptions that have everything now, and returns how
+// update removes the subscriptions that have received everything, and returns how
 // many remain.
 func (b *behind) update() int {
 	missing := make([]bool, len(b.indexes))
@@ -162,7 +162,7 @@ func (g *group) askedAgain(ctx context.Context) {
 	}
 }
 
-// settle waits for what is missing and ends the group.
+// settle waits for missing events and ends the group.
 func (g *group) settle(ctx context.Context) { g.finish(ctx, g.book.settle) }
 
 // finish ends the group, once, and returns when it is ended and counted. Events
@@ -201,8 +201,8 @@ func (g *group) finish(ctx context.Context, settle time.Duration) {
 	<-g.done
 }
 
-// answered waits for the emissions in flight: whether they are owed is known only
-// when they are answered.
+// answered waits for the emissions in flight, because only their answers decide
+// whether they are owed.
 func (g *group) answered(ctx context.Context) {
 	for done := g.hub.emissions[g.book.topic].resolved(); !done() && ctx.Err() == nil; {
 		select {
@@ -212,8 +212,8 @@ func (g *group) answered(ctx context.Context) {
 	}
 }
 
-// release gives back the subscriptions. Those with an undecided delivery are
-// never lent again: a later verdict must not count for the next borrower.
+// release returns the subscriptions to the book. Those with an undecided delivery are
+// never lent again, because a later verdict would count for the next borrower.
 func (g *group) release() {
 	var clean, rest []uint32
 	g.book.ledger.EachSub(0, g.indexes, func(i int, c *ledger.SubCounts) {
@@ -227,7 +227,8 @@ func (g *group) release() {
 	g.book.forget(rest)
 }
 
-// figures are the system's own, so far or, once it is closed, for good.
+// figures returns the system's own figures: those so far, or the final ones once the
+// group is closed.
 func (g *group) figures() driver.Figures {
 	if g.closed() {
 		return g.own

@@ -142,7 +142,7 @@ func (g *group) attach(ctx context.Context, timeout time.Duration) error {
 	if _, err := loadgen.Attach(ctx, loadgen.AttachOptions{N: len(g.members)}, g.driver.Attach); err != nil {
 		return err
 	}
-	if d, ok := g.driver.(driver.Phased); ok {
+	if d, ok := g.driver.(driver.Beginner); ok {
 		const never = eventmeter.Instant(1 << 62)
 		d.Begin(g.asked, never)
 	}

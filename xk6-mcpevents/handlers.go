@@ -94,7 +94,7 @@ func (h *handlers) observed(v eventmeter.Observation) (wake bool) {
 	return len(h.items) == 1
 }
 
-// take empties the queue.
+// take returns the queue and empties it.
 func (h *handlers) take() ([]item, [itemKinds][]sobek.Callable) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -103,7 +103,7 @@ func (h *handlers) take() ([]item, [itemKinds][]sobek.Callable) {
 	return items, h.calls
 }
 
-// unhandled is how many items were dropped.
+// unhandled returns how many items were dropped.
 func (h *handlers) unhandled() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

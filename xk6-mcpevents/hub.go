@@ -112,7 +112,7 @@ type kind struct {
 	settle time.Duration
 }
 
-// owner is who has borrowed a subscription of a book.
+// owner is the borrower of a subscription of a book.
 type owner interface {
 	// judged gets the ledger's verdict on each delivery.
 	judged(eventmeter.Delivery, ledger.Verdict)
@@ -160,8 +160,8 @@ func (h *hub) topic(name string) (uint16, error) {
 	return n, nil
 }
 
-// errTopics is the error of too many topics. It ends the run, because owed
-// events could no longer be determined.
+// errTopics is the error of too many topics. It ends the run, because it would no
+// longer be known which events are owed.
 var errTopics = fmt.Errorf("a process has at most %d topics: use fewer, or more processes", maxTopics)
 
 // lend lends n subscriptions of a kind, all in one book.
@@ -217,7 +217,7 @@ func (h *hub) begin(k kind, size int) (*book, error) {
 	return b, nil
 }
 
-// catchUp records the emissions of its topic in a new book.
+// catchUp records the earlier emissions of its topic in a new book.
 func (h *hub) catchUp(b *book) error {
 	for seq := uint32(1); seq <= h.published[b.topic].Load(); seq++ {
 		s := eventmeter.Stamp{Run: h.run, Source: b.topic, Seq: seq}
@@ -316,7 +316,7 @@ func (b *book) take(n int) []uint32 {
 	return out
 }
 
-// give takes subscriptions back, which must have ended.
+// give returns subscriptions to the book. They must have ended.
 func (b *book) give(list []uint32) {
 	b.forget(list)
 	b.mu.Lock()

@@ -1,8 +1,8 @@
 /**
  * k6/x/mcpevents: event delivery of MCP servers, measured in k6 scripts.
  *
- * Counts are those of eventmeter's ledger: every event that an Upstream fired is
- * followed to each subscription that it was owed to.
+ * The counts come from eventmeter's ledger, which follows every event that an
+ * Upstream publishes to each subscription that it is owed to.
  */
 
 /** A time: "1.5s", "200ms", "1m", or a number of milliseconds. */
@@ -25,41 +25,67 @@ export interface ClientOptions {
   ca?: string;
   /** Protocol era: modern (2026-07-28) or legacy (2025-03-26 to 2025-11-25); auto tries modern first. Default auto. */
   era?: "auto" | "modern" | "legacy";
-  /** Spelling of the MCP Events draft. Default newest. */
+  /** Protocol version that is requested and that the target must support, such as "2025-06-18"; it decides the era. Default: the newest of the era. */
+  version?: string;
+  /** Revision of MCP Events that is sent; all are read. Default sep-3415. */
   revision?: "sep-3415" | "sketch" | "longpoll" | "older";
+  /** Access tokens that expire, in place of token and tokens. */
+  oauth?: OAuthOptions;
 }
 
-/** What all ways to subscribe have in common. */
+/** How principals get access tokens that expire. Each is a client of an issuer, and each Client of a script gets tokens of its own. */
+export interface OAuthOptions {
+  /** Client id; {principal} in it is the number of the principal, from 0. */
+  clientId: string;
+  /** Secret of all clients. */
+  secret: string;
+  /** clientCredentials: every token is requested with the client's credentials; refreshToken: every token but the first with the refresh token that came with the previous one. Default clientCredentials. */
+  grant?: "clientCredentials" | "refreshToken";
+  /** Number of principals: subscription i is principal i modulo their number. 1 to 200,000, default 1. */
+  principals?: number;
+  /** Scopes to request. */
+  scopes?: string[];
+  /** Token endpoint; https, except on this machine. Default: it is discovered from the target. */
+  tokenURL?: string;
+  /** How clients authenticate at tokenURL. Default basic. */
+  auth?: "basic" | "form";
+  /** Share of a token's life, 0.01 to 1, after which it is renewed before it is used again; 1 = it is used until the target refuses it. Default 0.8. */
+  refreshAt?: number;
+  /** Bounds one attempt to get a token. Default 30s. */
+  timeout?: Duration;
+}
+
+/** Options of all methods that subscribe. */
 export interface CommonOptions {
-  /** How many are opened together, 1 to 100,000. Default 1. A process has room for 1,000,000. */
+  /** Number of subscriptions opened together, 1 to 100,000. Default 1. A process has room for 1,000,000. */
   subscriptions?: number;
   /** Tag "lane" of the metrics. Default: the mode. */
   lane?: string;
-  /** Which Upstream is listened to: what one of the same topic fires is owed. Default: the event type. A process has at most 1,024; one more ends the run. */
+  /** Topic of the subscriptions: they are owed the events of every Upstream with the same topic. Default: the event type. A process has at most 1,024 topics; one more ends the run. */
   topic?: string;
   /** HTTP version: over TLS "1.1" or "2"; in plain text "1.1" or "h2c". Default "1.1". */
   http?: "1.1" | "2" | "h2c";
-  /** How long close() waits for what is missing; what is missing then was lost. Pollers to which something is missing poll once more, for up to a minute longer. Default 2s; of resumable() 30s; of watchLists() 10s, and it has to be longer than the time to live. */
+  /** How long close() waits for missing events; events still missing then are lost. Pollers with missing events poll once more, for up to a minute longer. Default 2s; resumable() 30s; watchLists() 10s, where it must be longer than the time to live. */
   settle?: Duration;
-  /** Bounds the opening. Default 30s. */
+  /** Longest time until all subscriptions are active. Default 30s. */
   readyTimeout?: Duration;
-  /** Only every so many-th latency becomes a sample of mcp_event_latency. Counts are never sampled. 1 to 1,000,000, default 1. */
+  /** Only every Nth latency becomes a sample of mcp_event_latency. Counts are never sampled. 1 to 1,000,000, default 1. */
   sampleEvery?: number;
-  /** Outlives setup() or the iteration under this name: kept(name) finds it again, in any VU of the process. */
+  /** Keeps the subscriptions open after setup() or the iteration, under this name: kept(name) returns them in any VU of the process. */
   keep?: string;
 }
 
-/** Of subscriptions to an event type. */
+/** Options of subscriptions to an event type. */
 export interface EventOptions extends CommonOptions {
   /** Arguments of the subscription; {sub} in a text is the number of the subscription, from 0. */
   arguments?: JSONObject;
-  /** Asks for a replay of events up to that old. Not in smithery. */
+  /** Requests a replay of events up to this age. Not in smithery. */
   maxAge?: Duration;
-  /** Has handlers of "event" given the message, as text. */
+  /** Gives handlers of "event" the message, as text. */
   payload?: boolean;
-  /** Also hears of changes of the event types, and lists them again at each; see figures(). Of system events, and one of a Client at a time. Default false. */
+  /** Also receives changes of the event types, and lists the types again after each; see figures(). System events only, and one group of a Client at a time. Default false. */
   listen?: boolean;
-  /** First cursor of each subscription. Of system events. Default: none, which begins now. */
+  /** First cursor of each subscription. System events only. Default: none, which begins with the next event. */
   cursor?: string;
 }
 
@@ -68,40 +94,43 @@ export interface StreamOptions extends EventOptions {
   streams?: number;
   /** events: the MCP Events draft; sep-1803: events as resources, in sessions. Default events. */
   system?: "events" | "sep-1803";
-  /** A stream that is silent for more than twice as long is dead, and opened again. Default 30s. */
+  /** Heartbeat interval of the target. A stream without data for more than twice as long is dead, and is opened again. Default 30s. */
   heartbeat?: Duration;
-  /** How long a stream lives until it is cut as a lost network would, and for how long. Default: it is not. */
+  /** Age at which a stream is cut, as by a lost network, and how long it stays closed. Default: streams are not cut. */
   cutEvery?: Duration;
   cutFor?: Duration;
+  /** System events only: a share of the streams stops reading for this long, once all are open. Default: no stream; all streams, if only stallFor is given. */
+  stallFor?: Duration;
+  stallShare?: number;
   /** Of sep-1803: subscriptions that share a session, 1 to 100,000. Default 1. */
   perSession?: number;
-  /** Of sep-1803: a stream that is opened again asks for what came meanwhile. Default true. */
+  /** Of sep-1803: a stream that is opened again requests the missed events. Default true. */
   redelivery?: boolean;
 }
 
 export interface PollOptions extends EventOptions {
   system?: "events";
-  /** Least wait between two polls, whatever the server says; 0 = none. Default 1s. */
+  /** Shortest wait between two polls; a longer one requested by the server takes precedence. 0 = none. Default 1s. */
   minInterval?: Duration;
-  /** Long-poll time that is asked for. Default: the server answers at once. */
+  /** Requested long-poll time. Default: the server answers at once. */
   longPoll?: Duration;
   /** Most events of one answer, 1 to 1,000,000. Default: the server's own. */
   maxEvents?: number;
 }
 
-/** How a share of the events, or of the challenges, is answered. At most one of status, hang and reset is given. */
+/** How a share of the events, or of the challenges, is answered. Give at most one of status, hang and reset. */
 export interface AnswerOptions {
-  /** 200 to 299 takes an event; any other refuses it, 300 to 399 by a redirect. Default 200; for a challenge, a wrong echo. */
+  /** HTTP status. 200 to 299 accepts an event; any other refuses it, 300 to 399 by a redirect. Default 200; for a challenge, a wrong echo. */
   status?: number;
-  /** No answer comes. */
+  /** Never answers. */
   hang?: boolean;
-  /** The connection is closed without an answer. */
+  /** Closes the connection without an answer. */
   reset?: boolean;
-  /** It is for challenges, by subscription, instead of events. */
+  /** Applies to challenges, by subscription, instead of events. */
   challenge?: boolean;
   /** Share of the events or subscriptions, 0 to 1. Default: what other answers leave. */
   share?: number;
-  /** Copies or challenges that are refused. Default 1. */
+  /** Number of copies of an event, or of challenges, that are refused. Default 1. */
   times?: number;
   /** Wait before the answer. */
   delay?: Duration;
@@ -116,23 +145,45 @@ export interface SubscribeOptions extends EventOptions {
   system?: "events" | "smithery" | "sep-1803";
   /** Where deliveries are received. Default: a listener of its own on a free port of 127.0.0.1. */
   sink?: WebhookSink;
-  /** Lifetime that is asked for. Default: the server's. Not in smithery. */
-  ttl?: Duration;
-  /** Share of the grant after which it is refreshed, 0.1 to 0.95. Default 0.75. */
+  /** Of events: the client that is imitated, which sets defaults of the options below (docs/clients.md). Assumptions about it are logged. Default generic. */
+  client?: "generic" | "chatgpt" | "ai-sdk";
+  /** Requested lifetime; "none" requests no expiry. Default "default": the server's. Not in smithery. */
+  ttl?: Duration | "none" | "default";
+  /** Share of the granted time after which a refresh is sent, 0.1 to 0.95. Default 0.75. */
   refreshAt?: number;
   /** Refreshes between two new secrets, 0 to 1,000,000. Default 0: the secret stays. */
   rotateEvery?: number;
   /** How shares of the events and challenges are answered. Default: 200, at once. */
   answer?: AnswerOptions[];
+  /** One callback for all these subscriptions, routed by X-MCP-Subscription-Id. Those of one principal must differ in their arguments. Default false. */
+  shareUrl?: boolean;
+  /** Of events: what a delivery must have to be accepted: eventId (webhook-id is the event's id), zone (the timestamp has one), name (of the event type). Default: nothing. */
+  require?: string[];
+  /** Of events: what happens to a delivery while the answer to a subscribe or refresh is awaited; refuse answers 503. Default accept. */
+  pending?: "accept" | "refuse";
+  /** Of events: what happens to a delivery after the granted time; refuse answers 410. Default accept. */
+  expired?: "accept" | "refuse";
+  /** Largest body in bytes, at least 1024; a larger one is answered 413. Default 278528. */
+  bodyLimit?: number;
+  /** Of events: share of the subscriptions, 0 to 1, that end without unsubscribing. Default 0. */
+  silent?: number;
+  /** Of events: sends delivery.mode with events/unsubscribe. Default false. */
+  unsubscribeMode?: boolean;
+  /** Which secret is accepted while it changes. Default both. */
+  secrets?: "both" | "early" | "late";
+  /** How long the old secret is accepted. Default 5m. */
+  oldSecret?: Duration;
+  /** A delivery with an invalid signature is refused (strict), or accepted and reported. Default strict. */
+  verify?: "strict" | "report";
   /** Of events: the requests carry no token, and the target must refuse the subscriptions; figures() counts those that it refuses and accepts. Default false. */
   anonymous?: boolean;
-  /** Of sep-1803: the type of secret that is wished for. Default: no wish. */
+  /** Of sep-1803: the requested type of secret. Default: none is requested. */
   secret?: "raw" | "standard" | "none";
   /** Of sep-1803: a delivery that comes before its secret waits for it, or is answered 503. Default hold. */
   early?: "hold" | "refuse";
   /** Of smithery: the name under which arguments are sent. Default params. */
   argumentsKey?: "params" | "arguments";
-  /** Of smithery: each call carries an id of the client's own making. Default false. */
+  /** Of smithery: each call carries an id made by the client. Default false. */
   clientID?: boolean;
 }
 
@@ -143,58 +194,60 @@ export interface WatchListsOptions extends CommonOptions {
   uri?: string;
   /** Uses per second of each client. Default 10. */
   use?: number;
-  /** false fetches with each use: the baseline. Default true. */
+  /** Whether copies are kept; false fetches with each use, as a baseline. Default true. */
   cache?: boolean;
   /** Opens a stream for list_changed, which makes copies stale at once. Default false. */
   notifications?: boolean;
   /** Share of the time to live, 0 to 1, by which copies may count as stale early. Default 0.1. */
   jitter?: number;
-  /** Uses a stale copy when a new one cannot be had. Default true. */
+  /** Uses a stale copy if a fetch fails. Default true. */
   staleOnError?: boolean;
   /** Clients use each other's public copies. Default false. */
   shared?: boolean;
-  /** Fetches copies that were used anew before they are stale. Default false. */
+  /** Fetches copies in use again before they become stale. Default false. */
   background?: boolean;
 }
 
 export interface ResumableOptions extends CommonOptions {
-  /** The same as subscriptions: requests at a time. */
+  /** The same as subscriptions: concurrent requests. */
   requests?: number;
+  /** token: SEP-975; lastEventId: the id of the last event, in a session of the base protocol, which has no maxWait, statusEvery and expire. Default token. */
+  via?: "token" | "lastEventId";
   /** Further arguments of the tool. */
   arguments?: JSONObject;
-  /** Steps that the tool takes, 1 to 100,000, and the time of each. Defaults 20, 200ms. */
+  /** Number of steps of the tool, 1 to 100,000, and the time of each. Defaults 20, 200ms. */
   steps?: number;
   step?: Duration;
-  /** A log message after so many steps, 0 to 100,000. Default 0: none. */
+  /** Steps between two log messages, 0 to 100,000. Default 0: no log messages. */
   logEvery?: number;
-  /** maxWait that is asked for; 0 = none is asked for. Default 10s. */
+  /** Requested maxWait; 0 = none is requested. Default 10s. */
   maxWait?: Duration;
-  /** The server is to disconnect after so many messages, 0 to 1,000,000. Default 0: it does not. */
+  /** Number of messages after which the server disconnects, 0 to 1,000,000. Default 0: never. */
   hangUp?: number;
-  /** one: each request is cut when it is `at` old; all: all are, `at` after the opening and each `every`; share: a `share` of them. Default one. */
+  /** none; one: each request is cut at the age `at`; all: all requests are cut together, `at` after the opening and then at each `every`; share: as all, but only a `share` of the requests. Default one. */
   disconnect?: "none" | "one" | "share" | "all";
   share?: number;
   /** Default of at: 1s. */
   at?: Duration;
   every?: Duration;
-  /** How long a client stays away. Default 1s. */
+  /** How long a client stays disconnected. Default 1s. */
   away?: Duration;
-  /** Time between two requests/getStatus while away. Default: none are sent. */
+  /** Time between two requests/getStatus while disconnected. Default: none are sent. */
   statusEvery?: Duration;
-  /** Shares, 0 to 1: of requests that stay away for too long; of resumes by two at once; of resumes after wrong ones. Default 0. */
+  /** Shares, 0 to 1: of requests that resume too late (expire), of resumes by two clients at once (double), and of resumes after an invalid one (wrong). Default 0. */
   expire?: number;
   double?: number;
   wrong?: number;
-  /** How much longer than maxWait a policy may hold. Default 1s. */
+  /** How much longer than maxWait a policy may last. Default 1s. */
   tolerance?: Duration;
 }
 
 export interface ListOptions {
-  /** Bounds the call, all pages of it. Default 30s. */
+  /** Longest time of the call, with all pages. Default 30s. */
   timeout?: Duration;
 }
 
-/** One list, all pages of it. */
+/** One list with all its pages. */
 export interface Listing {
   /** JSON-RPC method, such as tools/list. */
   method: string;
@@ -204,33 +257,33 @@ export interface Listing {
   duration: number;
   /** Bytes of request and answer bodies. */
   bytes: number;
-  /** Milliseconds that the first page may be kept; null where it was not said. */
+  /** Time to live of the first page in milliseconds; null if the target gave none. */
   ttl: number | null;
-  /** "" where it was not said, which means private. */
+  /** "" if the target gave none, which means private. */
   cacheScope: "public" | "private" | "";
 }
 
-/** One MCP endpoint, as one principal or several. */
+/** One MCP endpoint, used by one principal or several. */
 export class Client {
   constructor(url: string, options?: ClientOptions);
   /** Opens push streams. Resolves when all are active; rejects when one could not be opened. */
   stream(event: string, options?: StreamOptions): Promise<Subscription>;
-  /** Begins to poll. */
+  /** Starts pollers. Resolves when all have their first cursor; rejects when one could not get it. */
   poll(event: string, options?: PollOptions): Promise<Subscription>;
-  /** Registers webhooks. */
+  /** Registers webhooks. Resolves when all are active; rejects when one could not be opened. */
   subscribe(event: string, options?: SubscribeOptions): Promise<Subscription>;
-  /** Has clients use a list and keep it for its time to live (SEP-2549). */
+  /** Lets clients use a list and keep it for its time to live (SEP-2549). Resolves when all have their first copy. */
   watchLists(list: "tools" | "prompts" | "resources" | "templates" | "resource", options?: WatchListsOptions): Promise<Subscription>;
-  /** Calls a slow tool, loses the connection and resumes, again and again (SEP-975). Default tool: work. */
+  /** Repeatedly calls a slow tool, loses the connection and resumes (SEP-975). Default tool: work. */
   resumable(tool?: string | null, options?: ResumableOptions): Promise<Subscription>;
-  /** Fetches a list once. Its time is mcp_list_duration. */
+  /** Fetches a list once. The time goes to mcp_list_duration. */
   list(what: "events" | "triggers" | "tools" | "prompts" | "resources" | "templates", options?: ListOptions): Promise<Listing>;
 }
 
 export interface ReceivedOptions {
-  /** So many different events for each subscription, 1 to 1,000,000,000. Default: all that were fired before the call. */
+  /** Number of different events that each subscription must receive, 1 to 1,000,000,000. Default: all events published before the call. */
   events?: number;
-  /** Default 30s. */
+  /** Longest wait. Default 30s. */
   timeout?: Duration;
 }
 
@@ -244,40 +297,40 @@ export interface Totals {
   /** Silent loss. */
   lost: number;
   lostAnnounced: number;
-  /** Lost, and nobody can tell whether the target announced it: it was fired together with others. */
+  /** Lost, and possibly announced by the target: the event was published at the same time as others, so their order is unknown. */
   lostOrderUnknown: number;
-  /** Connections of the target failed at the webhook listener here. */
+  /** Lost because connections of the target failed at this side's webhook listener. */
   lostUndeliverable: number;
-  /** Every copy that came was refused here, as a wrong signature is. */
+  /** Lost because this side refused every copy, for example for a wrong signature. */
   lostRefused: number;
-  /** Published while the target, by its own word, had suspended delivery. */
+  /** Lost while delivery was suspended, as the target reported. */
   lostSuspended: number;
   duplicates: number;
   outOfOrder: number;
-  /** Deliveries that were owed to nobody. */
+  /** Deliveries that were not owed. */
   unexpected: number;
-  /** Deliveries of what was fired while the subscription was being opened. */
+  /** Deliveries of events that were published while the subscription was being opened. */
   inFlight: number;
-  /** Missing, but fired too shortly before the end. */
+  /** Missing events that were published too shortly before the end. */
   excused: number;
-  /** Delivered although firing failed or timed out. */
+  /** Delivered although publishing failed or timed out. */
   recovered: number;
-  /** Delivered because a replay was asked for. */
+  /** Delivered because a replay was requested. */
   replayed: number;
-  /** Events that no Upstream of this process fired. */
+  /** Events that no Upstream of this process published. */
   unprobed: number;
-  /** Deliveries whose event is not answered yet. */
+  /** Deliveries of events whose publishing has not been answered yet. */
   undecided: number;
   refreshRequests: number;
   refreshBytes: number;
   /** Subscriptions that are open. */
   open: number;
-  /** What handlers were too slow for, of every kind: 65536 may wait. */
+  /** Calls of handlers that were dropped because 65,536 were waiting. */
   unhandled: number;
 }
 
 export interface Received {
-  /** false when the time was over before. */
+  /** false if the timeout ended the wait. */
   complete: boolean;
   delivered: number;
   duplicates: number;
@@ -285,7 +338,7 @@ export interface Received {
   unexpected: number;
 }
 
-/** Of a histogram; milliseconds. */
+/** Summary of a histogram, in milliseconds. */
 export interface Timing {
   count: number;
   min: number;
@@ -306,9 +359,9 @@ export interface Figures {
 export interface EventInfo {
   /** Number of the subscription, from 0. */
   subscription: number;
-  /** Number of the event at its Upstream's topic, from 1; 0 of an event that no Upstream fired. */
+  /** Number of the event at its Upstream's topic, from 1; 0 for an event that no Upstream published. */
   seq: number;
-  /** Milliseconds since it should have been fired. */
+  /** Milliseconds from the scheduled instant until receipt. */
   latency: number;
   duplicate: boolean;
   bytes: number;
@@ -322,7 +375,7 @@ export interface GapInfo {
   detail: string;
 }
 
-/** The target ended a subscription, or it could not be kept. */
+/** The target ended a subscription, or the subscription failed. */
 export interface ClosedInfo {
   subscription: number;
   reason: string;
@@ -338,18 +391,18 @@ export interface ErrorInfo {
 /** Subscriptions that were opened together. The iteration lasts until they are closed, unless they are kept. */
 export class Subscription {
   private constructor();
-  /** Adds a handler, which is called on the event loop. What it throws fails the iteration. */
+  /** Adds a handler, which is called on the event loop. An exception in it fails the iteration. */
   on(name: "event", handler: (e: EventInfo) => void): void;
   on(name: "gap", handler: (g: GapInfo) => void): void;
   on(name: "closed", handler: (c: ClosedInfo) => void): void;
   on(name: "error", handler: (e: ErrorInfo) => void): void;
   /** Waits until each subscription has its events, or the time is over. It never rejects. */
   received(options?: ReceivedOptions): Promise<Received>;
-  /** Counts so far. What is on its way counts as expected and lost. */
+  /** Counts so far. Events in flight count as expected and lost. */
   stats(): Totals;
-  /** The system's own figures so far; empty where it has none. */
+  /** The system's own figures so far; empty if it has none. */
   figures(): Figures;
-  /** Waits for what is missing (settle), ends the subscriptions and gives the final counts. The same ones again when called again. */
+  /** Waits for missing events (see settle), ends the subscriptions and resolves with the final counts. Metrics of expected and lost events and of conformance are sent then. Further calls resolve with the same counts. */
   close(): Promise<Totals>;
   /** Certificate authority of the webhook listener, PEM; "" without one. */
   certPEM(): string;
@@ -368,61 +421,61 @@ export interface WebhookSinkOptions {
 /** A listener for webhooks. The VUs of a process share the one with the same options; it lives until the test ends. */
 export class WebhookSink {
   constructor(options?: WebhookSinkOptions);
-  /** https address, without a path, that targets are given. */
+  /** https address, without a path, for targets. */
   url(): string;
-  /** Certificate authority that targets have to trust, PEM; "" where a certificate was given. */
+  /** Certificate authority that targets must trust, PEM; "" if cert was given. */
   certPEM(): string;
 }
 
 export interface UpstreamOptions {
   /** Event type. */
   event: string;
-  /** Subscriptions with the same topic are owed what is fired. Default: the event type. */
+  /** Subscriptions with the same topic are owed the published events. Default: the event type. */
   topic?: string;
-  /** Admin listener of a reference target (eventmeter serve). One of admin, url, tool and feed must be given. */
+  /** Admin listener of a reference server (eventmeter serve). One of admin, url, tool and feed must be given. */
   admin?: string;
-  /** A request to this URL makes the event happen; {probe} and {seq} are filled in. */
+  /** A request to this URL causes the event; {probe} and {seq} are replaced. */
   url?: string;
   /** With url. Default POST. */
   method?: string;
   /** With url. */
   headers?: { [name: string]: string };
-  /** A tool of the target makes the event happen; data are its arguments. */
+  /** A tool of the target causes the event; data are its arguments. */
   tool?: string;
-  /** With tool: who calls it. */
+  /** With tool: the Client that calls it. */
   client?: Client;
   /** host:port of a change feed that the target polls. The VUs of a process share it. */
   feed?: string;
-  /** JSON that is sent, with {probe} in a text, and {seq} if wanted. Default {"text": "{probe}"}. */
+  /** JSON to send, with {probe} in a string and optionally {seq}. Default {"text": "{probe}"}. */
   data?: JSONObject;
-  /** Bounds one event. Default 5s. Not with feed. */
+  /** Longest time to publish one event. Default 5s. Not with feed. */
   timeout?: Duration;
-  /** Most events under way at once, 1 to 10,000. Default 64. */
+  /** Number of events published concurrently, 1 to 10,000. Default 64. */
   workers?: number;
 }
 
 export interface FireOptions {
-  /** How many, 1 to 10,000,000. Default 1. */
+  /** Number of events, 1 to 10,000,000. Default 1. */
   count?: number;
-  /** Per second, in an open loop: what cannot be fired in time is dropped. Default: one after the other. */
+  /** Events per second, in an open loop: an event that cannot be published in time is dropped. Default: one after the other. */
   rate?: number;
 }
 
 export interface Fired {
   fired: number;
   accepted: number;
-  /** Timed out or broke off: whether it was taken is not known. */
+  /** Events whose request timed out or was interrupted, so that the outcome is unknown. */
   uncertain: number;
   refused: number;
   dropped: number;
 }
 
-/** What makes events happen. */
+/** Publishes events at the target. */
 export class Upstream {
   constructor(options: UpstreamOptions);
-  /** Fires, and resolves when each event is answered. A number is the count. Why events were refused is said once, in the log. */
+  /** Publishes events, and resolves when each one is answered. A number is the count. The reason for refused events is logged once. */
   fire(options?: number | FireOptions): Promise<Fired>;
 }
 
-/** Subscriptions that were opened with the option keep. They must be open, or have been, in this process. */
+/** Returns the subscriptions that were opened with the option keep, in this process. They may be closed. */
 export function kept(name: string): Subscription;

@@ -20,13 +20,13 @@ const (
 	exit    = 6 // k6 is about to exit, also when there was no test
 )
 
-// keepable outlives the iteration that opened it.
+// keepable is a group that outlives the iteration that opened it.
 type keepable interface {
 	closed() bool
 	settle(context.Context) // waits for what is missing, and closes it
 }
 
-// lifetime is what ends with the test, and not with an iteration.
+// lifetime holds what ends with the test, and not with an iteration.
 type lifetime struct {
 	work   jobs      // every goroutine of the module
 	follow sync.Once // k6's events
@@ -96,8 +96,8 @@ func (l *lifetime) atEnd(f func(context.Context)) {
 	l.closers = append(l.closers, f)
 }
 
-// sharedOf returns what all VUs share under a key. If there is none yet it is
-// made, to be closed when the test ends.
+// sharedOf returns the object that all VUs share under a key. It makes the object if
+// there is none, and closes it when the test ends.
 func sharedOf[T any](l *lifetime, key string, made func() (T, func(context.Context), error)) (T, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,7 +112,7 @@ func sharedOf[T any](l *lifetime, key string, made func() (T, func(context.Conte
 	return v, err
 }
 
-// keep gives a group a name, which may be that of one that is closed.
+// keep stores a group under a name, which a closed group may have had.
 func (l *lifetime) keep(name string, g keepable) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,14 +123,14 @@ func (l *lifetime) keep(name string, g keepable) error {
 	return nil
 }
 
-// keeper returns what is kept under a name, nil if there is nothing.
+// keeper returns the group with that name, nil if there is none.
 func (l *lifetime) keeper(name string) keepable {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.kept[name]
 }
 
-// send passes samples on, while k6 takes them.
+// send passes samples on while k6 accepts them.
 func (l *lifetime) send(to *lib.State, list []metrics.SampleContainer) {
 	l.sending.RLock()
 	defer l.sending.RUnlock()

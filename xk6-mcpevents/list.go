@@ -17,7 +17,7 @@ import (
 func (c *client) List(what string, options sobek.Value) (*sobek.Promise, error) {
 	state := c.m.vu.State()
 	if state == nil {
-		return nil, errors.New("list: it belongs into setup() or an iteration, not into the init context")
+		return nil, errors.New("list: call it in setup() or an iteration, not in the init context")
 	}
 	var o onceOptions
 	if err := decode(options, &o); err != nil {

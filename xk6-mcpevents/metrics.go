@@ -2,13 +2,13 @@ package mcpevents
 
 import "go.k6.io/k6/v2/metrics"
 
-// counts are the counters of a group: what k6 shows of totals.
+// counts are the counters of a group in k6, by the field of totals.
 var counts = [...]struct {
 	name string
 	kind metrics.MetricType
 	unit metrics.ValueType
 	of   func(*totals) int64
-	// atEnd is only known when the group has ended.
+	// atEnd is set for figures known only when the group has ended.
 	atEnd bool
 }{
 	delivered: {"mcp_events_delivered", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.Delivered }, false},
@@ -27,7 +27,7 @@ var counts = [...]struct {
 	{"mcp_events_lost_suspended", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.LostSuspended }, true},
 }
 
-// The rows of counts that the rate of duplicates is made of.
+// Rows of counts that make up the rate of duplicates.
 const (
 	delivered = 0
 	copies    = 1
@@ -40,6 +40,7 @@ type metricSet struct {
 	messagesExpected, messagesDelivered *metrics.Metric
 	messagesLost, messagesRepeated      *metrics.Metric
 	duplicates                          *metrics.Metric // rate
+	rowsSeen, rowsBroken                *metrics.Metric // by level and row of conformance
 	open                                *metrics.Metric // gauge
 }
 
@@ -66,6 +67,8 @@ func registerMetrics(r *metrics.Registry) (*metricSet, error) {
 		{&m.messagesDelivered, "mcp_messages_delivered", metrics.Counter, metrics.Default},
 		{&m.messagesLost, "mcp_messages_lost", metrics.Counter, metrics.Default},
 		{&m.messagesRepeated, "mcp_messages_repeated", metrics.Counter, metrics.Default},
+		{&m.rowsSeen, "mcp_events_conformance_seen", metrics.Counter, metrics.Default},
+		{&m.rowsBroken, "mcp_events_conformance_broken", metrics.Counter, metrics.Default},
 		{&m.open, "mcp_open_subscriptions", metrics.Gauge, metrics.Default},
 	} {
 		if *d.to, err = r.NewMetric(d.name, d.kind, d.unit); err != nil {

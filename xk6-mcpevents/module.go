@@ -70,8 +70,8 @@ func construct[T any](m *instance, name string, made func([]sobek.Value) (T, err
 	}
 }
 
-// fatal ends the test where an error is one that fails the run, and returns all
-// others. In the init context every error ends the test.
+// fatal ends the test for errors that fail the run, and returns all others. In the
+// init context every error ends the test.
 func (m *instance) fatal(err error) error {
 	if !errors.Is(err, errTopics) || m.vu.State() == nil {
 		return err
@@ -84,7 +84,7 @@ func (m *instance) fatal(err error) error {
 // kept returns subscriptions that were opened with the option keep.
 func (m *instance) kept(name string) (*subscription, error) {
 	if m.vu.State() == nil {
-		return nil, fmt.Errorf("kept: it belongs into an iteration or teardown(), not into the init context")
+		return nil, fmt.Errorf("kept: call it in an iteration or teardown(), not in the init context")
 	}
 	g, _ := m.hub.life.keeper(name).(*group)
 	if g == nil {

@@ -19,8 +19,8 @@ import (
 // dialTimeout bounds the opening of a connection.
 const dialTimeout = 30 * time.Second
 
-// network is how a VU connects: by k6's options for names, addresses and TLS.
-// The zero value connects as the system does.
+// network defines how a VU connects, by k6's options for names, addresses and TLS.
+// The zero value uses the system's defaults.
 type network struct {
 	tls     *tls.Config // nil = Go's defaults; not to be changed
 	resolve func(ctx context.Context, addr string) (netip.AddrPort, error)
@@ -62,8 +62,8 @@ func networkOf(state *lib.State, guard *dialguard.Guard) (network, error) {
 	return n, nil
 }
 
-// pin holds a name to the address that it had when the test first used it: k6 resolves names again
-// while it runs (dns.ttl), and another address must not get the tokens.
+// pin fixes a name to the address that it had at its first use: k6 resolves names
+// again while it runs (dns.ttl), and another address must not receive the tokens.
 func pin(ctx context.Context, guard *dialguard.Guard, addr string, to netip.Addr) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -75,7 +75,7 @@ func pin(ctx context.Context, guard *dialguard.Guard, addr string, to netip.Addr
 	return guard.Pin(ctx, host, to)
 }
 
-// locals are the source addresses for an endpoint.
+// locals returns the source addresses for an endpoint.
 func (n *network) locals() []netip.Addr {
 	if a, ok := n.local.(*net.TCPAddr); ok {
 		if ip, ok := netip.AddrFromSlice(a.IP); ok {
@@ -140,9 +140,8 @@ func (l *passingListener) Accept() (net.Conn, error) {
 	return l.count.through(c), nil
 }
 
-// meter makes samples of k6's data_sent and data_received from growing totals.
-// Where several groups share a meter, each byte is in the samples of the first
-// group that asks.
+// meter makes samples of k6's data_sent and data_received from growing totals. If
+// several groups share a meter, each byte is counted for the first group that asks.
 type meter struct {
 	totals func() (sent, received int64)
 	last   atomic.Pointer[origin] // of the last sample, or of the first use

@@ -23,20 +23,20 @@ func (c *client) Poll(event string, options sobek.Value) (*sobek.Promise, error)
 	return c.open(way{"poll", eventmeter.Poll, event}, options)
 }
 
-// Subscribe registers webhooks and resolves with their Subscription once every
-// one is active.
+// Subscribe registers webhooks and resolves with their Subscription once all are
+// active.
 func (c *client) Subscribe(event string, options sobek.Value) (*sobek.Promise, error) {
 	return c.open(way{"subscribe", eventmeter.Webhook, event}, options)
 }
 
-// WatchLists has clients use a list and keep it for its time to live, and
-// resolves with the Subscription once every one has its first copy.
+// WatchLists makes clients use a list and keep it for its time to live, and resolves
+// with the Subscription once every client has its first copy.
 func (c *client) WatchLists(list string, options sobek.Value) (*sobek.Promise, error) {
 	return c.open(way{"watchLists", eventmeter.Poll, list}, options)
 }
 
-// Resumable makes long requests that lose their connection and are resumed,
-// and resolves with the Subscription once every first one can be.
+// Resumable makes long requests that lose their connection and are resumed, and
+// resolves with the Subscription once every first request can be resumed.
 func (c *client) Resumable(tool, options sobek.Value) (*sobek.Promise, error) {
 	w := way{"resumable", eventmeter.Push, "work"}
 	if tool != nil && !sobek.IsUndefined(tool) && !sobek.IsNull(tool) {
@@ -49,7 +49,7 @@ func (c *client) Resumable(tool, options sobek.Value) (*sobek.Promise, error) {
 func (c *client) open(w way, options sobek.Value) (*sobek.Promise, error) {
 	fail := func(err error) (*sobek.Promise, error) { return nil, fmt.Errorf("%s: %w", w.method, err) }
 	if c.m.vu.State() == nil {
-		return fail(errors.New("it belongs into setup() or an iteration, not into the init context"))
+		return fail(errors.New("call it in setup() or an iteration, not in the init context"))
 	}
 	o, err := readSubscribe(options, w)
 	if err != nil {
@@ -66,6 +66,7 @@ func (c *client) open(w way, options sobek.Value) (*sobek.Promise, error) {
 		g.discard()
 		return fail(err)
 	}
+	c.warnAssumptions(o)
 	ctx := c.m.vu.Context()
 	life := &c.m.hub.life
 	if o.Keep == "" {
@@ -89,13 +90,23 @@ func (c *client) open(w way, options sobek.Value) (*sobek.Promise, error) {
 	return promise, nil
 }
 
-// prepare gives a group its client side, and its name.
+// warnAssumptions logs the assumptions about the imitated client, once.
+func (c *client) warnAssumptions(o *subscribeOptions) {
+	for _, text := range o.webhook.Assumptions(o.Client) {
+		if _, before := c.m.hub.warned.LoadOrStore("assumption: "+text, true); !before {
+			c.m.vu.State().Logger.Warnf("client %s: %s", o.Client, text)
+		}
+	}
+}
+
+// prepare gives a group its driver and its name.
 func (c *client) prepare(g *group, w way, o *subscribeOptions) (err error) {
 	if g.driver, err = c.driver(g, w, o); err != nil {
-		g.driver = nil // it may be one of a type, without a value
+		g.driver = nil // it may be a nil pointer of a type
 		return err
 	}
-	// A session of the legacy era has one stream for what belongs to no request.
+	// A session of the legacy era has a single stream for messages that belong to no
+	// request.
 	if s, ok := o.settings.(interface{ Listens() bool }); ok && s.Listens() {
 		if c.listens.Swap(true) {
 			return errors.New("options: listen: other subscriptions of this Client listen already: close them first, or use another Client")
@@ -108,7 +119,7 @@ func (c *client) prepare(g *group, w way, o *subscribeOptions) (err error) {
 	return nil
 }
 
-// driver makes the client side of a group.
+// driver makes the driver of a group.
 func (c *client) driver(g *group, w way, o *subscribeOptions) (driver.Driver, error) {
 	d := o.driver(w)
 	ep, err := c.met()
@@ -127,20 +138,20 @@ func (c *client) driver(g *group, w way, o *subscribeOptions) (driver.Driver, er
 		}
 	case w.method == "watchLists":
 		sources := []uint16{g.book.topic}
-		d.Hears = func(int) []uint16 { return sources }
+		d.Owed = func(int) []uint16 { return sources }
 	case w.mode == eventmeter.Webhook && o.sink != nil:
 		l, err := o.sink.open()
 		if err != nil {
 			return nil, err
 		}
-		d.Webhook.Shared, g.meters = l.SharedListener, append(g.meters, l.passed)
-		d.Webhook.Prefix = fmt.Sprintf("/mcp/%d", c.m.hub.lanes.Add(1))
+		d.Listener.Shared, g.meters = l.SharedListener, append(g.meters, l.passed)
+		d.Listener.Prefix = fmt.Sprintf("/mcp/%d", c.m.hub.lanes.Add(1))
 	case w.mode == eventmeter.Webhook:
-		if d.Webhook.Authority, err = c.m.hub.authority(); err != nil {
+		if d.Listener.Authority, err = c.m.hub.authority(); err != nil {
 			return nil, err
 		}
 		own := new(passing)
-		d.Webhook.Wrap, g.meters = own.listener, append(g.meters, &meter{totals: own.totals})
+		d.Listener.Wrap, g.meters = own.listener, append(g.meters, &meter{totals: own.totals})
 	}
 	lane, err := systems.New(d)
 	if m, ok := lane.(driver.Meter); ok && err == nil {

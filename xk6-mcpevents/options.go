@@ -38,7 +38,7 @@ func (d *duration) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// or returns the duration, or another where none was given.
+// or returns the duration, or other if none was given.
 func (d *duration) or(other time.Duration) time.Duration {
 	if d == nil {
 		return other
@@ -53,7 +53,9 @@ type clientOptions struct {
 	Headers  map[string]string `json:"headers"`
 	CA       string            `json:"ca"`
 	Era      string            `json:"era"`
+	Version  string            `json:"version"`
 	Revision string            `json:"revision"`
+	OAuth    json.RawMessage   `json:"oauth"`
 }
 
 // decode reads an options object strictly, and holds its counts to their
@@ -110,8 +112,8 @@ func readStrictly(given map[string]json.RawMessage, to any) error {
 	return errors.New("options: they are not those of this call")
 }
 
-// notFinite names a number within v that is NaN or infinite, with a dot before each key;
-// "" = none, down to a depth.
+// notFinite returns the path of a number within v that is NaN or infinite, with a dot
+// before each key, down to a depth; "" = none.
 func notFinite(v any, depth int) string {
 	if depth == 0 {
 		return ""

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/conform"
 	"go.k6.io/k6/v2/metrics"
 )
 
@@ -22,11 +23,11 @@ func (g *group) pump() {
 	}
 }
 
-// flush turns new measurements into samples. Expected and lost events are known
-// only at the end, which is flushed once; nothing is flushed after it.
+// flush turns new measurements into samples. Expected and lost events are known only
+// at the end, so they are in the last flush, after which nothing is flushed.
 //
-// The measurements of an interrupted iteration count, too. The group's wakeup, or
-// the hub, holds k6 until they are sent.
+// The measurements of an interrupted iteration count, too. The group's wakeup, or the
+// hub, holds k6 until they are sent.
 func (g *group) flush(last bool) {
 	g.pushing.Lock()
 	defer g.pushing.Unlock()
@@ -56,6 +57,7 @@ func (g *group) flush(last bool) {
 	}
 	if last {
 		g.messageCounts(b)
+		g.conformance(b, now.Duplicates.SameEmission)
 		g.sum = now
 	}
 	g.pushed = was
@@ -74,6 +76,24 @@ func (g *group) messageCounts(b *batch) {
 	b.add(g.metrics.messagesDelivered, b.at, v["messagesDelivered"])
 	b.add(g.metrics.messagesLost, b.at, v["messagesLost"])
 	b.add(g.metrics.messagesRepeated, b.at, v["messagesRepeated"])
+}
+
+// conformance adds what was seen of each row of conformance, and how often it was
+// broken, 0 included. copies is the ledger's part of it.
+func (g *group) conformance(b *batch, copies int64) {
+	rows := g.own.Conform.Of(g.book.lane, copies)
+	tags := b.tags
+	for i := range conform.Rows {
+		row := &conform.Rows[i]
+		c, seen := rows[row.Name]
+		if !seen {
+			continue
+		}
+		b.tags = tags.With("level", string(row.Level)).With("row", row.Name)
+		b.count(g.metrics.rowsSeen, c.Seen)
+		b.count(g.metrics.rowsBroken, c.Broken)
+	}
+	b.tags = tags
 }
 
 // times adds the latencies and times to ready that are known.

@@ -1,39 +1,98 @@
 package mcpevents
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
 
-// firstArgument is the setting that the first argument of a method is; none = the
-// event type.
+// firstArgument names the setting that the first argument of a method gives; none =
+// the event type.
 var firstArgument = map[string]string{"watchLists": "list", "resumable": "tool"}
 
-// notOptions are settings that no script can set: those that a method's first
-// argument gives, and resume, since subscriptions are not opened a second time.
+// notOptions are settings that no script can set: those given by a method's first
+// argument, and resume, because subscriptions are not opened a second time.
 var notOptions = map[string]bool{"list": true, "tool": true, "resume": true}
 
+// ofListeners are the settings of webhooks that belong to a WebhookSink.
+var ofListeners = map[string]bool{"listen": true, "callback": true, "certFile": true, "keyFile": true}
+
+// isWebhook reports whether an option is a setting of webhooks.
+func isWebhook(name string) bool {
+	_, ok := settingFields(reflect.ValueOf(new(settings.WebhookLane)))[name]
+	return ok && !ofListeners[name]
+}
+
+// readWebhook takes the settings of webhooks out of the options of a method.
+func (o *subscribeOptions) readWebhook(given map[string]json.RawMessage, w way) error {
+	if w.mode != eventmeter.Webhook {
+		return nil
+	}
+	if err := json.Unmarshal(given["client"], &o.Client); given["client"] != nil && err != nil {
+		return fmt.Errorf("options: %s", blame("client", err))
+	}
+	if o.Client != "" && !slices.Contains(settings.Clients, o.Client) {
+		return fmt.Errorf("options: client %q is not known: use %s", o.Client, strings.Join(settings.Clients, " or "))
+	}
+	o.webhook = settings.WebhookOf(o.Client)
+	fields := settingFields(reflect.ValueOf(&o.webhook))
+	for _, name := range slices.Sorted(maps.Keys(given)) { // the same message every time
+		if !isWebhook(name) {
+			continue
+		}
+		raw := given[name]
+		if name == "ttl" {
+			var err error
+			if raw, err = lifetimeOf(raw); err != nil {
+				return fmt.Errorf("options: %s", blame(name, err))
+			}
+		}
+		if err := readSetting(fields[name], name, raw); err != nil {
+			return err
+		}
+		delete(given, name)
+	}
+	if err := settings.Problem(&o.webhook); err != nil {
+		return fmt.Errorf("options: %s", strings.TrimPrefix(err.Error(), o.webhook.Key()+"."))
+	}
+	return nil
+}
+
+// lifetimeOf converts a lifetime for settings: a duration as text, or a word.
+func lifetimeOf(raw json.RawMessage) (json.RawMessage, error) {
+	switch string(raw) {
+	case "null", `"none"`, `"default"`:
+		return raw, nil
+	}
+	var d duration
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return nil, err
+	}
+	return json.Marshal(time.Duration(d).String())
+}
+
 // settingsFor takes the settings of the system out of the options of a method, and
-// checks them.
-func settingsFor(given map[string]json.RawMessage, system string, w way) (settings.Settings, error) {
-	of, ok := systems.Table.Find(system)
+// checks them, and those of webhooks. all are the options that were given.
+func (o *subscribeOptions) settingsFor(given, all map[string]json.RawMessage, w way) (settings.Settings, error) {
+	of, ok := systems.Table.Find(o.System)
 	if !ok {
 		return nil, nil // reported with the systems of the method
 	}
 	set := of.Settings(string(w.mode))
-	lane := settings.Lane{Mode: string(w.mode), TTL: "default", NoSources: true, Drain: settings.Longest}
-	_ = setField(reflect.ValueOf(&lane.MaxAge).Elem(), given["maxAge"]) // reported where it is read
-	all := maps.Clone(given)
-	fields := settingFields(set)
+	lane := settings.Lane{Mode: string(w.mode), TTL: cmp.Or(o.webhook.TTL, "default"), NoSources: true, Drain: settings.Longest}
+	_ = setField(reflect.ValueOf(&lane.MaxAge).Elem(), "maxAge", all["maxAge"]) // reported where it is read
+	fields := settingFields(reflect.ValueOf(set))
 	for _, name := range slices.Sorted(maps.Keys(given)) { // the same message every time
 		field, ok := fields[name]
 		if !ok || notOptions[name] {
@@ -47,7 +106,10 @@ func settingsFor(given map[string]json.RawMessage, system string, w way) (settin
 	if name := firstArgument[w.method]; name != "" {
 		fields[name].SetString(w.what)
 	}
-	return set, checkSettings(set, lane, all)
+	return set, checkSettings(lane, all, func(lane settings.Lane) {
+		set.Check(lane)
+		o.webhook.CheckClient(lane, o.Client, of)
+	})
 }
 
 // settingField is a field of settings, with its check tag.
@@ -57,8 +119,8 @@ type settingField struct {
 }
 
 // settingFields are the fields of settings by their keys.
-func settingFields(set settings.Settings) map[string]settingField {
-	v := reflect.ValueOf(set).Elem()
+func settingFields(set reflect.Value) map[string]settingField {
+	v := reflect.Indirect(set)
 	fields := map[string]settingField{}
 	for i := range v.NumField() {
 		tag := v.Type().Field(i).Tag
@@ -70,7 +132,11 @@ func settingFields(set settings.Settings) map[string]settingField {
 
 // readSetting reads an option into a field of settings, and holds it to its bounds.
 func readSetting(field settingField, name string, raw json.RawMessage) error {
-	if err := setField(field.Value, raw); err != nil {
+	if err := setField(field.Value, name, raw); err != nil {
+		var bad *badOption
+		if errors.As(err, &bad) {
+			return err
+		}
 		return fmt.Errorf("options: %s", blame(name, err))
 	}
 	if string(raw) == "null" {
@@ -83,26 +149,66 @@ func readSetting(field settingField, name string, raw json.RawMessage) error {
 		return nil
 	}
 	if what, fix := settings.Wrong(field.Value, field.check); what != "" {
-		return fmt.Errorf("options: %s %s: %s", name, what, fix)
+		return &badOption{fmt.Sprintf("options: %s %s: %s", name, what, fix)}
 	}
 	return nil
 }
+
+// badOption is what is wrong with an option, in a script's terms.
+type badOption struct{ text string }
+
+func (e *badOption) Error() string { return e.text }
 
 // setField reads an option as a script writes it.
-func setField(field reflect.Value, raw json.RawMessage) error {
-	if field.Type() != reflect.TypeFor[time.Duration]() {
-		return json.Unmarshal(raw, field.Addr().Interface())
+func setField(field reflect.Value, name string, raw json.RawMessage) error {
+	switch {
+	case string(raw) == "null" || raw == nil:
+		return nil
+	case field.Type() == reflect.TypeFor[time.Duration]():
+		var d duration
+		if err := json.Unmarshal(raw, &d); err != nil {
+			return err
+		}
+		field.SetInt(int64(d))
+		return nil
+	case field.Kind() == reflect.Slice && field.Type().Elem().Kind() == reflect.Struct:
+		return setList(field, name, raw)
 	}
-	var d *duration
-	if err := json.Unmarshal(raw, &d); err != nil {
+	return json.Unmarshal(raw, field.Addr().Interface())
+}
+
+// setList reads a list of objects.
+func setList(field reflect.Value, name string, raw json.RawMessage) error {
+	var list []map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &list); err != nil {
 		return err
 	}
-	field.SetInt(int64(d.or(time.Duration(field.Int()))))
+	field.Set(reflect.MakeSlice(field.Type(), len(list), len(list)))
+	for i, given := range list {
+		if err := readObject(field.Index(i), name+"."+strconv.Itoa(i), given, nil); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// checkSettings returns the first problem that the driver finds with its settings.
-func checkSettings(set settings.Settings, lane settings.Lane, given map[string]json.RawMessage) (err error) {
+// readObject reads the members of an object, except those that are none.
+func readObject(v reflect.Value, name string, given map[string]json.RawMessage, not map[string]bool) error {
+	fields := settingFields(v)
+	for _, key := range slices.Sorted(maps.Keys(given)) { // the same message every time
+		field, ok := fields[key]
+		if !ok || not[key] {
+			return &badOption{fmt.Sprintf("options: %s: unknown field %q", name, key)}
+		}
+		if err := readSetting(field, name+"."+key, given[key]); err != nil {
+			return &badOption{err.Error()}
+		}
+	}
+	return nil
+}
+
+// checkSettings returns the first problem that a check of settings finds.
+func checkSettings(lane settings.Lane, given map[string]json.RawMessage, check func(settings.Lane)) (err error) {
 	bad := func(key, what, fix string) {
 		if err == nil {
 			err = errors.New("options: " + optionOf(key) + ": " + what + "; " + fix)
@@ -114,12 +220,15 @@ func checkSettings(set settings.Settings, lane settings.Lane, given map[string]j
 		raw, ok := given[optionOf(key)]
 		return ok && string(raw) != "null"
 	}
-	set.Check(lane)
+	check(lane)
 	return err
 }
 
-// methodsOf are the methods whose systems have a setting.
+// methodsOf returns the methods whose systems have a setting.
 func methodsOf(name string) (methods []string) {
+	if isWebhook(name) {
+		return []string{"subscribe"}
+	}
 	for _, of := range systems.Table {
 		if !hasKey(of.Settings(""), name) {
 			continue
@@ -136,12 +245,12 @@ func methodsOf(name string) (methods []string) {
 
 // hasKey reports whether settings have an option.
 func hasKey(set settings.Settings, name string) bool {
-	_, ok := settingFields(set)[name]
+	_, ok := settingFields(reflect.ValueOf(set))[name]
 	return ok && !notOptions[name]
 }
 
-// foreign finds an option that is a setting of another system of the method. Without
-// a value it is none.
+// foreign reports an option with a value that is a setting of another system of the
+// method.
 func foreign(given map[string]json.RawMessage, system, method string) error {
 	for _, name := range slices.Sorted(maps.Keys(given)) { // the same message every time
 		for _, of := range systems.Table {
@@ -149,7 +258,7 @@ func foreign(given map[string]json.RawMessage, system, method string) error {
 			if !slices.Contains(systemsOf[method], of.Name) || !hasKey(set, name) {
 				continue
 			}
-			if err := readSetting(settingFields(set)[name], name, given[name]); err != nil {
+			if err := readSetting(settingFields(reflect.ValueOf(set))[name], name, given[name]); err != nil {
 				return err
 			}
 			if string(given[name]) != "null" {
@@ -162,11 +271,14 @@ func foreign(given map[string]json.RawMessage, system, method string) error {
 	return nil
 }
 
-// optionOf is the option that a key of a lane is.
-func optionOf(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
+// optionOf returns the option for a key of a lane.
+func optionOf(key string) string {
+	key = strings.TrimRight(key, ".0123456789") // of a list, the list
+	return key[strings.LastIndexByte(key, '.')+1:]
+}
 
-// subscribesToNothing reports whether the subscriptions of a system are requests of
-// their own, to which no events are owed.
+// subscribesToNothing reports whether the subscriptions of a system are requests, to
+// which no events are owed.
 func subscribesToNothing(system string) bool {
 	of, ok := systems.Table.Find(system)
 	return ok && of.NoEvents

@@ -136,7 +136,7 @@ func (s *stage) over() {
 	<-s.end
 }
 
-// serveHere starts a reference target in this process.
+// serveHere starts a reference server in this process.
 func serveHere(t *testing.T, o refserver.Options, committed string) *refserver.Server {
 	t.Helper()
 	if committed != "" {

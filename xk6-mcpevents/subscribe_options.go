@@ -18,7 +18,7 @@ import (
 	"github.com/grafana/sobek"
 )
 
-// commonOptions are those of all ways to subscribe.
+// commonOptions are the options of all methods that subscribe.
 type commonOptions struct {
 	Subscriptions int       `json:"subscriptions"`
 	Lane          string    `json:"lane"`
@@ -43,25 +43,9 @@ type eventOptions struct {
 	MinInterval *duration `json:"minInterval"`
 	LongPoll    *duration `json:"longPoll"`
 	MaxEvents   int       `json:"maxEvents"`
-	// Of subscribe.
-	Sink        json.RawMessage `json:"sink"`
-	TTL         *duration       `json:"ttl"`
-	RefreshAt   float64         `json:"refreshAt"`
-	RotateEvery int             `json:"rotateEvery"`
-	Answer      []answerOptions `json:"answer"`
-}
-
-// answerOptions are how a share of the deliveries or challenges is answered.
-type answerOptions struct {
-	Status     int       `json:"status"`
-	Hang       bool      `json:"hang"`
-	Reset      bool      `json:"reset"`
-	Challenge  bool      `json:"challenge"`
-	Share      float64   `json:"share"`
-	Times      int       `json:"times"`
-	Delay      *duration `json:"delay"`
-	DelayTo    *duration `json:"delayTo"`
-	RetryAfter *duration `json:"retryAfter"`
+	// Of subscribe, beside the settings of webhooks.
+	Sink   json.RawMessage `json:"sink"`
+	Client string          `json:"client"`
 }
 
 // watchOptions are those of watchLists, beside the settings of its system.
@@ -74,8 +58,8 @@ type requestOptions struct {
 	Requests int `json:"requests"`
 }
 
-// subscribeOptions are the second argument of every method that subscribes;
-// onlyOf says which of them which method takes.
+// subscribeOptions are the second argument of every method that subscribes; onlyOf
+// lists the options of single methods.
 type subscribeOptions struct {
 	commonOptions
 	eventOptions
@@ -84,16 +68,18 @@ type subscribeOptions struct {
 
 	sink     *sink
 	settings settings.Settings // of the system
+	webhook  settings.WebhookLane
 }
 
-// onlyOf says which methods an option belongs to; the rest belong to all.
+// onlyOf lists the methods that an option belongs to; all other options belong to
+// every method.
 var onlyOf = map[string][]string{
 	"arguments": {"stream", "poll", "subscribe", "resumable"},
 	"system":    {"stream", "poll", "subscribe"}, "maxAge": {"stream", "poll", "subscribe"}, "payload": {"stream", "poll", "subscribe"},
 	"listen": {"stream", "poll", "subscribe"}, "cursor": {"stream", "poll", "subscribe"},
-	"streams": {"stream"}, "heartbeat": {"stream"}, "cutEvery": {"stream"}, "cutFor": {"stream"}, "perSession": {"stream"}, "redelivery": {"stream"},
+	"streams": {"stream"}, "heartbeat": {"stream"}, "cutEvery": {"stream"}, "cutFor": {"stream"}, "stallFor": {"stream"}, "stallShare": {"stream"}, "perSession": {"stream"}, "redelivery": {"stream"},
 	"minInterval": {"poll"}, "longPoll": {"poll"}, "maxEvents": {"poll"},
-	"sink": {"subscribe"}, "ttl": {"subscribe"}, "refreshAt": {"subscribe"}, "rotateEvery": {"subscribe"}, "answer": {"subscribe"},
+	"sink": {"subscribe"}, "client": {"subscribe"},
 	"secret": {"subscribe"}, "early": {"subscribe"}, "argumentsKey": {"subscribe"}, "anonymous": {"subscribe"}, "clientID": {"subscribe"},
 	"clients":  {"watchLists"},
 	"requests": {"resumable"},
@@ -110,13 +96,13 @@ var systemsOf = func() map[string][]string {
 	return all
 }()
 
-// settleOf is how long a missing event may take until it is lost.
+// settleOf returns how long a missing event may take before it is lost.
 func settleOf(method string) time.Duration {
 	switch method {
 	case "resumable":
-		return 30 * time.Second // the rest of a request
+		return 30 * time.Second // enough for the rest of a request
 	case "watchLists":
-		return 10 * time.Second // a copy lives for a while
+		return 10 * time.Second // longer than copies usually live
 	}
 	return 2 * time.Second
 }
@@ -141,7 +127,11 @@ func readSubscribe(v sobek.Value, w way) (*subscribeOptions, error) {
 			return nil, fmt.Errorf("options: %s belongs to %s()", name, strings.Join(of, "(), "))
 		}
 	}
-	if o.settings, err = settingsFor(given, o.System, w); err != nil {
+	all := maps.Clone(given)
+	if err := o.readWebhook(given, w); err != nil {
+		return nil, err
+	}
+	if o.settings, err = o.settingsFor(given, all, w); err != nil {
 		return nil, err
 	}
 	if err := foreign(given, o.System, w.method); err != nil {
@@ -162,7 +152,7 @@ func readSubscribe(v sobek.Value, w way) (*subscribeOptions, error) {
 	return o, nil
 }
 
-// objectAt takes an object of ours out of an options object.
+// objectAt returns an object of this module from an options object.
 func objectAt[T any](v sobek.Value, name string) (none T) {
 	if o, ok := v.(*sobek.Object); ok {
 		if of := o.Get(name); of != nil {
@@ -174,7 +164,7 @@ func objectAt[T any](v sobek.Value, name string) (none T) {
 	return none
 }
 
-// check finds what is out of bounds and would not be found by the driver.
+// check reports values that are out of bounds and that the driver does not check.
 func (o *subscribeOptions) check(w way) error {
 	numbers := 0
 	for _, n := range []int{o.Subscriptions, o.Streams, o.Clients, o.Requests} {
@@ -212,7 +202,7 @@ func (o *subscribeOptions) complete(w way) {
 	}
 }
 
-// event is the event type, for metrics and as a topic.
+// event returns the event type, for metrics and as the default topic.
 func (w way) event() string {
 	if w.method == "watchLists" {
 		return listChanged
@@ -220,37 +210,28 @@ func (w way) event() string {
 	return w.what
 }
 
-// argumentsOf gives the arguments of subscription i, in which {sub} is i.
+// argumentsOf returns the arguments of subscription i, in which {sub} is replaced by
+// i.
 func (o *subscribeOptions) argumentsOf(i int) json.RawMessage {
 	return json.RawMessage(bytes.ReplaceAll(o.Arguments, []byte("{sub}"), strconv.AppendInt(nil, int64(i), 10)))
 }
 
-// driver translates the options.
+// driver converts the options for the driver.
 func (o *subscribeOptions) driver(w way) driver.Options {
 	d := driver.Options{
 		System: o.System, Mode: w.mode, Event: w.event(), Arguments: o.argumentsOf, MaxAge: o.MaxAge.or(0), HTTP: o.HTTP,
 		Subscriptions: o.Subscriptions,
 	}
 	d.Push.Heartbeat = o.Heartbeat.or(0)
-	d.Poll.Timeout, d.Poll.MaxEvents = o.LongPoll.or(0), o.MaxEvents
-	if d.Poll.MinInterval = o.MinInterval.or(0); o.MinInterval != nil && d.Poll.MinInterval == 0 {
-		d.Poll.MinInterval = -1 // 0 would be the default
-	}
-	d.Webhook = driver.WebhookOptions{
-		TTL: o.TTL.or(0), RefreshAt: o.RefreshAt, RotateEvery: o.RotateEvery,
-	}
-	for _, a := range o.Answer {
-		d.Webhook.Answer = append(d.Webhook.Answer, driver.Answer{
-			Status: a.Status, Hang: a.Hang, Reset: a.Reset, Challenge: a.Challenge, Share: a.Share, Times: a.Times,
-			Delay: a.Delay.or(0), DelayTo: a.DelayTo.or(0), RetryAfter: a.RetryAfter.or(0),
-		})
-	}
+	poll := settings.DefaultPoll()
+	poll.MinInterval, poll.Timeout, poll.MaxEvents = o.MinInterval.or(poll.MinInterval), o.LongPoll.or(0), o.MaxEvents
+	d.Poll, d.Webhook = &poll, o.webhook
 	d.Settings = o.settings
 	return d
 }
 
-// way is how subscriptions are opened: the method, the mode that it means, and
-// its first argument.
+// way is a way to open subscriptions: the method, the mode that it implies, and its
+// first argument.
 type way struct {
 	method string
 	mode   eventmeter.Mode

@@ -49,7 +49,7 @@ type receivedOptions struct {
 	Timeout *duration `json:"timeout"`
 }
 
-// received is what it resolves with.
+// received is the result of received().
 type received struct {
 	Complete   bool  `js:"complete" json:"complete"`
 	Delivered  int64 `js:"delivered" json:"delivered"`
@@ -173,7 +173,7 @@ func timing(t ledger.Timing) map[string]any {
 	return out
 }
 
-// CertPEM is the certificate authority of the webhook listener, which the target
+// CertPEM returns the certificate authority of the webhook listener, which the target
 // must trust; empty in other modes.
 func (s *subscription) CertPEM() string {
 	if r, ok := s.g.driver.(driver.Receiver); ok {

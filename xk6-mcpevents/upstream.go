@@ -21,8 +21,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// source is the object Upstream: what makes events happen behind the target.
-// Its exported methods are those of the script's object.
+// source is the object Upstream, which causes events at the target. Its exported
+// methods are those of the script's object.
 type source struct {
 	m      *instance
 	opts   *upstreamOptions
@@ -150,7 +150,7 @@ type fired struct {
 // without a free worker in time is dropped and counted, never published late.
 func (s *source) Fire(options sobek.Value) (*sobek.Promise, error) {
 	if s.m.vu.State() == nil {
-		return nil, errors.New("fire() belongs into setup() or an iteration, not into the init context")
+		return nil, errors.New("fire: call it in setup() or an iteration, not in the init context")
 	}
 	o := fireOptions{Count: 1}
 	if options != nil && sobek.IsNumber(options) {
@@ -182,8 +182,8 @@ func (s *source) Fire(options sobek.Value) (*sobek.Promise, error) {
 	return promise, nil
 }
 
-// warn logs once in a process that an upstream does not accept events: otherwise
-// only the counts would show it.
+// warn logs, once per process, that an upstream refuses events; otherwise only the
+// counts would show it.
 func (s *source) warn(log logrus.FieldLogger, n *loadgen.Stats) {
 	if n.Refused+n.Uncertain == 0 {
 		return
@@ -203,7 +203,7 @@ func (s *source) warn(log logrus.FieldLogger, n *loadgen.Stats) {
 	}
 }
 
-// clean makes what the far side said safe to print.
+// clean makes text from the far side safe to print.
 func (s *source) clean(said string) string {
 	if c := s.opts.client; c != nil {
 		return c.secrets.Scrub(said)
@@ -291,7 +291,7 @@ func readUpstream(v sobek.Value) (*upstreamOptions, error) {
 	case o.Event == "":
 		return nil, errors.New("options: event must be given")
 	case kinds != 1:
-		return nil, errors.New("options: give one of admin, the admin listener of a reference target, url, tool and feed")
+		return nil, errors.New("options: give one of admin, the admin listener of a reference server, url, tool and feed")
 	case o.URL == "" && (o.Method != "" || o.Headers != nil):
 		return nil, errors.New("options: method and headers belong to url")
 	case (o.Tool != "") != (o.Client != nil):
@@ -313,13 +313,13 @@ func readUpstream(v sobek.Value) (*upstreamOptions, error) {
 	return o, nil
 }
 
-// fill puts the probe id and the emission's number into a text.
+// fill replaces {probe} and {seq} in a text.
 func fill(text []byte, seq uint32, probe string) []byte {
 	text = bytes.ReplaceAll(text, probeMark, []byte(probe))
 	return bytes.ReplaceAll(text, seqMark, strconv.AppendUint(nil, uint64(seq), 10))
 }
 
-// payload appends what is sent to dst.
+// payload appends the data of an event to dst.
 func (o *upstreamOptions) payload(dst []byte, _ int, seq uint32, probe string) []byte {
 	return append(dst, fill(o.Data, seq, probe)...)
 }

@@ -48,8 +48,8 @@ func (m *instance) promised() (p *sobek.Promise, resolve func(any), reject func(
 	return p, resolve, reject
 }
 
-// wakeup lets goroutines run work on a VU's event loop. As long as it is open
-// it holds one registered callback, so that k6 does not end the iteration.
+// wakeup lets goroutines run work on a VU's event loop. While it is open it holds a
+// registered callback, so that k6 does not end the iteration.
 type wakeup struct {
 	vu   modules.VU
 	work func() error // on the loop; an error fails the iteration
@@ -101,8 +101,8 @@ func (w *wakeup) run() error {
 	}
 }
 
-// close releases the loop after the work was done a last time. Any goroutine
-// may call it, also more than once.
+// close releases the loop after the work has run a last time. Any goroutine may call
+// it, more than once if needed.
 func (w *wakeup) close() {
 	w.mu.Lock()
 	w.closed = true

@@ -14,11 +14,11 @@ import (
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
-// errCalibration ends a calibration in which something differed.
+// errCalibration is returned if a calibration measured anything else than planned.
 var errCalibration = fmt.Errorf("plan and measurement differ: %w", errThreshold)
 
-// checkCalibration refuses what a profile with cases has no use for: its cases
-// run side by side, each with a target of its own, and leave no archive.
+// checkCalibration refuses flags that have no effect on a profile with cases: its
+// cases run side by side, each with a target of its own, and leave no archive.
 func (f *runFlags) checkCalibration() error {
 	for _, x := range []struct {
 		given bool
@@ -38,7 +38,7 @@ func (f *runFlags) checkCalibration() error {
 		{len(f.target.headers) > 0, "--header"},
 	} {
 		if x.given {
-			return usageError{fmt.Errorf("a profile with cases prints a table of them and nothing else, so it has no use for %s; leave it away", x.flag)}
+			return usageError{fmt.Errorf("a profile with cases prints only a table of them and has no use for %s; remove the flag", x.flag)}
 		}
 	}
 	return nil
@@ -75,7 +75,7 @@ func runCalibration(ctx context.Context, stop <-chan struct{}, f runFlags, p *pr
 	return nil
 }
 
-// checkTexts are the figures of a row, planned and measured.
+// checkTexts formats the figures of a row, planned and measured.
 func checkTexts(r calibrate.Row) []string {
 	var parts []string
 	for _, c := range r.Checks {
@@ -105,7 +105,7 @@ func printRow(w io.Writer, r calibrate.Row) {
 	}
 }
 
-// wrap joins parts with commas into lines of about width.
+// wrap joins parts with commas into lines of about width columns.
 func wrap(parts []string, width int) []string {
 	lines := []string{""}
 	for _, p := range parts {

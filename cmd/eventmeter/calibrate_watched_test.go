@@ -13,14 +13,12 @@ import (
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
-// TestCalibrateWatched runs a part of the matrix with the race detector, in
-// eventmeter and in its target: each kind of fault in each lane that it is for,
-// and each override. What a case repeats with other numbers, seeds or pairs of
-// these is left to TestCalibrate. No other test runs beside it, either.
-func TestCalibrateWatched(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
+// calibratesWatched runs a part of the matrix with the race detector, in
+// eventmeter and in its target: each kind of fault, in the lanes of its
+// first case, and each key that is overridden. What a case repeats with other numbers,
+// seeds or pairs of these is left to the whole matrix.
+func calibratesWatched(t *testing.T) {
+	t.Helper()
 	p, err := profiles.Load("calibrate", nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +40,7 @@ func TestCalibrateWatched(t *testing.T) {
 }
 
 // distinctCases are the cases that have something which those before them do not: a
-// kind of fault in a lane, or an override.
+// kind of fault, a lane, or a key that is overridden.
 func distinctCases(t *testing.T, cases []profiles.Case) []profiles.Case {
 	t.Helper()
 	had := map[string]bool{}
@@ -52,18 +50,13 @@ func distinctCases(t *testing.T, cases []profiles.Case) []profiles.Case {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kinds := []string{"none"}
-		if len(spec) > 0 {
-			kinds = nil
-		}
+		has := slices.Clone(c.Lanes)
 		for _, f := range spec {
-			kinds = append(kinds, string(f.Kind))
+			has = append(has, string(f.Kind))
 		}
-		has := slices.Clone(c.Set)
-		for _, lane := range c.Lanes {
-			for _, kind := range kinds {
-				has = append(has, kind+" "+lane)
-			}
+		for _, set := range c.Set {
+			key, _, _ := strings.Cut(set, "=")
+			has = append(has, key)
 		}
 		news := false
 		for _, what := range has {

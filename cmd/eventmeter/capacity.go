@@ -22,7 +22,7 @@ import (
 
 // capacityFlags are the flags of the capacity command.
 type capacityFlags struct {
-	run      runFlags // those that it shares with the run command
+	run      runFlags // the flags shared with the run command
 	profile  string
 	axis     string
 	from, to *float64 // nil = the profile's
@@ -167,7 +167,7 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 	dir := out.path
 	ctx, stop, release := onInterrupt(ctx, io)
 	defer release()
-	// The steps are many, and what they found is shown by itself.
+	// Show only the newest runs: a search has many steps, and metrics of its own.
 	shown, err := f.run.metrics.open(io, 2)
 	if err != nil {
 		return err
@@ -181,7 +181,8 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 	return errors.Join(runErr, f.write(c, dir, io), capacityVerdict(c, runErr))
 }
 
-// options are those of the search; every step is told as a line.
+// options returns the options of the search. It prints a line for every finished
+// step.
 func (f *capacityFlags) options(p *profiles.Profile, dir string, stop <-chan struct{}, io streams) trials.Options {
 	o := trials.Options{
 		Options: run.Options{
@@ -210,7 +211,8 @@ func stepLine(s results.CapacityStep) string {
 
 // write writes the result to its directory and to standard output.
 func (f *capacityFlags) write(c *results.Capacity, dir string, io streams) error {
-	// First of all, as with a run. What can be written is, whatever else cannot.
+	// Save first, as after a run. A failure to write one file does not keep the
+	// others from being written.
 	saved := errors.Join(results.WriteFile(filepath.Join(dir, results.CapacityFile), c.Write),
 		results.WriteFile(filepath.Join(dir, "report.txt"), func(w goio.Writer) error { return report.Capacity(w, c) }))
 	var err error
@@ -228,10 +230,11 @@ func (f *capacityFlags) write(c *results.Capacity, dir string, io streams) error
 	return errors.Join(err, saved)
 }
 
-// capacityVerdict is what a whole search ends with.
+// capacityVerdict returns the error that decides the exit code of a search that ran
+// to its end.
 func capacityVerdict(c *results.Capacity, runErr error) error {
 	if runErr != nil {
-		return nil //nolint:nilerr // told by itself
+		return nil //nolint:nilerr // the caller reports runErr
 	}
 	switch c.Outcome {
 	case "found":
@@ -244,7 +247,7 @@ func capacityVerdict(c *results.Capacity, runErr error) error {
 	return errors.New(c.Stopped)
 }
 
-// rebuildCapacity is the report command on the directory of a capacity.
+// rebuildCapacity is the report command on the directory of a capacity search.
 func rebuildCapacity(w goio.Writer, dir, format string) error {
 	c, err := results.RebuildCapacity(dir)
 	if err != nil {
@@ -258,5 +261,5 @@ func rebuildCapacity(w goio.Writer, dir, format string) error {
 	case "json":
 		return c.Write(w)
 	}
-	return usageError{fmt.Errorf("--format %q: a capacity is written as text, markdown or json", format)}
+	return usageError{fmt.Errorf("--format %q: a capacity search is written as text, markdown or json", format)}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,7 +58,9 @@ func TestCapacityOfAKnownTarget(t *testing.T) {
 		if off := math.Abs(c.Maximum.Load-30) / 30; off > 0.05 {
 			t.Errorf("the capacity of 30 was found as %v, off by %.1f %%\n%s", c.Maximum.Load, 100*off, stdout)
 		}
-		if c.Maximum.FanOut != 10 || c.Maximum.Passed < 2 || c.Maximum.AboveFailed < 2 || len(c.Maximum.Limits) == 0 {
+		// A step that failed while other processes used the machine is unclear, and counts for neither.
+		blamed := slices.ContainsFunc(c.Maximum.Limits, func(l string) bool { return strings.Contains(l, "the generator may be the cause") })
+		if c.Maximum.FanOut != 10 || c.Maximum.Passed < 2 || c.Maximum.AboveFailed < 2 && !blamed || c.Maximum.AboveFailed < 1 || len(c.Maximum.Limits) == 0 {
 			t.Errorf("maximum load %+v", c.Maximum)
 		}
 	case code == exitBottleneck && c.Outcome == "generator":

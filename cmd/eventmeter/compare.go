@@ -18,13 +18,14 @@ type compareFlags struct {
 	gates     []string
 	alpha     float64
 	minEffect float64
+	given     func(flag string) bool
 }
 
 func newCompareCommand(io streams) *cobra.Command {
 	var f compareFlags
 	c := &cobra.Command{
-		Use:   "compare A B",
-		Short: "Compare two runs, or two groups of trials",
+		Use:   "compare A B [C...]",
+		Short: "Compare two runs or groups of trials, or find changes in a history of runs",
 		Long: `Compare shows how B differs from A, lane by lane: latency quantiles, losses,
 duplicates, overhead and cost, each with its effect, a 95 % confidence interval,
 and the smallest effect that these runs could have shown. A and B are each the
@@ -37,15 +38,25 @@ With four or more trials a side, figures are compared as benchstat does
 are called different in at most 5 % of comparisons, over all figures together.
 
 With --gate, the exit code is 1 when a named figure got worse by more than the
-given share.`,
+given share.
+
+Three or more arguments, or one directory of runs, are a history: compare sorts the
+runs by their start and names those with which the level of a figure changed, and
+what was measured then (target.commit of the profile). A history needs eight runs.
+The chance that a figure is said to have changed in runs that are alike is --alpha,
+by default 0.0005.`,
 		Example: `  eventmeter run --trials 5 --out before
   eventmeter run --trials 5 --out after
-  eventmeter compare before after --gate 'push.latency.fromIntended.p99:5%'`,
-		Args: cobra.ExactArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error { return compare(f, args, io) },
+  eventmeter compare before after --gate 'push.latency.fromIntended.p99:5%'
+  eventmeter compare nightly/ --format html > history.html`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			f.given = c.Flags().Changed
+			return compare(f, args, io)
+		},
 	}
 	fl := c.Flags()
-	fl.StringVarP(&f.format, "format", "f", "text", "text, markdown or json")
+	fl.StringVarP(&f.format, "format", "f", "text", "text, markdown or json; html of a history")
 	fl.StringArrayVar(&f.gates, "gate", nil, "fail when this figure got worse by more than a share, LANE.FIGURE:SHARE (repeatable)")
 	fl.Float64Var(&f.alpha, "alpha", 0.05, "largest probability that equal sides are called different")
 	fl.Float64Var(&f.minEffect, "min-effect", 0.03, "smallest relative effect that is called a difference")
@@ -65,7 +76,10 @@ func compare(f compareFlags, args []string, io streams) error {
 		return usageError{fmt.Errorf("--min-effect %v: want a share of 0 or more, such as 0.03", f.minEffect)}
 	}
 	if f.minEffect == 0 {
-		f.minEffect = -1 // 0 asks for none, not for the default
+		f.minEffect = -1 // the zero value of the option means the default
+	}
+	if len(args) != 2 {
+		return history(f, args, io)
 	}
 	var sides [2]*stats.Side
 	for i, arg := range args {
@@ -87,7 +101,7 @@ func compare(f compareFlags, args []string, io streams) error {
 		enc.SetIndent("", "  ")
 		err = enc.Encode(c)
 	default:
-		return usageError{fmt.Errorf("--format %q: want text, markdown or json", f.format)}
+		return usageError{fmt.Errorf("--format %q: want text, markdown or json; html is for histories", f.format)}
 	}
 	if err != nil {
 		return err
@@ -101,4 +115,38 @@ func compare(f compareFlags, args []string, io streams) error {
 		errs = append(errs, fmt.Errorf("gate %s, %s: %s", g.Gate, lane, g.Text))
 	}
 	return errors.Join(errs...)
+}
+
+// history is the compare command with the runs of a history.
+func history(f compareFlags, args []string, io streams) error {
+	if len(f.gates) > 0 {
+		return usageError{errors.New("--gate compares two sides; a history has none: compare its last runs with those before them")}
+	}
+	var paths []string
+	for _, arg := range args {
+		paths = append(paths, strings.Split(arg, ",")...)
+	}
+	runs, err := stats.LoadSide(paths)
+	if err != nil {
+		return usageError{err}
+	}
+	opts := stats.HistoryOptions{MinEffect: f.minEffect}
+	if f.given("alpha") {
+		opts.Alpha = f.alpha
+	}
+	h, err := stats.NewHistory(runs, opts)
+	if err != nil {
+		return usageError{err}
+	}
+	switch f.format {
+	case "text":
+		return report.HistoryText(io.out, h)
+	case "markdown":
+		return report.HistoryMarkdown(io.out, h)
+	case "html":
+		return report.HistoryHTML(io.out, h)
+	case "json":
+		return h.Write(io.out)
+	}
+	return usageError{fmt.Errorf("--format %q: want text, markdown, json or html", f.format)}
 }

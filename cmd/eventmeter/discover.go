@@ -39,8 +39,8 @@ features of the other systems that it supports
 (` + strings.Join(systems.Offers(), ", ") + `),
 and a profile to start from: for the event type that --event names, otherwise
 for the first by name, otherwise for a list. It names the revision of MCP Events that
-the server speaks, and each deviation from it; to find out, it polls, and
-unsubscribes what does not exist. It subscribes to nothing. It also works
+the server speaks, and each deviation from it. To find them, it polls, and ends a
+subscription that does not exist. It subscribes to nothing. It also works
 with a server that answers events/list without advertising the capability, and
 with a server that has only lists.`,
 		Example: `  eventmeter discover --target http://127.0.0.1:8080/mcp --token secret
@@ -90,17 +90,7 @@ func describe(w io.Writer, t profiles.Target, o run.Discovery, event string) err
 	if len(o.Versions) > 0 {
 		fmt.Fprintf(tw, "versions\t%s\n", report.Clean(strings.Join(o.Versions, " ")))
 	}
-	capability := "not advertised"
-	if o.Capability != "" {
-		capability = "advertised under " + o.Capability
-	}
-	if o.ListChanged {
-		capability += ", with listChanged"
-	}
-	if o.NoEvents != "" {
-		capability += ", not listed: " + report.Clean(o.NoEvents)
-	}
-	fmt.Fprintf(tw, "events\t%s, %d types\n", capability, len(o.Events))
+	fmt.Fprintf(tw, "events\t%s, %d types\n", capabilityOf(o), len(o.Events))
 	if o.Revision != "" {
 		fmt.Fprintf(tw, "revision\t%s\n", o.Revision)
 	}
@@ -137,6 +127,21 @@ func describe(w io.Writer, t profiles.Target, o run.Discovery, event string) err
 	return err
 }
 
+// capabilityOf describes the events capability that the server advertises.
+func capabilityOf(o run.Discovery) string {
+	text := "not advertised"
+	if o.Capability != "" {
+		text = "advertised under " + o.Capability
+	}
+	if o.ListChanged {
+		text += ", with listChanged"
+	}
+	if o.NoEvents != "" {
+		text += ", not listed: " + report.Clean(o.NoEvents)
+	}
+	return text
+}
+
 func describeTypes(w io.Writer, system string, types []driver.EventType) {
 	for _, e := range types {
 		fmt.Fprintf(w, "\n%s%s  %s\n", system, report.Clean(e.Name), modes(e))
@@ -152,8 +157,9 @@ func describeTypes(w io.Writer, system string, types []driver.EventType) {
 	}
 }
 
-// starterOf writes a profile for the event type with that name, else for the
-// first by name, else for a list that is not empty. "" = there is nothing.
+// starterOf writes a profile for the event type named event, or if event is empty for
+// the first by name, or if there is none for a list that is not empty. It returns ""
+// if the server offers none of these.
 func starterOf(t profiles.Target, o run.Discovery, event string) (string, error) {
 	var names []string
 	for _, of := range append([]run.SystemOffer{{System: "events", Events: o.Events}}, o.Others...) {
@@ -179,7 +185,7 @@ func starterOf(t profiles.Target, o run.Discovery, event string) (string, error)
 	return "", nil
 }
 
-// alone is the target that the flags name without a profile.
+// alone returns the target that the flags name, for commands without a profile.
 func (t *targetFlags) alone() (profiles.Target, error) {
 	if t.url == "" && t.command == "" {
 		return profiles.Target{}, usageError{errors.New("give the server with --target URL or --command 'PROGRAM ARGS'")}
@@ -197,7 +203,7 @@ func (t *targetFlags) alone() (profiles.Target, error) {
 	return out, t.apply(&out)
 }
 
-// where is the line of a profile that names the target.
+// where returns the line of a profile that names the target.
 func where(t profiles.Target) string {
 	if len(t.Command) > 0 {
 		words := make([]string, len(t.Command))
@@ -220,8 +226,8 @@ func modes(e driver.EventType) string {
 	return strings.Join(out, ", ")
 }
 
-// starter writes a profile for an event type, with a lane for each mode that it
-// is delivered by.
+// starter writes a profile for an event type, with a lane for each of its delivery
+// modes.
 func starter(t profiles.Target, system string, e driver.EventType) string {
 	of, _ := systems.Find(system)
 	spoken := ""
@@ -252,7 +258,7 @@ thresholds: ["*.lostSilent == 0", "*.lostAnnounced == 0", "*.lostUndeliverable =
 	return b.String()
 }
 
-// laneStarter writes a profile around a lane that hears of nothing that is published.
+// laneStarter writes a profile around a lane to which no published event is owed.
 func laneStarter(t profiles.Target, lane string) string {
 	return fmt.Sprintf(`name: first-try
 target:

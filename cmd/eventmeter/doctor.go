@@ -96,21 +96,21 @@ func prescribe(w io.Writer, h *machineHealth) error {
 	return errors.Join(errs...)
 }
 
-// machineHealth is what a machine can measure.
+// machineHealth says how well a machine can measure.
 type machineHealth struct {
 	Host results.Host `json:"host"`
-	// ReadDelay is how long a byte on a loopback connection takes to be read by
-	// this process while it does nothing else.
+	// ReadDelay is the time that this process takes to read a byte from a loopback
+	// connection while it does nothing else.
 	ReadDelay results.Quantiles `json:"readDelay"`
-	// Ports is how many connections one address can open to one other, 0 where
-	// that is not known.
+	// Ports is the number of connections from one address to another; 0 if it is not
+	// known.
 	Ports int `json:"ports"`
 	// Baseline is a run of the baseline profile on the embedded target; its lanes'
 	// latencies are the least that can be measured.
 	Baseline *results.Result `json:"baseline"`
 }
 
-// examine looks at the machine for a few seconds. opts.Profile is the baseline
+// examine measures the machine for a few seconds. opts.Profile is the baseline
 // profile.
 func examine(ctx context.Context, opts run.Options) (*machineHealth, error) {
 	delay, err := health.ReadDelay(time.Second, ctx.Done())

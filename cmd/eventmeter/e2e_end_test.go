@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,10 +14,19 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// longRun starts a run that would last long, and returns once it measures.
+// patient gives a run on a busy machine time. A phase ends as soon as its work is done.
+var patient = []string{"--set", "phases.ready=60s", "--set", "phases.drain=60s"}
+
+// smoke runs the built-in profile, patiently, with more arguments.
+func smoke(more ...string) []string {
+	return slices.Concat([]string{"run", "--profile", "smoke"}, patient, more)
+}
+
+// longRun starts a run that would last long, and returns once every lane has
+// deliveries.
 func longRun(t *testing.T, dir string, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := watched(t, append([]string{"run", "--profile", "smoke", "--set", "phases.measure=60s", "--out", dir, loose}, args...)...)
+	cmd := watched(t, smoke(append([]string{"--set", "phases.measure=10m", "--out", dir, loose}, args...)...)...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -24,17 +35,41 @@ func longRun(t *testing.T, dir string, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	waitForLine(t, stderr, "measure")
-	// The first line of the phase is written as it begins; give it two events.
-	waitForFired(t)
+	waitForDeliveries(t, dir)
 	return cmd
 }
 
-// waitForFired lets the schedule go on for a moment: it fires in real time.
-func waitForFired(t *testing.T) {
+// waitForDeliveries waits for a result, or a checkpoint, in which every lane has
+// deliveries.
+func waitForDeliveries(t *testing.T, dir string) {
 	t.Helper()
-	select {
-	case <-time.After(1200 * time.Millisecond):
-	case <-t.Context().Done():
+	eventually(t, "a checkpoint in "+dir, func() bool {
+		r, err := results.Load(dir)
+		if err != nil {
+			return false
+		}
+		for _, l := range r.Lanes {
+			if l.Delivered == 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// eventually waits until ok holds.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("waited in vain: %s", what)
+		}
 	}
 }
 

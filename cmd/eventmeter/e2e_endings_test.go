@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,22 +24,6 @@ import (
 
 	"github.com/eventmeter/eventmeter/results"
 )
-
-// eventually waits until ok holds.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
 
 // toClosedPipe runs the command with an output that nobody reads.
 func toClosedPipe(t *testing.T, args ...string) (stderr string, code int) {
@@ -76,7 +60,7 @@ func TestClosedOutputIsNoError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "out")
-			stderr, code := toClosedPipe(t, append([]string{"run", "--profile", "smoke", "--quiet", "--out", dir, loose}, args...)...)
+			stderr, code := toClosedPipe(t, smoke(append([]string{"--quiet", "--out", dir, loose}, args...)...)...)
 			if code != exitOK && code != exitBottleneck || strings.Contains(stderr, "pipe") {
 				t.Errorf("exit code %d: %s", code, stderr)
 			}
@@ -142,7 +126,7 @@ func TestFullOutputIsNotLost(t *testing.T) {
 	}
 	defer full.Close()
 	dir := filepath.Join(t.TempDir(), "out")
-	cmd := watched(t, "run", "--profile", "smoke", "--quiet", "--out", dir, loose)
+	cmd := watched(t, smoke("--quiet", "--out", dir, loose)...)
 	var stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = full, &stderr
 	if code := codeOf(t, cmd.Run()); code != exitFailure || strings.Contains(stderr.String(), "not saved") {
@@ -181,7 +165,7 @@ func TestNohupIsRespected(t *testing.T) {
 		t.Skip("needs sh to ignore a signal")
 	}
 	dir := filepath.Join(t.TempDir(), "out")
-	cmd := watched(t, "run", "--profile", "smoke", "--set", "phases.measure=60s", "--out", dir, loose)
+	cmd := watched(t, smoke("--set", "phases.measure=10m", "--out", dir, loose)...)
 	cmd.Args = append([]string{sh, "-c", `trap "" HUP; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = sh
 	stderr, err := cmd.StderrPipe()
@@ -192,7 +176,6 @@ func TestNohupIsRespected(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitForLine(t, stderr, "measure")
-	waitForFired(t)
 	for _, s := range []os.Signal{syscall.SIGHUP, os.Interrupt} {
 		if err := cmd.Process.Signal(s); err != nil {
 			t.Fatal(err)
@@ -215,10 +198,10 @@ func TestInterruptBeforeTheRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := []string{"run", "--profile", "smoke"}
-	several := []string{"run", "--profile", "smoke", "--processes", "2"}
+	run := []string{"run", "--profile", "smoke", "--set", "phases.ready=60s"}
+	several := append(slices.Clone(run), "--processes", "2")
 	search := []string{"capacity", "--profile", knownProfile(t)}
-	legacy := []string{"run", "--profile", "smoke", "--set", "target.era=legacy"}
+	legacy := append(slices.Clone(run), "--set", "target.era=legacy")
 	for name, tt := range map[string]struct {
 		method   string // of the request that is not answered; "" = all
 		commands [][]string
@@ -275,8 +258,9 @@ func TestInterruptBeforeTheRun(t *testing.T) {
 				signalled := time.Now()
 				ended := make(chan error, 1)
 				go func() { ended <- cmd.Wait() }()
-				// The far side never answers, so whatever waits for it waits for longer.
-				watchdog := time.AfterFunc(8*time.Second, func() { _ = cmd.Process.Kill() })
+				// A handshake waits for 30 s, and whatever else the far side leaves
+				// unanswered for longer.
+				watchdog := time.AfterFunc(25*time.Second, func() { _ = cmd.Process.Kill() })
 				defer watchdog.Stop()
 				code := codeOf(t, <-ended)
 				t.Logf("it took %v to end", time.Since(signalled))
@@ -345,7 +329,7 @@ func TestKillLeavesACheckpoint(t *testing.T) {
 	t.Parallel()
 	temp := t.TempDir()
 	dir := filepath.Join(t.TempDir(), "out")
-	cmd := longRunIn(t, temp, "run", "--profile", "smoke", "--set", "phases.measure=60s", "--set", "phases.drain=1s", "--out", dir, loose)
+	cmd := longRunIn(t, temp, "run", "--profile", "smoke", "--set", "phases.measure=10m", "--set", "phases.ready=60s", "--set", "phases.drain=1s", "--out", dir, loose)
 	waitForDeliveries(t, dir)
 	started := children(t, cmd.Process.Pid)
 	if len(started) != 1 {
@@ -383,7 +367,7 @@ func TestKillLeavesACheckpoint(t *testing.T) {
 	}
 	killed := leftovers(t, temp)
 	other := filepath.Join(t.TempDir(), "out")
-	living := longRunIn(t, temp, "run", "--profile", "smoke", "--set", "phases.measure=60s", "--out", other, loose)
+	living := longRunIn(t, temp, "run", "--profile", "smoke", "--set", "phases.measure=10m", "--set", "phases.ready=60s", "--out", other, loose)
 	waitForDeliveries(t, other)
 	for _, name := range killed {
 		if _, err := os.Stat(name); err == nil {
@@ -394,7 +378,7 @@ func TestKillLeavesACheckpoint(t *testing.T) {
 	if len(mine) != 1 {
 		t.Fatalf("%v: want the folder of the run that lives", mine)
 	}
-	third := longRunIn(t, temp, "run", "--profile", "smoke", "--set", "phases.measure=60s", "--out", filepath.Join(t.TempDir(), "out"), loose)
+	third := longRunIn(t, temp, "run", "--profile", "smoke", "--set", "phases.measure=10m", "--set", "phases.ready=60s", "--out", filepath.Join(t.TempDir(), "out"), loose)
 	if _, err := os.Stat(filepath.Join(mine[0], "callbacks.pem")); err != nil {
 		t.Errorf("the folder of a living run was cleaned: %v", err)
 	}
@@ -431,28 +415,11 @@ func longRunIn(t *testing.T, temp string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// waitForDeliveries waits for a result in which every lane has deliveries.
-func waitForDeliveries(t *testing.T, dir string) {
-	t.Helper()
-	eventually(t, "a checkpoint in "+dir, func() bool {
-		r, err := results.Load(dir)
-		if err != nil {
-			return false
-		}
-		for _, l := range r.Lanes {
-			if l.Delivered == 0 {
-				return false
-			}
-		}
-		return true
-	})
-}
-
 // TestKilledShardIsMerged: what a shard measured until it was killed counts.
 func TestKilledShardIsMerged(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
-	cmd := longRunIn(t, t.TempDir(), "run", "--profile", "smoke", "--processes", "2", "--set", "phases.measure=60s", "--set", "phases.drain=1s", "--out", dir, loose)
+	cmd := longRunIn(t, t.TempDir(), "run", "--profile", "smoke", "--processes", "2", "--set", "phases.measure=10m", "--set", "phases.ready=60s", "--set", "phases.drain=1s", "--out", dir, loose)
 	shards := []string{filepath.Join(dir, "shard-0"), filepath.Join(dir, "shard-1")}
 	for _, dir := range shards {
 		waitForDeliveries(t, dir)
@@ -506,8 +473,10 @@ func TestKilledShardIsMerged(t *testing.T) {
 func TestKilledParentLeavesItsShards(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
-	cmd := longRunIn(t, t.TempDir(), "run", "--profile", "smoke", "--processes", "2", "--set", "phases.measure=60s", "--out", dir, loose)
-	waitForFired(t)
+	cmd := longRunIn(t, t.TempDir(), "run", "--profile", "smoke", "--processes", "2", "--set", "phases.measure=10m", "--set", "phases.ready=60s", "--out", dir, loose)
+	for _, shard := range []string{"shard-0", "shard-1"} {
+		waitForDeliveries(t, filepath.Join(dir, shard))
+	}
 	started := children(t, cmd.Process.Pid)
 	if len(started) != 3 {
 		t.Fatalf("it started %d processes, want two shards and a target", len(started))
@@ -595,7 +564,7 @@ func TestRunsWithoutADirectoryDoNotMeet(t *testing.T) {
 	where := t.TempDir()
 	var wg sync.WaitGroup
 	for range 3 {
-		cmd := watched(t, "run", "--profile", "smoke", "--quiet", loose)
+		cmd := watched(t, smoke("--quiet", loose)...)
 		cmd.Dir = where
 		wg.Go(func() { _ = cmd.Run() })
 	}
@@ -694,7 +663,7 @@ func TestGoneTargetIsNoSuccess(t *testing.T) {
 	t.Run("the embedded target", func(t *testing.T) {
 		t.Parallel()
 		dir := filepath.Join(t.TempDir(), "out")
-		cmd := longRunIn(t, t.TempDir(), "run", "--profile", writeProfile(t, pushOnly), "--set", "phases.measure=60s", "--out", dir)
+		cmd := longRunIn(t, t.TempDir(), "run", "--profile", writeProfile(t, pushOnly), "--set", "phases.measure=10m", "--out", dir)
 		for _, pid := range children(t, cmd.Process.Pid) {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
@@ -741,5 +710,20 @@ func TestHangIsNoticed(t *testing.T) {
 	}
 	if r.Partial || !noted || r.Upstream.Accepted != r.Upstream.Published || r.Lanes[0].Delivered != r.Lanes[0].Expected {
 		t.Errorf("partial %v (%s), upstream %+v, warnings %v", r.Partial, r.Reason, r.Upstream, r.Warnings)
+	}
+}
+
+// TestCallbackNotOnTheList: where the target refuses the callback's host, a run ends with a
+// line that names the refusal, also where a lane goes on after failures.
+func TestCallbackNotOnTheList(t *testing.T) {
+	t.Parallel()
+	for _, after := range []string{"stop", "continue"} {
+		_, stderr, code := execute(t, "run", "--quiet", "--profile", "webhook", "--set", "target.embedded.proof=allow-list", "--set", "target.embedded.callbackHosts=[callbacks.example]", "--set", "lanes.*.attach.onFailure="+after)
+		if code != exitTarget || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "events/subscribe: rpc -32027: Callback endpoint error (challenge_failed)") {
+			t.Errorf("%s: exit code %d, %s", after, code, stderr)
+		}
+		if every := strings.Contains(stderr, "none of its 300 subscriptions could be opened, first: "); every != (after == "continue") {
+			t.Errorf("%s: %s", after, stderr)
+		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// overStdio is the reference target as a command.
+// overStdio is the reference server as a command.
 func overStdio(t *testing.T) string {
 	t.Helper()
 	return strconv.Quote(program(t)) + " serve --stdio --allow-private-callbacks --callback-insecure"
@@ -21,7 +21,7 @@ func overStdio(t *testing.T) string {
 
 func TestRunOverStdio(t *testing.T) {
 	t.Parallel()
-	stdout, stderr, code := execute(t, "run", "--profile", "smoke", "--command", overStdio(t), "--json", "--quiet", loose, "--set=phases.measure=1s")
+	stdout, stderr, code := execute(t, smoke("--command", overStdio(t), "--json", "--quiet", loose, "--set=phases.measure=1s")...)
 	if code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}

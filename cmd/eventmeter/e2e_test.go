@@ -160,7 +160,7 @@ func codeOf(t *testing.T, err error) int {
 	return exit.ExitCode()
 }
 
-// serveTarget starts the reference target in a process of its own.
+// serveTarget starts the reference server in a process of its own.
 func serveTarget(t *testing.T, args ...string) (embedded.Ready, *exec.Cmd) {
 	t.Helper()
 	return serveTargetWith(t, embedded.Options{}, args...)
@@ -247,7 +247,7 @@ const loose = "--set=thresholds=[\"*.lostSilent == 0\"]"
 func TestRunOnTheEmbeddedTarget(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
-	stdout, stderr, code := execute(t, "run", "--profile", "smoke", "--out", dir)
+	stdout, stderr, code := execute(t, smoke("--out", dir)...)
 	if code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
@@ -281,7 +281,7 @@ func TestRunOnTheEmbeddedTarget(t *testing.T) {
 
 func TestRunLanesInTurns(t *testing.T) {
 	t.Parallel()
-	stdout, stderr, code := execute(t, "run", "--profile", "smoke", "--set", "phases.order=turns", "--json", "--quiet")
+	stdout, stderr, code := execute(t, smoke("--set", "phases.order=turns", "--json", "--quiet")...)
 	if code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
@@ -318,9 +318,7 @@ func TestRunAgainstAServer(t *testing.T) {
 		"legacy": {"--upstream-url", ready.Admin, "--set", "target.era=legacy"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			stdout, stderr, code := execute(t, append([]string{
-				"run", "--profile", "smoke", "--quiet", "--json", "--target", ready.URL, "--token-file", tokens,
-			}, extra...)...)
+			stdout, stderr, code := execute(t, smoke(append([]string{"--quiet", "--json", "--target", ready.URL, "--token-file", tokens}, extra...)...)...)
 			if code != 0 && code != exitBottleneck {
 				t.Fatalf("exit code %d\n%s", code, stderr)
 			}
@@ -414,7 +412,7 @@ func TestThresholdsNameTheirReason(t *testing.T) {
 		"not judged, and failed": {[]string{"lanes.poll.arguments={channel: nowhere}", "thresholds=[\"*.lostSilent == 0\", \"push.delivered == 1\"]"}, exitThreshold, "a threshold failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			args := []string{"run", "--profile", "smoke", "--quiet"}
+			args := smoke("--quiet")
 			for _, s := range tt.set {
 				args = append(args, "--set", s)
 			}

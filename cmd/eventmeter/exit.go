@@ -30,23 +30,24 @@ const exitCodesHelp = `Exit codes:
        event, or does not offer what the profile requests
   4    the generator was the bottleneck: the figures say little about the target
   5    no threshold failed, but one was not evaluated: nothing was owed to the lane,
-       or the lane received nothing at all
-  99   a threshold failed; capacity: not even the lowest load met the SLO
+       or the lane received nothing at all; check: it ended early
+  99   a threshold failed; capacity: not even the lowest load met the SLO; check:
+       a row that quotes a MUST is broken
   130  interrupted (Ctrl-C, SIGTERM, SIGHUP); the measurements so far were written`
 
-// usageError is an error of the caller.
+// usageError marks an error of the caller: a bad profile, flag or argument.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// The verdicts of a whole run. Their text was in the report already.
+// The verdicts on a complete run. The report has already printed the details.
 var (
 	errThreshold  = errors.New("a threshold failed")
 	errUnjudged   = errors.New("a threshold was not evaluated, because there was nothing to judge; the report says why")
 	errBottleneck = errors.New("the generator was the bottleneck, so these figures say little about the target")
 )
 
-// exitCode maps the error of a command.
+// exitCode returns the exit code for the error of a command.
 func exitCode(err error) int {
 	var usage usageError
 	switch {

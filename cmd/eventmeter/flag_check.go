@@ -11,14 +11,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flagRule is about flags that do nothing beside another, or without it.
+// flagRule says beside which flags, or without which one, a flag has no effect.
 type flagRule struct {
 	command, flag string
-	needs         string   // without which flag does nothing, "" = none
-	not           []string // beside which it does nothing
+	needs         string   // flag has no effect without it; "" = none
+	not           []string // flag has no effect beside any of these
 }
 
-// flagRules are the rules that no other check of a command has.
+// flagRules are the rules that no command checks by itself.
 var flagRules = []flagRule{
 	{command: "run", flag: "metrics-linger", needs: "metrics"},
 	{command: "run", flag: "pprof", needs: "metrics"},
@@ -29,6 +29,8 @@ var flagRules = []flagRule{
 	{command: "capacity", flag: "remote-write-every", needs: "remote-write"},
 	{command: "capacity", flag: "otlp-every", needs: "otlp"},
 	{command: "discover", flag: "event", not: []string{"json"}},
+	{command: "check", flag: "arguments", needs: "event"},
+	{command: "check", flag: "event", not: []string{"profile"}},
 	{command: "run", flag: "plain", not: []string{"quiet"}},
 	{command: "record", flag: "plain", not: []string{"quiet"}},
 	{command: "serve", flag: "tls-addr", needs: "tls"},
@@ -37,13 +39,12 @@ var flagRules = []flagRule{
 	{command: "serve", flag: "stdio", not: []string{"addr", "tls", "proxies-may-buffer", "sse-answers", "token"}},
 }
 
-// mayBeEmpty are flags that have no effect when they are empty, because an
-// environment variable is not set.
+// mayBeEmpty are flags that may be empty, because the environment variable that they
+// are set from may not be set; they then have no effect.
 var mayBeEmpty = map[string]bool{"annotate": true, "summary": true}
 
-// checkFlags refuses flags without a value, which stand for a variable that is
-// not set more often than not, numbers that are not finite, and flags that would do
-// nothing.
+// checkFlags refuses empty flags, which mostly come from a variable that is not set,
+// numbers that are not finite, and flags that would have no effect.
 func checkFlags(c *cobra.Command) error {
 	var errs []error
 	c.Flags().Visit(func(f *pflag.Flag) {
@@ -59,7 +60,7 @@ func checkFlags(c *cobra.Command) error {
 			}
 		}
 		if empty && !mayBeEmpty[f.Name] {
-			errs = append(errs, fmt.Errorf("--%s is empty: give it a value, or leave it away", f.Name))
+			errs = append(errs, fmt.Errorf("--%s is empty: give it a value, or remove it", f.Name))
 		}
 	})
 	for _, r := range flagRules {
@@ -81,16 +82,16 @@ func checkFlags(c *cobra.Command) error {
 	return nil
 }
 
-// checkToken refuses what cannot be sent as a bearer token. The error does not
-// contain the token, which may be correct except for a line end.
+// checkToken refuses text that cannot be sent as a bearer token. The error does not
+// contain the token, because all of it but a line end may be a valid secret.
 func checkToken(where, token string) error {
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return fmt.Errorf("%s: is no bearer token; give printable ASCII without spaces", where)
+		return fmt.Errorf("%s: not a bearer token; give printable ASCII without spaces", where)
 	}
 	return nil
 }
 
-// checkHeader refuses what cannot be a header of a request.
+// checkHeader refuses text that cannot be a header of a request.
 func checkHeader(name, value string) error {
 	if strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r) }) {
 		return fmt.Errorf("--header: %q cannot be a header; use letters, digits and hyphens", name)

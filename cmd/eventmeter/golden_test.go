@@ -75,7 +75,7 @@ func calibrationRows(table string) []string {
 			name, value := m[1], m[3]
 			// The target counts requests, and clients decide how many pages they
 			// read.
-			if r[1] == "requests" || name == "privatePages" || strings.HasSuffix(name, " ms") {
+			if r[1] == "requests" || r[1] == "ids" || name == "privatePages" || name == "ttlMissing" || strings.HasSuffix(name, " ms") {
 				value = "N"
 			}
 			// Whether a poll's truncated answer announces a loss depends on which

@@ -7,8 +7,8 @@ import (
 	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
-// onInterrupt gives a channel that is closed by the first interrupt and a
-// context that is cancelled by the second. release ends the watching.
+// onInterrupt returns a channel that the first interrupt closes and a context that
+// the second one cancels. release stops waiting for interrupts.
 func onInterrupt(ctx context.Context, io streams) (context.Context, <-chan struct{}, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := make(chan struct{})
@@ -18,7 +18,7 @@ func onInterrupt(ctx context.Context, io streams) (context.Context, <-chan struc
 		defer close(watching)
 		select {
 		case <-io.interrupts:
-			fmt.Fprintln(io.err, "\nstopping: no more events are published; again to write the result at once")
+			fmt.Fprintln(io.err, "\nstopping: no more events are published; interrupt again to write the result at once")
 			close(stop)
 		case <-ctx.Done():
 			return
@@ -35,7 +35,7 @@ func onInterrupt(ctx context.Context, io streams) (context.Context, <-chan struc
 	}
 }
 
-// untilInterrupt gives a context that the first interrupt cancels.
+// untilInterrupt returns a context that the first interrupt cancels.
 func untilInterrupt(ctx context.Context, io streams) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	watching := make(chan struct{})

@@ -162,29 +162,28 @@ func traceOf(t *testing.T) string {
 // Every kind of upstream drives a whole run of the command, and everything
 // that it fired is accounted for. The runs go on at once: no other test runs beside.
 func TestEveryUpstream(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it runs for seconds")
 	}
 	ready, _ := serveTarget(t, "--token", "t", "--allow-private-callbacks", "--callback-insecure")
-	smoke := func(more ...string) []string {
-		return append([]string{"run", "--profile", "smoke", "--quiet", "--json"}, more...)
-	}
+	quiet := func(more ...string) []string { return smoke(append([]string{"--quiet", "--json"}, more...)...) }
 	const chat = `payload: {channel: "channel-{{.Source}}", text: "{{.Probe}}"}`
 	runs := map[string][]string{
-		"feed":   smoke("--set", `upstream={kind: feed, sources: 2, `+chat+`}`, "--set", "target.embedded.feedEvery=50ms"),
-		"tool":   smoke("--set", `upstream={kind: tool, sources: 2, tool: {name: post_message}, `+chat+`}`),
-		"replay": smoke("--set", `upstream={kind: replay, sources: 2, replay: {file: "`+traceOf(t)+`"}}`, "--set", "schedule={kind: trace}"),
-		"http": smoke("--target", ready.URL, "--token", "t", "--set", `lanes.*.arguments={channel: http}`,
+		"feed":   quiet("--set", `upstream={kind: feed, sources: 2, `+chat+`}`, "--set", "target.embedded.feedEvery=50ms"),
+		"tool":   quiet("--set", `upstream={kind: tool, sources: 2, tool: {name: post_message}, `+chat+`}`),
+		"replay": quiet("--set", `upstream={kind: replay, sources: 2, replay: {file: "`+traceOf(t)+`"}}`, "--set", "schedule={kind: trace}"),
+		"http": quiet("--target", ready.URL, "--token", "t", "--set", `lanes.*.arguments={channel: http}`,
 			"--set", `upstream={kind: http, sources: 2, http: {url: "`+ready.Admin+`/inject", body: '{"name":"chat.message","data":{"channel":"http","text":"{{.Probe}}"}}'}}`),
 	}
 	if self, err := os.Executable(); err != nil {
 		t.Fatal(err)
 	} else if runtime.GOOS != "windows" { // it needs a shell
-		runs["exec"] = smoke("--set", fmt.Sprintf(`upstream={kind: exec, sources: 2, exec: {ack: true, command: [sh, -c, '%s=1 exec "$0"', %q]}, %s}`, asProgram, self, chat))
+		runs["exec"] = quiet("--set", fmt.Sprintf(`upstream={kind: exec, sources: 2, exec: {ack: true, command: [sh, -c, '%s=1 exec "$0"', %q]}, %s}`, asProgram, self, chat))
 	}
 	all := products()
 	for kind, p := range all {
-		runs[kind] = smoke("--target", ready.URL, "--token", "t", "--set", "lanes.*.arguments={channel: "+kind+"}",
+		runs[kind] = quiet("--target", ready.URL, "--token", "t", "--set", "lanes.*.arguments={channel: "+kind+"}",
 			"--set", fmt.Sprintf(`upstream={kind: %s, sources: 2, %s: {url: %q, secret: %s}}`, kind, kind, p.serve(t, ready.Admin, kind), hushed))
 	}
 	for kind, out := range together(t, runs) {

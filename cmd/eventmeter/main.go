@@ -54,7 +54,7 @@ cost.
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
 	})
-	root.AddCommand(newRunCommand(io), newCapacityCommand(io), newMergeCommand(io), newShardCommand(io), newRecordCommand(io), newCompareCommand(io), newReportCommand(io), newServeCommand(io), newDiscoverCommand(io), newDoctorCommand(io), newProfilesCommand(io))
+	root.AddCommand(newRunCommand(io), newCapacityCommand(io), newMergeCommand(io), newShardCommand(io), newRecordCommand(io), newCompareCommand(io), newReportCommand(io), newServeCommand(io), newDiscoverCommand(io), newCheckCommand(io), newDoctorCommand(io), newProfilesCommand(io))
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "help" {
@@ -65,7 +65,7 @@ cost.
 	return root
 }
 
-// knownTopic refuses a command that help knows nothing of.
+// knownTopic refuses help about a command that does not exist.
 func knownTopic(root *cobra.Command, args []string) error {
 	c := root
 	for _, name := range args {
@@ -78,7 +78,7 @@ func knownTopic(root *cobra.Command, args []string) error {
 	return nil
 }
 
-// asUsage marks the errors that a command finds in its arguments as such.
+// asUsage marks the errors that a command finds in its arguments as usage errors.
 func asUsage(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {

@@ -55,9 +55,9 @@ func merge(f mergeFlags, args []string, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	// What was merged can be merged again; what was measured cannot be had again.
+	// A merged result can be rebuilt from its shards; a measured one cannot.
 	if r, err := results.Load(f.out); err == nil && len(r.Shards) == 0 {
-		return usageError{fmt.Errorf("--out %s: holds a result that is no merged one; choose another directory", f.out)}
+		return usageError{fmt.Errorf("--out %s: it holds a result that eventmeter merge did not write; choose another directory", f.out)}
 	}
 	taken, err := takeOut(f.out)
 	if err != nil {
@@ -87,8 +87,8 @@ func merge(f mergeFlags, args []string, io streams) error {
 	return verdict(outcome.Result, nil, err)
 }
 
-// shardDirs are the directories of shards: those named, or those in the one
-// that is.
+// shardDirs returns the directories of shards: those in args, or the directories
+// inside it if args names a single directory.
 func shardDirs(args []string) ([]string, error) {
 	var out []string
 	for _, dir := range args {
@@ -98,11 +98,11 @@ func shardDirs(args []string) ([]string, error) {
 		}
 		inside, err := filepath.Glob(filepath.Join(dir, "*", results.PartFile))
 		if err != nil || len(inside) == 0 {
-			return nil, errors.Join(fmt.Errorf("%s has no %s, and no directory in it has one; name what run --shard wrote", dir, results.PartFile), err)
+			return nil, errors.Join(fmt.Errorf("%s has no %s, and no directory in it has one; name the directories that run --shard wrote", dir, results.PartFile), err)
 		}
 		for _, name := range inside {
-			// A shard that was killed at its first checkpoint may have left one file
-			// of two; the merge reports it as missing.
+			// A shard killed at its first checkpoint may have left one of its two
+			// files; the merge then reports the shard as missing.
 			if _, err := os.Stat(filepath.Join(filepath.Dir(name), results.File)); err == nil || len(inside) == 1 {
 				out = append(out, filepath.Dir(name))
 			}

@@ -38,7 +38,7 @@ func (m *metricsFlags) add(c *cobra.Command) {
 	fl.DurationVar(&m.otlpEvery, "otlp-every", 10*time.Second, "with --otlp: time between pushes, 1s or more")
 }
 
-// wanted reports whether metrics were requested.
+// wanted reports whether any flag asks for metrics.
 func (m *metricsFlags) wanted() bool { return m.addr != "" || m.remoteWrite != "" || m.otlp != "" }
 
 // check reads the flags and refuses invalid ones.
@@ -78,8 +78,8 @@ type shownMetrics struct {
 	pushers []*metrics.Pusher
 }
 
-// open begins to show metrics; it returns nil where nobody asked for them. keep
-// is how many runs are shown at the most, 0 for all.
+// open starts to export metrics. It returns nil if no flag asks for them. keep is the
+// largest number of runs to show, 0 for all.
 func (m *metricsFlags) open(io streams, keep int) (*shownMetrics, error) {
 	if !m.wanted() {
 		return nil, nil
@@ -119,8 +119,8 @@ func (s *shownMetrics) collector() *metrics.Collector {
 	return s.shown
 }
 
-// close shows the last figures: it pushes them, and waits for one more scrape
-// unless the command was interrupted. What cannot be shown changes no verdict.
+// close pushes the last figures, and waits for one more scrape unless the command was
+// interrupted. A failure to export them does not change the exit code.
 func (s *shownMetrics) close(ctx context.Context, stop <-chan struct{}) {
 	if s == nil {
 		return

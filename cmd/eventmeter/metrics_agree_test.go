@@ -103,6 +103,16 @@ func (s pushed) agree(t *testing.T, r *results.Result) {
 		s.is(t, "eventmeter_threshold_passed", s.run(r, "threshold", v.Threshold, "lane", v.Lane), number(v.Passed))
 		s.is(t, "eventmeter_threshold_evaluated", s.run(r, "threshold", v.Threshold, "lane", v.Lane), number(v.NotEvaluated == ""))
 	}
+	if c := r.Conformance; c != nil {
+		for level, n := range map[string]int{"must": c.Must, "should": c.Should, "shape": c.Shape} {
+			s.is(t, "eventmeter_conformance_broken_rows", s.run(r, "level", level), float64(n))
+		}
+		for _, row := range c.Rows {
+			if row.Seen > 0 {
+				s.is(t, "eventmeter_conformance_broken_total", s.run(r, "level", row.Level, "row", row.Row), float64(row.Broken))
+			}
+		}
+	}
 	s.is(t, "eventmeter_generator_others_cores", run, r.Generator.Others)
 	for process, p := range map[string]*results.Process{"generator": &r.Generator.Process, "target": r.Target.Process} {
 		if p != nil {

@@ -148,11 +148,12 @@ const (
 // A real nginx stands between the generator and the target, with and without
 // its buffers. docs/proxies.md says what is shown here.
 func TestThroughNginx(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it runs for seconds")
 	}
 	needsTool(t, "nginx", "/usr/sbin/nginx")
-	brisk := embedded.Options{Heartbeat: 500 * time.Millisecond}
+	brisk := embedded.Options{Heartbeat: 500 * time.Millisecond, AckTimeout: time.Minute}
 	args := []string{"--token", "t", "--allow-private-callbacks", "--callback-insecure"}
 	asks, _ := serveTargetWith(t, brisk, args...)
 	silent, _ := serveTargetWith(t, brisk, append(args, "--proxies-may-buffer")...)
@@ -181,17 +182,17 @@ func TestThroughNginx(t *testing.T) {
 		if i == 1 {
 			scheme = "https"
 		}
-		return append([]string{
-			"run", "--profile", "smoke", "--quiet", "--json", "--target", scheme + "://" + ports[i] + "/mcp", "--token", "t", "--upstream-url", admin,
+		return smoke(append([]string{
+			"--quiet", "--json", "--target", scheme + "://" + ports[i] + "/mcp", "--token", "t", "--upstream-url", admin,
 			"--set", `upstream.payload={channel: "` + channel + `", text: "{{.Probe}}"}`, "--set", `lanes.*.arguments={channel: "` + channel + `"}`,
-		}, more...)
+		}, more...)...)
 	}
 	pushOnly := func(heartbeat, channel string) string {
 		return `--set=lanes=[{name: push, mode: push, subscriptions: 5, event: chat.message, push: {heartbeat: ` + heartbeat + `}, arguments: {channel: "` + channel + `"}}]`
 	}
 	// One event in 500 ms: a buffer of 1 KiB is full after three or four.
 	slowly := func(channel string) []string {
-		return []string{pushOnly("15s", channel), "--set=schedule.rate=2/s", "--set=phases.ready=60s", "--set=phases.measure=7s", "--set=phases.drain=20s", "--set=thresholds=[]"}
+		return []string{pushOnly("15s", channel), "--set=schedule.rate=2/s", "--set=phases.measure=7s", "--set=thresholds=[]"}
 	}
 	runs := map[string][]string{
 		"off, callbacks too":  through(0, silent.Admin, "a", "--set", "lanes.webhook.webhook.listen="+ports[8], "--set", "lanes.webhook.webhook.callback=https://"+ports[7]),
@@ -200,7 +201,7 @@ func TestThroughNginx(t *testing.T) {
 		"on, header obeyed":   through(5, asks.Admin, "d"),
 		"on, no header":       through(3, silent.Admin, "e", slowly("e")...),
 		"on, header ignored":  through(6, asks.Admin, "f", slowly("f")...),
-		"on, all held back":   through(2, silent.Admin, "g", pushOnly("500ms", "g")),
+		"on, all held back":   through(2, silent.Admin, "g", pushOnly("500ms", "g"), "--set=phases.ready=10s"),
 	}
 	all := together(t, runs)
 	for name, out := range all {

@@ -15,8 +15,8 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// output is a standard output whose reader may leave, as head does. What is
-// written after that is dropped, and no error: nobody waits for it.
+// output is a standard output whose reader may stop reading, as head does. Later
+// writes are discarded without an error.
 type output struct {
 	w      io.Writer
 	closed atomic.Bool
@@ -34,7 +34,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// outLock is the file that a run locks in the directory it was given.
+// outLock is the lock file in the directory of a run.
 const outLock = ".in-use"
 
 // outDir is a directory that one run writes to.
@@ -44,8 +44,8 @@ type outDir struct {
 	lock *lockfile.Lock
 }
 
-// takeOut takes the directory that --out names, so that no other run writes
-// there at the same time. The caller must release it.
+// takeOut locks the directory that --out names, so that no other run writes to it at
+// the same time. The caller must release it.
 func takeOut(path string) (*outDir, error) {
 	d := &outDir{path: path}
 	_, err := os.Stat(path)
@@ -64,18 +64,17 @@ func takeOut(path string) (*outDir, error) {
 		d.release()
 		return nil, fmt.Errorf("take the directory for the result: %w; choose another with --out", err)
 	}
-	// What a killed run had half written.
+	// Remove the partial files of a killed run.
 	if found, err := filepath.Glob(filepath.Join(globQuote(path), results.Unfinished)); err == nil {
 		for _, name := range found {
-			_ = os.Remove(name) // it does no harm
+			_ = os.Remove(name) // a file that stays does no harm
 		}
 	}
 	return d, nil
 }
 
-// newOut makes a directory for a run that was given none: name, or where it is
-// there already, from another run that began in the same second, the next like it
-// that is not.
+// newOut makes the directory for a run without --out: name, or, if another run that
+// began in the same second has taken it, name with a number.
 func newOut(name string) (*outDir, error) {
 	err := os.MkdirAll(filepath.Dir(name), 0o755)
 	for n := 2; err == nil; n++ {
@@ -93,13 +92,13 @@ func newOut(name string) (*outDir, error) {
 	return nil, fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
 }
 
-// defaultOut is the name of the directory of a run that was given none.
+// defaultOut returns the name of the directory for a run without --out.
 func defaultOut(what string) string {
 	return filepath.Join("results", "runs", time.Now().UTC().Format("20060102T150405Z")+"-"+what)
 }
 
-// release lets others write to the directory, and removes it if it is this run's
-// and nothing was written. It does nothing on nil.
+// release unlocks the directory, and removes it if this run made it and wrote
+// nothing. It does nothing on nil.
 func (d *outDir) release() {
 	if d == nil {
 		return
@@ -110,12 +109,13 @@ func (d *outDir) release() {
 	}
 }
 
-// checkOut refuses a directory that holds a result already: a measurement cannot
-// be had again, and one that is half overwritten is neither of the two. dir may
-// be missing, or empty, or hold other things.
+// checkOut refuses a directory that already holds a result: a measurement cannot be
+// repeated, and a half overwritten archive belongs to neither run. dir may be
+// missing, be empty or hold other files.
 func checkOut(dir string) error {
 	for _, pattern := range []string{results.File, results.CapacityFile, filepath.Join("*", results.File)} {
-		// A pattern fails only if it is malformed, as a directory's name may be.
+		// Glob fails only on a malformed pattern, which the name of a directory may
+		// be.
 		found, err := filepath.Glob(filepath.Join(globQuote(dir), pattern))
 		if err == nil && len(found) > 0 {
 			return usageError{fmt.Errorf("--out %s: there is a result already, %s; choose another directory, or remove it", dir, found[0])}
@@ -124,7 +124,7 @@ func checkOut(dir string) error {
 	return nil
 }
 
-// globQuote writes a path so that a pattern means it and nothing else.
+// globQuote escapes a path so that a pattern matches it literally.
 func globQuote(dir string) string {
 	var out []rune
 	for _, r := range dir {
@@ -137,14 +137,14 @@ func globQuote(dir string) string {
 	return string(out)
 }
 
-// streams is what the command touches of its surroundings.
+// streams are the input, the outputs and the interrupts of the command.
 type streams struct {
 	in         io.Reader
 	out, err   io.Writer
 	interrupts <-chan os.Signal
 }
 
-// version is the module's version, where the binary was built from one.
+// version returns the module version that the binary was built from, if there is one.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version

@@ -13,9 +13,9 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// loadPage reads what an HTML report shows of one run from its archive. A run
-// of before there were logs, or one of a lane that measured no deliveries, has
-// no curves, and neither has a checkpoint.
+// loadPage reads the data of a run's HTML report from its archive. A checkpoint has
+// no curves, and neither has an archive without logs or a lane without measured
+// deliveries.
 func loadPage(dir string, r *results.Result) (report.Page, error) {
 	p := report.Page{Name: filepath.Base(filepath.Clean(dir)), Result: r, Logs: map[string]*results.Log{}}
 	if r.Checkpoint {
@@ -41,8 +41,8 @@ func loadPage(dir string, r *results.Result) (report.Page, error) {
 	return p, nil
 }
 
-// profileText is the profile of a result as it can be run again; empty where
-// the result is of a version whose profiles this one does not read.
+// profileText returns the profile of a result in a form that can be run again. It is
+// empty if this version cannot read the profile of the version that wrote the result.
 func profileText(r *results.Result) string {
 	p, err := profiles.FromJSON(r.Profile, systems.Table)
 	if err != nil {
@@ -65,7 +65,7 @@ func writePage(dir string) error {
 	if err != nil {
 		return err
 	}
-	p.Name = "" // there is one
+	p.Name = "" // the page shows a single run
 	if p.Profile != "" {
 		if err := results.WriteFile(filepath.Join(dir, "profile.yaml"), func(w io.Writer) error {
 			_, err := io.WriteString(w, p.Profile)

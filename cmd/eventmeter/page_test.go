@@ -71,10 +71,11 @@ var requested = regexp.MustCompile(`"url":"(?:http|ws)s?://([^/:"]*)`)
 // TestThePageInABrowser runs something, and looks at what it wrote the way a
 // person would: in a browser. The page of three runs is looked at, too.
 func TestThePageInABrowser(t *testing.T) {
+	t.Parallel()
 	chromium(t)
 	dir := filepath.Join(t.TempDir(), "out")
 	// Every third event comes twice, so that there is something for every chart.
-	stdout, stderr, code := execute(t, "run", "--profile", "smoke", "--out", dir, "--quiet", "--set", "target.embedded.faults=duplicate(every=3)")
+	stdout, stderr, code := execute(t, smoke("--out", dir, "--quiet", "--set", "target.embedded.faults=duplicate(every=3)")...)
 	if code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}

@@ -79,7 +79,7 @@ func record(ctx context.Context, f recordFlags, io streams) error {
 	})
 	view.close()
 	if errors.Is(runErr, run.ErrStopped) && outcome != nil {
-		runErr = nil // it is how a recording is ended
+		runErr = nil // an interrupt is how a recording ends
 	}
 	if outcome == nil {
 		return runErr
@@ -90,7 +90,7 @@ func record(ctx context.Context, f recordFlags, io streams) error {
 	return runErr
 }
 
-// profile is a run that subscribes to each event and fires nothing.
+// profile returns a profile that subscribes to each event and publishes nothing.
 func (f *recordFlags) profile() (*profiles.Profile, error) {
 	if f.target.url == "" && f.target.command == "" || len(f.events) == 0 {
 		return nil, usageError{errors.New("give the server with --target or --command, and an event of it with --event; eventmeter discover lists them")}
@@ -130,8 +130,8 @@ type traceFile struct {
 	kept bool
 }
 
-// newTraceFile makes the file, which must not exist: a recording cannot be had
-// again.
+// newTraceFile creates the file, which must not exist: a recording cannot be
+// repeated.
 func newTraceFile(name string) (*traceFile, error) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, os.ErrExist) {
@@ -143,16 +143,17 @@ func newTraceFile(name string) (*traceFile, error) {
 	return &traceFile{file: file}, nil
 }
 
-// discard removes a file that nothing came of. It may be called on nil.
+// discard closes and removes the file of a recording that failed. It does nothing on
+// nil.
 func (t *traceFile) discard() {
 	if t == nil || t.kept {
 		return
 	}
-	_ = t.file.Close() // there is nothing in it that anybody needs
+	_ = t.file.Close() // the file is removed
 	_ = os.Remove(t.file.Name())
 }
 
-// keep closes the file and says what is in it.
+// keep closes the file and prints how many events it holds.
 func (t *traceFile) keep(o *run.Outcome, io streams) error {
 	t.kept = true
 	if err := t.file.Close(); err != nil {

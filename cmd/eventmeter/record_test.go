@@ -60,8 +60,8 @@ func TestRecordAndRunRecord(t *testing.T) {
 	}
 	said := bufio.NewScanner(progress)
 	waitForText(t, said, "measure") // what comes before is not recorded
-	stdout, stderr, code := execute(t, "run", "--profile", "smoke", "--target", ready.URL, "--token", "t", "--upstream", "inject", "--upstream-url", ready.Admin,
-		`--set=lanes=[{name: push, mode: push, subscriptions: 1, event: chat.message}]`, "--record", fired, "--quiet", loose)
+	stdout, stderr, code := execute(t, smoke("--target", ready.URL, "--token", "t", "--upstream", "inject", "--upstream-url", ready.Admin,
+		`--set=lanes=[{name: push, mode: push, subscriptions: 1, event: chat.message}]`, "--record", fired, "--quiet", loose)...)
 	if code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}

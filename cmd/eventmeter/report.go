@@ -34,13 +34,13 @@ of several archives; the other formats show one archive.`,
 			if format == "html" {
 				for _, dir := range args {
 					if _, err := os.Stat(filepath.Join(dir, results.CapacityFile)); err == nil {
-						return usageError{fmt.Errorf("%s holds a capacity search, which has no page of its own; name one of its steps, such as %s", dir, filepath.Join(dir, "steps", "001"))}
+						return usageError{fmt.Errorf("%s holds a capacity search, which has no HTML report; name one of its steps, such as %s", dir, filepath.Join(dir, "steps", "001"))}
 					}
 				}
 				return overlay(io.out, args)
 			}
 			if len(args) > 1 {
-				return usageError{fmt.Errorf("%d archives with --format %s: one at a time, or --format html", len(args), format)}
+				return usageError{fmt.Errorf("%d archives with --format %s: give one archive, or use --format html", len(args), format)}
 			}
 			return rebuild(io.out, args[0], format)
 		},
@@ -84,11 +84,12 @@ func write(w io.Writer, r *results.Result, format string) error {
 	return usageError{fmt.Errorf("--format %q: want text, html, markdown, junit, json, %s", format, strings.Join(report.Systems(), ", "))}
 }
 
-// extraFlags are the files and lines that a run writes for others to read.
+// extraFlags select further output of a run: JUnit XML, a summary, and annotations
+// for CI systems.
 type extraFlags struct {
 	junit, summary, annotate string
 
-	written []*results.Result // so far, of several runs
+	written []*results.Result // by the runs so far
 }
 
 func (e *extraFlags) add(c *cobra.Command) {
@@ -116,8 +117,8 @@ func (e *extraFlags) check() error {
 	return usageError{fmt.Errorf("--annotate %q: want auto, none, %s", e.annotate, strings.Join(report.Systems(), ", "))}
 }
 
-// write writes what was asked for. Annotations go to standard error where
-// standard output is the result.
+// write writes the requested outputs. Annotations go to standard error if standard
+// output is the result.
 func (e *extraFlags) write(r *results.Result, annotations io.Writer) error {
 	e.written = append(e.written, r)
 	return e.files(annotations,
@@ -126,7 +127,7 @@ func (e *extraFlags) write(r *results.Result, annotations io.Writer) error {
 		func(w io.Writer) error { return report.Annotations(w, r, e.annotate) })
 }
 
-// writeCalibration is the same for a profile with cases.
+// writeCalibration is [extraFlags.write] for a profile with cases.
 func (e *extraFlags) writeCalibration(c *report.Calibration, annotations io.Writer) error {
 	return e.files(annotations,
 		func(w io.Writer) error { return report.CalibrationJUnit(w, c) },
@@ -134,8 +135,7 @@ func (e *extraFlags) writeCalibration(c *report.Calibration, annotations io.Writ
 		func(w io.Writer) error { return report.CalibrationAnnotations(w, c, e.annotate) })
 }
 
-// files writes each that was asked for, whether or not another cannot be
-// written.
+// files writes each requested output, even if another one cannot be written.
 func (e *extraFlags) files(annotations io.Writer, junit, summary, annotate func(io.Writer) error) error {
 	var errs []error
 	if e.junit != "" {

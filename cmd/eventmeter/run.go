@@ -24,7 +24,7 @@ func newRunCommand(io streams) *cobra.Command {
 		Long: `Run opens the subscriptions of a profile, publishes stamped events, waits until they
 have arrived or phases.drain is over, prints one table that compares the lanes, and
 writes the result to a directory. Without --target it starts the embedded
-reference target in a separate process.
+reference server in a separate process.
 
 With --processes the run is split among several processes of this machine, to
 exceed the limits of one process, and their results are merged. With --shard this
@@ -122,8 +122,8 @@ func runAll(ctx context.Context, f runFlags, io streams) error {
 
 // runProfile runs one profile once and writes its result to dir.
 func runProfile(ctx context.Context, stop <-chan struct{}, f *runFlags, p *profiles.Profile, dir string, io streams) error {
-	// Before the run, so that half an hour of measuring does not end in an
-	// error about a path.
+	// Make the directory before the run, so that half an hour of measuring does not
+	// end in an error about a path.
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
 	}
@@ -148,14 +148,15 @@ func runProfile(ctx context.Context, stop <-chan struct{}, f *runFlags, p *profi
 		_ = os.Remove(dir) // only if it is still empty
 		return runErr
 	}
-	// First of all: whoever reads the output may be gone, and what was measured
-	// cannot be had again. What can be written is, whatever else cannot.
+	// Save before printing: standard output may be closed, and the measurement cannot
+	// be repeated. A failure to write one file does not keep the others from being
+	// written.
 	saved := archive(dir, outcome)
 	out := io.out
 	var err error
 	if f.json {
 		err = outcome.Result.Write(out)
-		out = io.err // for what is not the result
+		out = io.err // standard output is the JSON result alone
 	} else {
 		err = report.Text(out, outcome.Result)
 	}
@@ -168,14 +169,14 @@ func runProfile(ctx context.Context, stop <-chan struct{}, f *runFlags, p *profi
 		fmt.Fprintf(out, "\nresult in %s\n", dir)
 	}
 	if outcome.Part != nil && runErr == nil {
-		return err // the whole is judged, not a shard
+		return err // merge judges the thresholds
 	}
 	return verdict(outcome.Result, runErr, err)
 }
 
-// verdict chooses what the run ends with: the failure to finish first, then a
-// failure to write, then whether the figures can be trusted, then whether they
-// are good, then whether all of them could be judged.
+// verdict returns the error that decides the exit code. The first of these wins: the
+// run did not finish, a file was not written, the generator was the bottleneck, a
+// threshold failed, a threshold was not evaluated.
 func verdict(r *results.Result, runErr, writeErr error) error {
 	if runErr != nil || writeErr != nil {
 		return errors.Join(runErr, writeErr)
@@ -192,8 +193,8 @@ func verdict(r *results.Result, runErr, writeErr error) error {
 	return nil
 }
 
-// archive writes what a run leaves behind. The part of a shard is first: a process
-// that is killed on the way leaves a part that is as new as its result, or newer.
+// archive writes the files of a run. The part of a shard comes first: if the process
+// is killed in between, the part is at least as new as the result.
 func archive(dir string, o *run.Outcome) error {
 	var err error
 	if o.Part != nil {
@@ -211,13 +212,13 @@ func archive(dir string, o *run.Outcome) error {
 	return err
 }
 
-// checkpoint writes what a run that goes on has measured so far.
+// checkpoint writes the measurements of a run in progress.
 func checkpoint(dir string, o *run.Outcome) error {
 	return results.SaveCheckpoint(dir, o.Result, o.Part)
 }
 
-// unsaved adds to an error about the archive what is left of the run's figures.
-// printed says that they stand in the output.
+// unsaved adds to an error about the archive which figures of the run are saved.
+// printed says that the output has them.
 func unsaved(dir string, err error, printed bool) error {
 	if err == nil {
 		return nil
@@ -225,9 +226,9 @@ func unsaved(dir string, err error, printed bool) error {
 	kept, loadErr := results.Load(dir)
 	switch {
 	case loadErr == nil && !kept.Checkpoint:
-		return fmt.Errorf("%w; %s is saved, and what else belongs to it is not whole", err, filepath.Join(dir, results.File))
+		return fmt.Errorf("%w; %s is saved, but the other files of the archive are incomplete", err, filepath.Join(dir, results.File))
 	case loadErr == nil:
-		err = fmt.Errorf("%w; %s is a checkpoint of some seconds before the end", err, filepath.Join(dir, results.File))
+		err = fmt.Errorf("%w; %s is a checkpoint from some seconds before the end", err, filepath.Join(dir, results.File))
 	}
 	if printed {
 		return fmt.Errorf("%w; the figures above are not saved: free some space or choose another --out, and run again", err)

@@ -48,7 +48,7 @@ func (f *runFlags) loadAll() ([]*profiles.Profile, error) {
 	return all, distinct(all)
 }
 
-// named says which of several runs an error is of.
+// named adds to an error the run that it came from, if there are several.
 func (f *runFlags) named(err error, profile string, trial int) error {
 	switch {
 	case err == nil, f.trials == 1 && len(f.profiles) == 1:
@@ -59,7 +59,8 @@ func (f *runFlags) named(err error, profile string, trial int) error {
 	return fmt.Errorf("%s, trial %d: %w", profile, trial+1, err)
 }
 
-// distinct refuses two profiles of one name: their results would be mixed up.
+// distinct refuses two profiles with the same name, because their results would be
+// mixed up.
 func distinct(all []*profiles.Profile) error {
 	seen := map[string]bool{}
 	for _, p := range all {
@@ -71,9 +72,9 @@ func distinct(all []*profiles.Profile) error {
 	return nil
 }
 
-// directories are where the runs of each profile are written. One that was asked
-// for is taken as a whole, and refused if it holds a result already. The caller
-// must call release, also with an error.
+// directories returns the directory for the runs of each profile. The directory of
+// --out is locked as a whole, and refused if it already holds a result. The caller
+// must call release, even after an error.
 func (f *runFlags) directories(all []*profiles.Profile) (dirs []string, release func(), err error) {
 	var taken []*outDir
 	release = func() {
@@ -91,7 +92,7 @@ func (f *runFlags) directories(all []*profiles.Profile) (dirs []string, release 
 	for _, p := range all {
 		dir := f.out
 		switch {
-		case len(p.Cases) > 0: // it leaves no archive
+		case len(p.Cases) > 0: // a calibration leaves no archive
 		case f.out == "":
 			d, err := newOut(defaultOut(p.Name))
 			if err != nil {
@@ -112,8 +113,8 @@ func (f *runFlags) directories(all []*profiles.Profile) (dirs []string, release 
 	return dirs, release, nil
 }
 
-// dir is where one run is written: trials of one profile stand side by side in
-// a directory of their own, which eventmeter compare takes as one side.
+// dir returns the directory of one run. Trials of one profile stand side by side in a
+// directory of their own, which eventmeter compare takes as one side.
 func (f *runFlags) dir(dir string, trial int) string {
 	if f.trials > 1 {
 		dir = filepath.Join(dir, fmt.Sprintf("trial-%03d", trial+1))
@@ -121,7 +122,7 @@ func (f *runFlags) dir(dir string, trial int) string {
 	return dir
 }
 
-// loadProfile reads the profile with all overrides of the command line.
+// loadProfile reads the profile with all overrides from the command line.
 func loadProfile(f runFlags, name string) (*profiles.Profile, error) {
 	set := slices.Clone(f.set)
 	if f.upstream != "" {
@@ -152,18 +153,23 @@ func loadProfile(f runFlags, name string) (*profiles.Profile, error) {
 	return p, nil
 }
 
-// upstreamOverride is the override that --upstream-url stands for with the kind
-// of upstream that the profile has.
+// upstreamOverride returns the override for --upstream-url, which depends on the kind
+// of upstream.
 func upstreamOverride(url, profile string, set []string) (string, error) {
 	kind, err := profiles.UpstreamKind(profile, set)
 	if err != nil {
 		return "", err
 	}
+	return upstreamURLOf(kind, url)
+}
+
+// upstreamURLOf returns the override for --upstream-url of a kind of upstream.
+func upstreamURLOf(kind, url string) (string, error) {
 	switch kind {
 	case "inject", "replay":
 		return "upstream.admin=" + url, nil
 	case "http", "github", "slack", "stripe":
 		return "upstream." + kind + ".url=" + url, nil
 	}
-	return "", fmt.Errorf("--upstream-url: an upstream of kind %s has no URL; leave it away, or choose another kind with --upstream", kind)
+	return "", fmt.Errorf("--upstream-url: an upstream of kind %s has no URL; remove the flag, or choose another kind with --upstream", kind)
 }

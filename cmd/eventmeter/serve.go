@@ -40,8 +40,8 @@ func newServeCommand(io streams) *cobra.Command {
 	o := &f.options
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Run the reference target alone",
-		Long: `Serve runs the reference target: a real MCP server that delivers events by poll,
+		Short: "Run the reference server alone",
+		Long: `Serve runs the reference server: a real MCP server that delivers events by poll,
 push and webhook. It prints its addresses and how to inject an event, and runs
 until it is interrupted.
 
@@ -49,10 +49,10 @@ With --stdio it speaks MCP over standard input and output instead, with the
 program that starts it, and runs until its input ends. A line of JSON on standard
 error gives the address for injecting events.
 
-What is no flag is a member of the JSON document that --options names or is:
-the fields of Options in internal/refserver. With --options - it is read from
-standard input. Serve then prints its addresses as a line of JSON and runs until
-standard input ends.
+All other options are members of a JSON document, which --options takes as text
+or as the name of a file: see docs/server.md. With --options - the document is
+read from standard input. Serve then prints its addresses as a line of JSON, and
+runs until standard input ends.
 
 By default it delivers webhooks only to public addresses with valid certificates.
 For a load test on this machine, use --allow-private-callbacks and either
@@ -114,8 +114,8 @@ func serve(ctx context.Context, f serveFlags, io streams) error {
 	return err
 }
 
-// cannotListen says how to mend an address that cannot be served at: what is no
-// address is the fault of who wrote it.
+// cannotListen adds to a listen error how to fix it. A malformed address is a usage
+// error.
 func cannotListen(err error) error {
 	var address *net.AddrError
 	switch {
@@ -135,8 +135,7 @@ func announce(w io.Writer, r embedded.Ready) error {
 	_, err := fmt.Fprintf(w, `MCP         %s%s
 admin       %s
 
-inject      eventmeter serve --options '{"TTLMin": "10s", "Lists": {"Entries": 60, "TTL": "2s"}}'
-  curl -H 'Content-Type: application/json' -d '{"name":"chat.message","data":{"channel":"channel-0","text":"hello"}}' %s/inject
+inject      curl -H 'Content-Type: application/json' -d '{"name":"chat.message","data":{"channel":"channel-0","text":"hello"}}' %s/inject
 load it     eventmeter run --target %s --token any --upstream-url %s
 
 Ctrl-C ends it.
@@ -144,13 +143,13 @@ Ctrl-C ends it.
 	return err
 }
 
-// waitForEnd returns on an interrupt and, where asked for, at the end of
-// standard input.
+// waitForEnd returns on an interrupt and, if untilEOF is set, at the end of standard
+// input.
 func waitForEnd(ctx context.Context, untilEOF bool, s streams) {
 	ended := make(chan struct{})
 	if untilEOF {
-		// It ends with the process at the latest: a read of standard input
-		// cannot be broken off.
+		// A read of standard input cannot be interrupted, so the goroutine may live
+		// until the process ends.
 		go func() {
 			defer crash.Guard()
 			defer close(ended)
@@ -164,8 +163,7 @@ func waitForEnd(ctx context.Context, untilEOF bool, s streams) {
 	}
 }
 
-// load reads the options of --options. The flags that were given hold over
-// them.
+// load reads the document of --options. Flags that are given take precedence over it.
 func (f *serveFlags) load(c *cobra.Command, io streams) error {
 	if f.from == "" {
 		return nil
@@ -174,7 +172,7 @@ func (f *serveFlags) load(c *cobra.Command, io streams) error {
 		return usageError{errors.New("--options - and --stdio both need standard input; give the options in a file")}
 	}
 	given := f.options
-	// The document is read over the same fields, and their arrays.
+	// Decoding writes into the same fields and arrays, so keep copies of the flags.
 	given.Tokens, given.AllowHosts = slices.Clone(given.Tokens), slices.Clone(given.AllowHosts)
 	in := io.in
 	switch {
@@ -210,8 +208,8 @@ var optionOf = map[string]string{
 	"allow-private-callbacks": "AllowPrivateCallbacks", "callback-ca": "CallbackCAFile", "callback-insecure": "CallbackInsecure",
 }
 
-// embeddedCommand is this very program as the reference target over standard
-// input and output.
+// embeddedCommand returns the command that runs this program as the reference server
+// over standard input and output.
 func embeddedCommand(optionsFile string) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -220,7 +218,7 @@ func embeddedCommand(optionsFile string) ([]string, error) {
 	return []string{self, "serve", "--stdio", "--options", optionsFile}, nil
 }
 
-// startEmbedded runs this very program as the reference target.
+// startEmbedded runs this program as the reference server.
 func startEmbedded(ctx context.Context, o embedded.Options) (embedded.Server, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -269,6 +267,6 @@ func serveStdio(ctx context.Context, s *refserver.Server, io streams) error {
 		case <-ctx.Done():
 		}
 	}
-	// It ends what is still served, too.
+	// Close also ends requests that are still being served.
 	return errors.Join(err, s.Close(context.WithoutCancel(ctx)))
 }

@@ -86,3 +86,23 @@ func TestFlagsHoldOverOptions(t *testing.T) {
 		}
 	})
 }
+
+// TestServeAnnouncesItself: the commands that serve prints can be pasted as they
+// are.
+func TestServeAnnouncesItself(t *testing.T) {
+	var out strings.Builder
+	if err := announce(&out, embedded.Ready{URL: "http://127.0.0.1:8080/mcp", Admin: "http://127.0.0.1:8081"}); err != nil {
+		t.Fatal(err)
+	}
+	want := `MCP         http://127.0.0.1:8080/mcp
+admin       http://127.0.0.1:8081
+
+inject      curl -H 'Content-Type: application/json' -d '{"name":"chat.message","data":{"channel":"channel-0","text":"hello"}}' http://127.0.0.1:8081/inject
+load it     eventmeter run --target http://127.0.0.1:8080/mcp --token any --upstream-url http://127.0.0.1:8081
+
+Ctrl-C ends it.
+`
+	if got := out.String(); got != want {
+		t.Errorf("serve prints\n%s\nwant\n%s", got, want)
+	}
+}

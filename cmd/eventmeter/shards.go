@@ -34,11 +34,11 @@ func (s *shardFlags) add(c *cobra.Command) {
 	fl.StringVar(&s.startAt, "start-at", "", "with --shard: wall-clock time at which all shards begin to publish (RFC 3339, 2026-11-20T10:00:00Z); the same for all")
 }
 
-// completionIndex is the variable in which Kubernetes tells a pod of an Indexed
-// Job which one it is.
+// completionIndex is the variable in which Kubernetes gives each pod of an Indexed
+// Job its index.
 const completionIndex = "JOB_COMPLETION_INDEX"
 
-// check reads the flags, and refuses what goes not together.
+// check reads the flags, and refuses combinations that do not work.
 func (s *shardFlags) check(f runFlags) error {
 	switch {
 	case s.processes < 1:
@@ -46,7 +46,7 @@ func (s *shardFlags) check(f runFlags) error {
 	case s.processes > results.MaxShards:
 		return usageError{fmt.Errorf("--processes %d: want %d at most", s.processes, results.MaxShards)}
 	case s.shard == "" && s.startAt != "":
-		return usageError{errors.New("--start-at goes with --shard: say which one this is")}
+		return usageError{errors.New("--start-at needs --shard, which says which part of the run this is")}
 	case s.shard == "":
 		return nil
 	case s.processes > 1:
@@ -80,7 +80,7 @@ func (s *shardFlags) check(f runFlags) error {
 	return nil
 }
 
-// run runs the profile in as many processes as was asked for.
+// run runs the profile in the requested number of processes.
 func (s *shardFlags) run(ctx context.Context, o run.Options, dir string) (*run.Outcome, error) {
 	switch {
 	case s.processes > 1:
@@ -104,8 +104,8 @@ func (s *shardFlags) run(ctx context.Context, o run.Options, dir string) (*run.O
 	return run.Run(ctx, o)
 }
 
-// newShardCommand is what run --processes starts. Its argument is there for
-// people who list processes.
+// newShardCommand returns the hidden command that run --processes starts. Its
+// argument identifies the shard in a list of processes.
 func newShardCommand(io streams) *cobra.Command {
 	return &cobra.Command{
 		Use:    "shard INDEX/COUNT",

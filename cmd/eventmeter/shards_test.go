@@ -285,7 +285,7 @@ func TestShardFlags(t *testing.T) {
 		{"--processes 0", "want 1 or more"},
 		{"--processes 2 --shard 0/2 --start-at 2026-11-20T10:00:00Z", "a shard is one process"},
 		{"--shard 0/2", "needs --start-at"},
-		{"--start-at 2026-11-20T10:00:00Z", "goes with --shard"},
+		{"--start-at 2026-11-20T10:00:00Z", "--start-at needs --shard"},
 		{"--shard 2/2 --start-at 2026-11-20T10:00:00Z", "want INDEX/COUNT"},
 		{"--shard 0/1 --start-at 2026-11-20T10:00:00Z", "want INDEX/COUNT"},
 		{"--shard /2 --start-at 2026-11-20T10:00:00Z", "JOB_COMPLETION_INDEX is not set"},

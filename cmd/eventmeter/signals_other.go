@@ -4,8 +4,9 @@ package main
 
 import "os"
 
-// terminationSignals stop a run in order the first time and at once the second.
+// terminationSignals are the signals that end a run: in order the first time, at once
+// the second.
 func terminationSignals() []os.Signal { return []os.Signal{os.Interrupt} }
 
-// survivePipe has nothing to do: a write to a closed pipe fails here.
+// survivePipe does nothing: on this system a write to a closed pipe only fails.
 func survivePipe() {}

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// terminationSignals stop a run in order the first time and at once the second.
-// A closed terminal is one of them, unless it was ignored from the start, as under
+// terminationSignals are the signals that end a run: in order the first time, at once
+// the second. SIGHUP is one of them unless it was ignored at the start, as under
 // nohup.
 func terminationSignals() []os.Signal {
 	all := []os.Signal{os.Interrupt, syscall.SIGTERM}
@@ -19,7 +19,7 @@ func terminationSignals() []os.Signal {
 	return all
 }
 
-// survivePipe has writes to an output that nobody reads any more fail, instead of
-// ending the program. The signal is caught and not ignored, because programs that
-// are started would inherit that.
+// survivePipe makes a write to a closed pipe fail instead of ending the program. It
+// catches the signal rather than ignoring it, because child processes inherit ignored
+// signals.
 func survivePipe() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

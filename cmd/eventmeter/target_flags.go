@@ -31,7 +31,7 @@ func (t *targetFlags) add(c *cobra.Command) {
 	fl.StringVar(&t.tokenFile, "token-file", "", "file of bearer tokens, one principal a line")
 }
 
-// commandOverride is the override that --command stands for.
+// commandOverride returns the override for --command.
 func (t *targetFlags) commandOverride() ([]string, error) {
 	if t.command == "" {
 		return nil, nil

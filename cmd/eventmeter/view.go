@@ -20,8 +20,8 @@ import (
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
-// view shows a run on its way: a block that is drawn over itself on a
-// terminal, plain lines elsewhere and where they are asked for.
+// view shows the progress of a run: a block that is redrawn in place on a terminal,
+// and plain lines elsewhere or with --plain.
 type view struct {
 	w        io.Writer
 	quiet    bool
@@ -31,11 +31,11 @@ type view struct {
 	mu    sync.Mutex
 	drawn []int // the widths of the lines of the block
 	phase string
-	said  string // of the target's trouble
+	said  string // the trouble of the target that was printed last
 	last  time.Time
 }
 
-// plainEvery is how often a line is written where the output is no terminal.
+// plainEvery is the time between two lines if the output is no terminal.
 const plainEvery = 2 * time.Second
 
 func newView(w io.Writer, p *profiles.Profile, quiet, plain bool) *view {
@@ -103,8 +103,9 @@ func (v *view) draw(block func(width, height int) []string) {
 	_, _ = io.WriteString(v.w, b.String())
 }
 
-// fit leaves out what a terminal has no line for: what has scrolled out of it
-// cannot be drawn over. One line is the cursor's. A height of 0 is not known.
+// fit cuts a block to the height of the terminal, because lines that have scrolled
+// out cannot be redrawn. One line is left for the cursor. A height of 0 means that it
+// is not known.
 func fit(lines []string, height int) []string {
 	room := height - 1
 	if height <= 0 || len(lines) <= room || room < 1 {
@@ -113,8 +114,8 @@ func fit(lines []string, height int) []string {
 	return append(lines[:room-1:room-1], fmt.Sprintf("  … %d more lines", len(lines)-room+1))
 }
 
-// rows is how many lines of the terminal a block takes by now: if it has become
-// narrower, lines that fitted go over several.
+// rows returns how many lines of the terminal a drawn block takes now: lines wrap if
+// the terminal has become narrower.
 func rows(widths []int, width int) (n int) {
 	for _, w := range widths {
 		n += max(1, (w+width-1)/width)
@@ -156,7 +157,7 @@ func emissionsText(l ledger.Live) string {
 	return text
 }
 
-// troubles names only what is there.
+// troubles lists the counts of trouble that are not 0.
 func troubles(l ledger.LiveLane) string {
 	var out []string
 	for _, t := range []struct {
@@ -180,8 +181,8 @@ func latency(q ledger.Quantiles, d time.Duration) string {
 	return results.FormatNanos(results.Nanos(d))
 }
 
-// frames makes the pictures of a run on its way, one after another. It is not
-// safe for concurrent use.
+// frames renders the successive views of a run in progress. It is not safe for
+// concurrent use.
 type frames struct {
 	name   string
 	modes  map[string]string // by lane
@@ -191,7 +192,7 @@ type frames struct {
 	lanes  map[string]*laneTrace
 }
 
-// laneTrace is what a lane's line remembers.
+// laneTrace is the history that a lane's line shows.
 type laneTrace struct {
 	points    []time.Duration // p99, a point for each traceEvery; -1 = nothing came
 	at        time.Time       // of the newest point
@@ -204,7 +205,7 @@ const (
 	tracePoints = 24
 )
 
-// The colours, for those who have not asked for none.
+// The colours, which NO_COLOR turns off.
 const (
 	plainText = "\x1b[0m"
 	bold      = "\x1b[1m"
@@ -212,12 +213,12 @@ const (
 	red       = "\x1b[31m"
 )
 
-// modeColours come as near to those of the HTML report as sixteen colours do.
-// Nothing else has them.
+// modeColours are the nearest of the sixteen colours to those of the HTML report.
+// They are used for nothing else.
 var modeColours = map[string]string{"push": "\x1b[94m", "poll": "\x1b[33m", "webhook": "\x1b[32m"}
 
-// laneColumns are the figures of a lane's line. A narrow terminal has those that
-// it has room for: half a number would be a wrong one.
+// laneColumns are the figures of a lane's line. A narrow terminal shows only the
+// columns that fit, because a number that is cut off would be wrong.
 var laneColumns = []struct {
 	head  string
 	width int
@@ -231,7 +232,7 @@ var laneColumns = []struct {
 	{"p99", 9, 24, func(l *ledger.LiveLane, _ *laneTrace) string { return latency(l.Recent, l.Recent.P99) }},
 }
 
-// laneWidth is what a lane's line takes with all columns, without the drawing.
+// laneWidth is the width of a lane's line with all columns but the chart.
 const laneWidth = 14 + 9 + 11 + 9 + 9 + 9
 
 func (f *frames) paint(colour, text string) string {
@@ -241,7 +242,7 @@ func (f *frames) paint(colour, text string) string {
 	return colour + text + plainText
 }
 
-// next is the picture of p, each line at most width columns wide.
+// next renders p in lines of at most width columns.
 func (f *frames) next(p run.Progress, width int, now time.Time) []string {
 	errtext.CleanAll(&p)
 	name := phaseName(p)
@@ -277,8 +278,8 @@ func phaseName(p run.Progress) string {
 	return p.Phase
 }
 
-// path is what is over, and what is going on. Where lanes take turns it would
-// grow beyond any terminal, so it shows the newest.
+// path lists the phases that are over and the current one. If lanes take turns, the
+// list outgrows any terminal, so it shows the newest ones.
 func (f *frames) path() string {
 	done := f.phases[:len(f.phases)-1]
 	var b strings.Builder
@@ -301,7 +302,7 @@ func (f *frames) progress(p run.Progress, width int) string {
 	return "  " + f.bar(p.Elapsed, p.Limit, min(30, width/3)) + left + emissionsText(p.Live)
 }
 
-// bar fills as done nears whole.
+// bar draws done as a share of whole.
 func (f *frames) bar(done, whole time.Duration, width int) string {
 	if whole <= 0 || width < 4 {
 		return ""
@@ -328,7 +329,7 @@ func (f *frames) lane(l ledger.LiveLane, width int, now time.Time) string {
 	return line
 }
 
-// trace adds a point to a lane's line where it is time for one.
+// trace adds a point to a lane's history if it is time for one.
 func (f *frames) trace(l ledger.LiveLane, now time.Time) *laneTrace {
 	if f.lanes == nil {
 		f.lanes = map[string]*laneTrace{}
@@ -358,8 +359,8 @@ func (f *frames) trace(l ledger.LiveLane, now time.Time) *laneTrace {
 
 var sparks = []rune("▁▂▃▄▅▆▇█")
 
-// spark draws points against the largest of them, from the first on at which
-// anything came; a gap where nothing did.
+// spark draws points relative to the largest, beginning with the first at which
+// anything came. Points without deliveries are gaps.
 func spark(points []time.Duration) string {
 	for len(points) > 0 && points[0] < 0 {
 		points = points[1:]
@@ -379,7 +380,7 @@ func spark(points []time.Duration) string {
 	return string(out)
 }
 
-// shown is how many columns a line takes, without its escape codes.
+// shown returns the number of columns of a line, without its escape codes.
 func shown(line string) (n int) {
 	inside := false
 	for _, c := range line {
@@ -395,7 +396,7 @@ func shown(line string) (n int) {
 	return n
 }
 
-// cut shortens a line to width columns; its escape codes stay whole.
+// cut shortens a line to width columns and keeps its escape codes whole.
 func cut(line string, width int) string {
 	if shown(line) <= width {
 		return line

@@ -66,8 +66,8 @@ func Write(dir string) error {
 	return nil
 }
 
-// Annotations are the annotations of a dashboard by name, with the keys that the data source's
-// editor sets and the SDK's type lacks.
+// annotations has, by name, the keys of annotations that the data source's editor
+// sets and the SDK's type lacks.
 var annotations = map[string]map[string]any{
 	phaseAnnotation: {"titleFormat": "{{phase}} {{lane}}", "tagKeys": "phase", "useValueForTime": true},
 	burstAnnotation: {"titleFormat": "burst", "tagKeys": "", "useValueForTime": true},

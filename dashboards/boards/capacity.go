@@ -6,13 +6,12 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 )
 
-// ofStep is a figure of each step that counts towards the maximum.
+// ofStep returns the query of a figure of each step.
 func ofStep(metric string) string {
 	return fmt.Sprintf(`max by (step) (last_over_time(%s{search="$search"}[$__range]))`, metric)
 }
 
-// ofJudged leaves out the steps that were not judged, such as those with
-// nothing to do.
+// ofJudged leaves out the steps that do not count towards the maximum.
 func ofJudged(metric string) string {
 	return ofStep(metric) + ` and on (step) last_over_time(eventmeter_capacity_step_info{search="$search",verdict!="aside"}[$__range])`
 }
@@ -54,7 +53,7 @@ func capacity() *dashboard.DashboardBuilder {
 		{"backlog growth", "cps", withVerdict(ofStep("eventmeter_capacity_step_backlog_growth_rate"))},
 		{"p99", "s", withVerdict(latencyOf("p99"))},
 	}).OverrideByName("verdict", verdictColours()).
-		// The number of a step is a label, and labels are sorted as texts.
+		// The step number is a label, and labels are sorted as texts.
 		WithTransformation(dashboard.DataTransformerConfig{Id: "convertFieldType", Options: map[string]any{"fields": map[string]any{}, "conversions": []any{map[string]any{"targetField": "step", "destinationType": "number"}}}}).
 		WithTransformation(dashboard.DataTransformerConfig{Id: "sortBy", Options: map[string]any{"fields": map[string]any{}, "sort": []any{map[string]any{"field": "step"}}}}))
 	return d

@@ -6,15 +6,15 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 )
 
-// Colour is the colour of one kind of series, on all panels.
+// colour is the colour of one kind of series on all panels.
 type colour struct {
 	name   string // prefix of its legend
 	colour string
 }
 
-// The colours are those of report.html: blue, orange and green for push, poll
-// and webhook, which is their order in the profile that compares them. What has
-// no mode has those that follow.
+// The colours are those of report.html: blue, orange and green for push, poll and
+// webhook, in the order of the profile compare. Lanes without a mode of their own
+// have the following colours.
 var (
 	modes = []colour{{"push", "#2a78d6"}, {"poll", "#d95f26"}, {"webhook", "#12875d"}}
 
@@ -23,10 +23,12 @@ var (
 
 	processes = []colour{{"target", "#6a4fc0"}, {"generator", "#a87400"}, {"others", "#37752a"}}
 
+	levels = []colour{{"must", "#c93434"}, {"should", "#a87400"}, {"shape", "#6a4fc0"}}
+
 	verdicts = []colour{{"passed", "#12875d"}, {"failed", "#c93434"}, {"unclear", "#a87400"}, {"aside", "#6a4fc0"}}
 )
 
-// fixed colours series by the prefix of their legend.
+// fixed assigns colours to series by the prefix of their legend.
 func fixed(of ...[]colour) []override {
 	var out []override
 	for _, list := range of {
@@ -45,7 +47,7 @@ type override struct {
 	properties []dashboard.DynamicConfigValue
 }
 
-// dashed is the style of the other, overlaid run.
+// dashed is the style of the overlaid run.
 var dashed = override{"/" + regexp.QuoteMeta(otherMark) + "$/", []dashboard.DynamicConfigValue{
 	{Id: "custom.lineStyle", Value: map[string]any{"fill": "dash", "dash": []int{6, 6}}},
 	{Id: "custom.lineWidth", Value: 1},

@@ -39,6 +39,8 @@ func compare() *dashboard.DashboardBuilder {
 	compareDuplicates(d)
 	section(d, "Gaps")
 	compareGaps(d)
+	section(d, "Conformance")
+	compareConformance(d)
 	section(d, "Refresh overhead")
 	compareOverhead(d)
 	section(d, "Cost per delivered event")
@@ -48,7 +50,7 @@ func compare() *dashboard.DashboardBuilder {
 	return d
 }
 
-// both are the rows of the one run and of the other in one column of a table.
+// both returns the rows of both runs in one column of a table.
 func both(expr string) string {
 	return fmt.Sprintf(`label_replace(%s, "run", "$run", "", "") or label_replace(%s, "run", "$other", "", "")`, ofRun(expr), ofOther(expr))
 }
@@ -113,6 +115,20 @@ func compareGaps(d *dashboard.DashboardBuilder) {
 		laidOver(query{"{{mode}}", `sum by (mode) (eventmeter_deliveries_out_of_order_total{LANES} SHIFT)`}), paint...))
 	d.WithPanel(figure(shape{"Gaps per million expected", "", "short", 8, 0},
 		laidOver(query{"{{mode}}", "1e6 * " + sum("eventmeter_gaps_total", "") + ` / ` + sum("eventmeter_deliveries_expected_total", "")}), paint...))
+}
+
+// Rows of conformance belong to a run, not to a mode.
+const (
+	brokenRows  = "Rows of conformance that the target broke so far, by level. Rows that quote a MUST or a SHOULD, and rows about the form of a message."
+	rowsByLevel = `sum by (level) (eventmeter_conformance_broken_rows{RUN} SHIFT)`
+	timesBroken = `sum by (level, row) (last_over_time(eventmeter_conformance_broken_total{RUN}[$__range] SHIFT)) > 0`
+)
+
+func compareConformance(d *dashboard.DashboardBuilder) {
+	d.WithPanel(lines(shape{"Broken rows", brokenRows, "short", 12, 0}, laidOver(query{"{{level}}", rowsByLevel}), append(fixed(levels), dashed)...))
+	d.WithPanel(rows(shape{"Which rows", "How often each broken row was broken so far, in both runs.", "", 12, 8}, []string{"run", "level", "row"}, []column{
+		{"broken", "locale", both(timesBroken)},
+	}).NoValue("none"))
 }
 
 func compareOverhead(d *dashboard.DashboardBuilder) {

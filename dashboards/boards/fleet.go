@@ -39,8 +39,8 @@ func shardTotal(metric, of string) string {
 	return fmt.Sprintf(`sum by (shard) (last_over_time(%s%s[$__range]))`, metric, of)
 }
 
-// segments are the panels of k6, whose output pushes its metrics: the names are
-// those of the extension with what that output puts before and after them.
+// segments adds the panels of k6. k6's output pushes the extension's metrics with a
+// prefix and a suffix added to their names.
 func segments(d *dashboard.DashboardBuilder) {
 	const of = `{testid=~"$testid",instance_id=~"$instance"}`
 	total := func(metric, by string) string {

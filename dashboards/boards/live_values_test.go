@@ -54,6 +54,7 @@ func checkValues(t *testing.T, s *promtest.Server, w window, one, other string) 
 			}
 		}
 	}
+	checkConformance(t, ask("Which rows", "A"), a, b)
 	checkCPU(t, ask("Target CPU per event received, all modes", "A"), a)
 }
 
@@ -175,6 +176,30 @@ func quantile(q float64) func(*testing.T, string, string, *results.Lane, float64
 		if low, high := at(rank-1)/bucketError, at(rank+1)*bucketError; got < low || got > high {
 			t.Errorf("%s, %s: p%v is %v s, and the run's own histogram has it from %v to %v", where, l.Name, 100*q, got, low, high)
 		}
+	}
+}
+
+// checkConformance holds the broken rows of both runs to their results. The faults
+// break one, and the other run none.
+func checkConformance(t *testing.T, got []promtest.Sample, clean, faulty *results.Result) {
+	t.Helper()
+	want := map[[2]string]float64{}
+	for _, r := range []*results.Result{clean, faulty} {
+		for _, row := range r.Conformance.Rows {
+			if row.Broken > 0 {
+				want[[2]string{r.Run, row.Row}] = float64(row.Broken)
+			}
+		}
+	}
+	if clean.Conformance.Broken != 0 || faulty.Conformance.Must == 0 {
+		t.Errorf("%d rows are broken without faults, and %d that quote a MUST with them", clean.Conformance.Broken, faulty.Conformance.Must)
+	}
+	found := map[[2]string]float64{}
+	for _, s := range got {
+		found[[2]string{s.Labels["run"], s.Labels["row"]}] = s.Value
+	}
+	if !maps.Equal(found, want) {
+		t.Errorf("broken rows are %v, and the results have %v", found, want)
 	}
 }
 

@@ -16,6 +16,8 @@ func oneRun() *dashboard.DashboardBuilder {
 	runEvents(d)
 	section(d, "Lanes")
 	runLanes(d)
+	section(d, "Conformance")
+	runConformance(d)
 	section(d, "Overhead")
 	runOverhead(d)
 	section(d, "Generator health")
@@ -52,20 +54,20 @@ func runEvents(d *dashboard.DashboardBuilder) {
 }
 
 func runLanes(d *dashboard.DashboardBuilder) {
-	// Lanes are often called after their mode; then they have its colour.
+	// Lanes are often named after their mode; they then have its colour.
 	paint := fixed(modes)
 	d.WithPanel(lines(shape{"Open subscriptions", "", "short", 8, 0}, alone(query{"{{lane}}", `sum by (lane) (eventmeter_subscriptions_open{LANES} SHIFT)`}), paint...))
-	d.WithPanel(lines(shape{"Delivered", "Owed events that came, per second.", "cps", 8, 0}, alone(query{"{{lane}}", `sum by (lane) (rate(eventmeter_deliveries_total{LANES}[$__rate_interval] SHIFT))`}), paint...))
+	d.WithPanel(lines(shape{"Delivered", "Owed events received, per second.", "cps", 8, 0}, alone(query{"{{lane}}", `sum by (lane) (rate(eventmeter_deliveries_total{LANES}[$__rate_interval] SHIFT))`}), paint...))
 	d.WithPanel(logarithmic(lines(shape{"Scheduled → received, p99", "", "s", 8, 0}, alone(query{"{{lane}}", latency("0.99", "lane")}), paint...)))
-	d.WithPanel(lines(shape{"Missing so far", "Owed events that have not come although a newer one of their source has, and all that is lost for good.", "short", 8, 0},
+	d.WithPanel(lines(shape{"Missing so far", "Owed events not received although a newer event of their source was, and all lost events.", "short", 8, 0},
 		alone(query{"{{lane}}", `sum by (lane) (eventmeter_deliveries_missing{LANES} SHIFT)`}), paint...))
-	d.WithPanel(lines(shape{"Copies that are not owed", "Duplicates, late, out of order, and unexpected, per second, of all lanes that are chosen.", "cps", 8, 0}, alone(
+	d.WithPanel(lines(shape{"Copies that are not owed", "Duplicates, late, out of order, and unexpected, per second, of all selected lanes.", "cps", 8, 0}, alone(
 		query{"duplicates", `sum(rate(eventmeter_duplicates_total{LANES}[$__rate_interval] SHIFT))`},
 		query{"late", `sum(rate(eventmeter_deliveries_late_total{LANES}[$__rate_interval] SHIFT))`},
 		query{"out of order", `sum(rate(eventmeter_deliveries_out_of_order_total{LANES}[$__rate_interval] SHIFT))`},
 		query{"in another order than other streams", `sum(rate(eventmeter_order_conflicts_total{LANES}[$__rate_interval] SHIFT))`},
 		query{"unexpected", `sum(rate(eventmeter_deliveries_unexpected_total{LANES}[$__rate_interval] SHIFT))`})))
-	d.WithPanel(lines(shape{"Trouble", "Broken and ended subscriptions, streams opened again, calls that failed, refused webhook deliveries, messages that could not be read, and streams, answers and webhook bodies that were given up because of their size, so far.", "short", 8, 0}, alone(
+	d.WithPanel(lines(shape{"Trouble", "Broken and ended subscriptions, streams opened again, calls that failed, refused webhook deliveries, messages that could not be read, and streams, answers and webhook bodies abandoned because of their size, so far.", "short", 8, 0}, alone(
 		query{"broken", `sum(eventmeter_subscriptions_broken_total{LANES} SHIFT)`},
 		query{"ended by the target", `sum(eventmeter_subscriptions_terminated_total{LANES} SHIFT)`},
 		query{"opened again", `sum(eventmeter_stream_reconnects_total{LANES} SHIFT)`},
@@ -75,8 +77,15 @@ func runLanes(d *dashboard.DashboardBuilder) {
 		query{"oversized", `sum(eventmeter_oversized_total{LANES} SHIFT)`})))
 }
 
+func runConformance(d *dashboard.DashboardBuilder) {
+	d.WithPanel(lines(shape{"Broken rows", brokenRows, "short", 12, 0}, alone(query{"{{level}}", rowsByLevel}), fixed(levels)...))
+	d.WithPanel(rows(shape{"Which rows", "How often each broken row was broken so far.", "", 12, 8}, []string{"level", "row"}, []column{
+		{"broken", "locale", ofRun(timesBroken)},
+	}).NoValue("none"))
+}
+
 func runOverhead(d *dashboard.DashboardBuilder) {
-	d.WithPanel(stacked(lines(shape{"Requests by cause", "Per second, all lanes that are chosen.", "reqps", 12, 0},
+	d.WithPanel(stacked(lines(shape{"Requests by cause", "Per second, all selected lanes.", "reqps", 12, 0},
 		alone(query{"{{cause}}", `sum by (cause) (rate(eventmeter_requests_total{LANES}[$__rate_interval] SHIFT))`}))))
 	d.WithPanel(stacked(lines(shape{"Bytes by cause", "Per second, both directions.", "Bps", 12, 0},
 		alone(query{"{{cause}}", `sum by (cause) (rate(eventmeter_sent_bytes_total{LANES}[$__rate_interval] SHIFT)) + sum by (cause) (rate(eventmeter_received_bytes_total{LANES}[$__rate_interval] SHIFT))`}))))

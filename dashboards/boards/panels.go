@@ -14,9 +14,8 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/xychart"
 )
 
-// In queries LANES stands for the lanes that are chosen, RUN for the run, and
-// SHIFT, which has to follow every selector that has one of the two, for how
-// far the run is moved.
+// In queries LANES stands for the selected lanes, RUN for the run, and SHIFT, which
+// must follow every selector with either, for the offset of the overlaid run.
 const (
 	lanesOf = `run="%[1]s",system=~"$system",mode=~"$mode",lane=~"$lane"`
 	runOf   = `run="%[1]s"`
@@ -30,12 +29,12 @@ func filled(query, run, shift string) string {
 	return strings.NewReplacer("LANES", fmt.Sprintf(lanesOf, run), "RUN", fmt.Sprintf(runOf, run), " SHIFT", shift).Replace(query)
 }
 
-// query is what a panel asks, and what its answers are called.
+// query is the query of a panel, with the legend of its results.
 type query struct {
 	legend, expr string
 }
 
-// laidOver asks of the other run what was asked of the one, as well.
+// laidOver runs the queries for both runs.
 func laidOver(of ...query) []query {
 	out := make([]query, 0, 2*len(of))
 	for _, q := range of {
@@ -44,7 +43,7 @@ func laidOver(of ...query) []query {
 	return out
 }
 
-// alone asks of one run only.
+// alone runs the queries for the selected run only.
 func alone(of ...query) []query {
 	out := make([]query, len(of))
 	for i, q := range of {
@@ -57,11 +56,10 @@ func target(i int, q query) *prometheus.DataqueryBuilder {
 	return prometheus.NewDataqueryBuilder().Datasource(source()).RefId(ref(i)).Expr(q.expr).LegendFormat(q.legend)
 }
 
-// ref names a query: A, B, C and so on.
+// ref returns the id of a query: A, B, C and so on.
 func ref(i int) string { return string(rune('A' + i)) }
 
-// shape is where a panel stands and how its values read. Width is in 24ths of
-// the page.
+// shape is the title, unit and size of a panel. Width is in 24ths of the page.
 type shape struct {
 	title, about string
 	unit         string
@@ -76,7 +74,7 @@ func (s shape) high() uint32 {
 	return s.height
 }
 
-// lines is a chart over time.
+// lines returns a chart over time.
 func lines(s shape, queries []query, paint ...override) *timeseries.PanelBuilder {
 	p := timeseries.NewPanelBuilder().Title(s.title).Description(s.about).Datasource(source()).Unit(s.unit).Span(s.width).Height(s.high()).Min(0).
 		LineWidth(2).FillOpacity(0).ShowPoints(common.VisibilityModeAuto).SpanNulls(common.BoolOrFloat64{Bool: ptr(false)}).
@@ -92,17 +90,18 @@ func lines(s shape, queries []query, paint ...override) *timeseries.PanelBuilder
 	return p
 }
 
-// logarithmic is for times that differ by powers of ten.
+// logarithmic gives a chart a logarithmic axis, for times that differ by powers of
+// ten.
 func logarithmic(p *timeseries.PanelBuilder) *timeseries.PanelBuilder {
 	return p.ScaleDistribution(common.NewScaleDistributionConfigBuilder().Type(common.ScaleDistributionLog).Log(10))
 }
 
-// stacked is for parts of a whole.
+// stacked stacks the series of a chart, for parts of a whole.
 func stacked(p *timeseries.PanelBuilder) *timeseries.PanelBuilder {
 	return p.FillOpacity(30).LineWidth(1).Stacking(common.NewStackingConfigBuilder().Mode(common.StackingModeNormal))
 }
 
-// heat is the whole distribution over time, of one native histogram.
+// heat returns a chart of the distribution of a native histogram over time.
 func heat(s shape, expr string) *heatmap.PanelBuilder {
 	return heatmap.NewPanelBuilder().Title(s.title).Description(s.about).Datasource(source()).Span(s.width).Height(s.high()).
 		YAxis(heatmap.NewYAxisConfigBuilder().Unit(s.unit).ScaleDistribution(common.NewScaleDistributionConfigBuilder().Type(common.ScaleDistributionLog).Log(2))).
@@ -111,7 +110,7 @@ func heat(s shape, expr string) *heatmap.PanelBuilder {
 		WithTarget(target(0, query{"", expr}).Format(prometheus.PromQueryFormatHeatmap).Range())
 }
 
-// figure is one number, the newest.
+// figure returns a panel with the newest value of each query.
 func figure(s shape, queries []query, paint ...override) *stat.PanelBuilder {
 	p := stat.NewPanelBuilder().Title(s.title).Description(s.about).Datasource(source()).Unit(s.unit).Span(s.width).Height(s.high()).
 		GraphMode(common.BigValueGraphModeNone).ColorMode(common.BigValueColorModeNone).TextMode(common.BigValueTextModeAuto).
@@ -131,7 +130,8 @@ type column struct {
 	expr       string
 }
 
-// rows is a table: a line for each set of labels, a column for each query.
+// rows returns a table with a line for each set of labels and a column for each
+// query.
 func rows(s shape, labels []string, columns []column) *table.PanelBuilder {
 	p := table.NewPanelBuilder().Title(s.title).Description(s.about).Datasource(source()).Span(s.width).Height(s.high()).CellHeight(common.TableCellHeightSm).MinWidth(70).
 		Footer(common.NewTableFooterOptionsBuilder().Show(false).Reducer([]string{}))
@@ -156,8 +156,8 @@ func rows(s shape, labels []string, columns []column) *table.PanelBuilder {
 	return p
 }
 
-// against draws the columns after the first against the first, a point for each
-// set of labels.
+// against returns a chart of the other columns against the first, with a point for
+// each set of labels.
 func against(s shape, x column, ys []column, paint ...override) *xychart.PanelBuilder {
 	p := xychart.NewPanelBuilder().Title(s.title).Description(s.about).Datasource(source()).Span(s.width).Height(s.high()).Unit(s.unit).
 		Mapping(xychart.SeriesMappingAuto).Show(xychart.XYShowModePoints).PointSize(xychart.NewXychartFieldConfigPointSizeBuilder().Fixed(8)).
@@ -179,7 +179,7 @@ func against(s shape, x column, ys []column, paint ...override) *xychart.PanelBu
 	return p
 }
 
-// ofOne is a tooltip that shows what the pointer is on.
+// ofOne returns a tooltip that shows the series under the pointer.
 func ofOne() *common.VizTooltipOptionsBuilder {
 	return common.NewVizTooltipOptionsBuilder().Mode(common.TooltipDisplayModeSingle).Sort(common.SortOrderNone)
 }

@@ -9,28 +9,27 @@ import (
 const (
 	phaseAnnotation = "Phases"
 	burstAnnotation = "Bursts"
-	// otherMark ends the legend of the run that is laid over.
+	// otherMark ends the legend of the overlaid run.
 	otherMark = "(other run)"
 
-	// newestRuns are all runs of the last month, the newest first, each with
-	// its profile beside its name.
+	// newestRuns are all runs of the last month, the newest first, each with its
+	// profile beside its name.
 	newestRuns = `sort_desc(label_join(max by (profile, run) (` +
 		`last_over_time(eventmeter_run_info[30d]) * on (run) group_left () max by (run) (last_over_time(eventmeter_run_start_timestamp_seconds[30d]))` +
 		`), "text", " ", "profile", "run"))`
-	// noRun comes before all others, so that no run is laid over until
-	// somebody chooses one.
+	// noRun comes first, so that no run is overlaid until one is selected.
 	noRun = `label_replace(label_replace(vector(0), "run", "none", "", ""), "text", "none", "", "")`
 
-	// between is how long after the other run the chosen one began, in
-	// milliseconds: by that much the other is moved. Prometheus takes no offset
-	// of 0, so that it is one where there is no other.
+	// between is the time from the start of the other run to that of the selected
+	// one, in milliseconds, by which the other run is shifted. Prometheus accepts no
+	// offset of 0, so it is 1 without another run.
 	between = `(round(1000 * (scalar(max(last_over_time(eventmeter_run_start_timestamp_seconds{run="$run"}[30d])))` +
 		` - max(last_over_time(eventmeter_run_start_timestamp_seconds{run="$other"}[30d])))) != 0) or vector(1)`
 )
 
 func ptr[T any](v T) *T { return &v }
 
-// source is the data source of everything: whichever the reader has chosen.
+// source returns the data source of all panels, which a variable selects.
 func source() common.DataSourceRef {
 	return common.DataSourceRef{Type: ptr("prometheus"), Uid: ptr("${datasource}")}
 }
@@ -46,13 +45,14 @@ func dataSource() *dashboard.DatasourceVariableBuilder {
 	return dashboard.NewDatasourceVariableBuilder("datasource").Label("Data source").Type("prometheus")
 }
 
-// choice is a variable with one value, the first that the query finds.
+// choice returns a variable with one value, by default the first that the query
+// finds.
 func choice(name, label, query, regex string) *dashboard.QueryVariableBuilder {
 	return dashboard.NewQueryVariableBuilder(name).Label(label).Datasource(source()).
 		Query(text(query)).Definition(query).Regex(regex).Refresh(dashboard.VariableRefreshOnTimeRangeChanged).Sort(dashboard.VariableSortDisabled)
 }
 
-// filter is a variable with any number of values, all at first.
+// filter returns a variable with any number of values, by default all.
 func filter(name, label, query string) *dashboard.QueryVariableBuilder {
 	return choice(name, label, query, "").Sort(dashboard.VariableSortAlphabeticalAsc).Multi(true).IncludeAll(true).AllValue(".*").
 		Current(dashboard.VariableOption{
@@ -64,7 +64,8 @@ func filter(name, label, query string) *dashboard.QueryVariableBuilder {
 
 const byText = `/run="(?<value>[^"]+)",text="(?<text>[^"]+)"/`
 
-// runVariables choose a run, another to lay over it, and which of their lanes.
+// runVariables adds variables that select a run, another run to overlay, and their
+// lanes.
 func runVariables(d *dashboard.DashboardBuilder, overlaid bool) {
 	of := `{run="$run"}`
 	d.WithVariable(choice("run", "Run", "query_result("+newestRuns+")", byText))
@@ -78,7 +79,7 @@ func runVariables(d *dashboard.DashboardBuilder, overlaid bool) {
 	}
 }
 
-// runAnnotations mark when phases began and when bursts were due.
+// runAnnotations marks when phases began and when bursts were due.
 func runAnnotations(d *dashboard.DashboardBuilder) {
 	for _, a := range []struct{ name, colour, expr string }{
 		{phaseAnnotation, "#6a4fc0", `eventmeter_phase_start_timestamp_seconds{run="$run"} * 1000`},
@@ -89,7 +90,7 @@ func runAnnotations(d *dashboard.DashboardBuilder) {
 	}
 }
 
-// board begins a dashboard.
+// board returns an empty dashboard.
 func board(uid, title, description string) *dashboard.DashboardBuilder {
 	d := dashboard.NewDashboardBuilder(title).Uid(uid).Description(description).Tags([]string{"eventmeter"}).
 		Tooltip(dashboard.DashboardCursorSyncCrosshair).Time("now-15m", "now").Refresh("5s").Timezone("browser").

@@ -1,6 +1,6 @@
-// Package calibrate holds the ledger against faults: it runs each case of a profile on
-// the reference server, works out from the definition of its faults what must be
-// counted, and compares.
+// Package calibrate checks the ledger against injected faults: it runs each case of a
+// profile on the reference server, computes from the definitions of its faults what
+// the ledger must count, and compares.
 package calibrate
 
 import (
@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 	"github.com/eventmeter/eventmeter/internal/run"
@@ -19,15 +20,15 @@ import (
 )
 
 // sideBySide is how many cases run at once, each with a target of its own. They
-// wait most of their time: a case keeps a tenth of a core busy.
-const sideBySide = 6
+// mostly wait: a case keeps a tenth of a core busy.
+const sideBySide = 8
 
-// Run runs every case of opts.Profile on the embedded target, each with
-// its faults, and compares the ledger with the plan, lane by lane and
-// subscription by subscription. The plan is drawn up from the faults alone, by
-// the definitions of docs/figures.md. Cases run side by side, with a target
-// each; tell is called after each of them, in the order of the profile. The
-// error is that of the first case that has one.
+// Run runs every case of opts.Profile on the embedded target with the faults of the
+// case, and compares the ledger with the plan, lane by lane and subscription by
+// subscription. The plan follows from the faults alone, by the definitions in
+// docs/figures.md. Cases run side by side, each with a target of its own. tell is
+// called after each case, in the order of the profile. The error is that of the first
+// case that has one.
 func Run(ctx context.Context, opts run.Options, tell func([]Row)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
@@ -61,10 +62,10 @@ func Run(ctx context.Context, opts run.Options, tell func([]Row)) error {
 	return nil
 }
 
-// calibrateCase runs one case. A plan may rest on each source's events being
-// over before the next begins, and rests on each having been taken; a run in
-// which a busy machine had it otherwise says nothing about the ledger, and is
-// repeated with the same events at half the rate, a few times at most.
+// calibrateCase runs one case. Every plan requires that all events were accepted;
+// some require that each event of a source is over before the next begins. A run on a
+// busy machine that broke such a condition says nothing about the ledger. It is
+// repeated, a few times at most, with the same events at half the rate.
 func calibrateCase(ctx context.Context, opts run.Options, c profiles.Case) (rows []Row, err error) {
 	const tries = 5
 	var unsound string
@@ -73,13 +74,13 @@ func calibrateCase(ctx context.Context, opts run.Options, c profiles.Case) (rows
 			return rows, err
 		}
 	}
-	return nil, fmt.Errorf("%w: in each of %d tries, the last time %s: this machine is too busy to calibrate on", errBusy, tries, unsound)
+	return nil, fmt.Errorf("%w: in each of %d tries, the last time because %s: this machine is too busy to calibrate on", errBusy, tries, unsound)
 }
 
 var errBusy = errors.New("no calibration")
 
-// slowed is a profile with the same events at a rate that is so many times
-// lower.
+// slowed returns a profile with the same events at a rate that is lower by a factor
+// of times.
 func slowed(p *profiles.Profile, times int) *profiles.Profile {
 	slow := *p
 	slow.Schedule.Rate /= profiles.Rate(times)
@@ -88,17 +89,32 @@ func slowed(p *profiles.Profile, times int) *profiles.Profile {
 	return &slow
 }
 
-// inOrder says whether a plan rests on the order in which the target took the
-// events of a source: an announcement speaks of what lies beside it, an event
-// that is held back waits for the next ones, and a list shows the newest change.
-// All else is counted event by event, in whatever order they came.
+// inOrder reports whether a plan depends on the order in which the target accepted
+// the events of a source: an announcement is about its neighbours, an event that is
+// held back or swapped waits for the next ones, 410 ends a subscription at the first
+// event, and a list shows the newest change. All other faults are counted per event,
+// in any order.
 func inOrder(p *profiles.Profile, spec faults.Spec) bool {
-	return slices.ContainsFunc(spec, func(f faults.Fault) bool { return f.Kind == faults.Reorder || f.Kind == faults.Announce }) ||
+	return slices.ContainsFunc(spec, func(f faults.Fault) bool {
+		return slices.Contains([]faults.Kind{faults.Reorder, faults.Swap, faults.Announce, faults.Gone}, f.Kind)
+	}) ||
 		slices.ContainsFunc(p.Lanes, func(l profiles.Lane) bool { return calibrations[l.System].inOrder })
 }
 
-// calibrateOnce runs a case once, so many times slower than it says. unsound
-// says why its plan does not hold, if so.
+// swapped returns a function that reports whether an event swaps places with the next
+// one on some streams. The plan assumes that the next one is an event of another
+// source.
+func swapped(p *profiles.Profile, spec faults.Spec) func(eventmeter.Stamp) bool {
+	return func(s eventmeter.Stamp) bool {
+		return slices.ContainsFunc(p.Lanes, func(l profiles.Lane) bool {
+			f, _ := spec.Event(eventmeter.Mode(l.Mode), s)
+			return f.Kind == faults.Swap
+		})
+	}
+}
+
+// calibrateOnce runs a case once, slower than written by the factor slower. unsound
+// is why the plan does not hold, or empty.
 func calibrateOnce(ctx context.Context, opts run.Options, c profiles.Case, slower int) (rows []Row, unsound string, err error) {
 	p, err := opts.Profile.With(c)
 	if err != nil {
@@ -116,15 +132,18 @@ func calibrateOnce(ctx context.Context, opts run.Options, c profiles.Case, slowe
 	record := newTape()
 	opts.Recorder, opts.Subscriptions, opts.Measured = record, true, record.askTarget
 	outcome, err := run.Run(ctx, opts)
+	if rows := endedRows(c.Name, p, record, err); rows != nil {
+		return rows, "", nil
+	}
 	if err != nil {
 		return nil, "", err
 	}
 	switch {
-	case nothing: // is expected, whatever is fired
+	case nothing: // is owed, whatever is published
 	case outcome.Result.Upstream.Dropped > 0:
 		return nil, fmt.Sprintf("%d events could not be published in time", outcome.Result.Upstream.Dropped), nil
 	default:
-		if unsound := record.unsound(inOrder(p, spec)); unsound != "" {
+		if unsound := record.unsound(inOrder(p, spec), swapped(p, spec)); unsound != "" {
 			return nil, unsound, nil
 		}
 	}
@@ -135,16 +154,18 @@ func calibrateOnce(ctx context.Context, opts run.Options, c profiles.Case, slowe
 		}
 		m.result, m.applied = outcome.Result.Lanes[i], record.applied
 		m.tokens = outcome.Result.Target.Tokens
-		if ripe := m.system.ripe; ripe != nil && !ripe(m, outcome) {
-			return nil, "requests ended before the measured part began", nil
+		if check := m.system.unsound; check != nil {
+			if unsound := check(m, outcome); unsound != "" {
+				return nil, unsound, nil
+			}
 		}
 		rows = append(rows, m.compare(c.Name, &outcome.Accounts[0].Lanes[i], outcome.Subscriptions[i]))
 	}
 	return rows, "", nil
 }
 
-// compare holds the account of a lane, and of each of its subscriptions, to
-// the forecast.
+// compare compares the account of a lane, and of each of its subscriptions, with the
+// expected counts.
 func (m *expectedCounts) compare(name string, lane *ledger.LaneAccount, subs []ledger.SubCounts) Row {
 	row := Row{Case: name, Lane: lane.Name, Passed: true}
 	var sum planned

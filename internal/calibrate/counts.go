@@ -7,16 +7,17 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 	"github.com/eventmeter/eventmeter/internal/run"
+	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
-// Row is one lane of one case: what the faults' plan says, and what
-// the ledger counted.
+// Row is one lane of one case: the figures that the faults imply, and the figures
+// that the ledger counted.
 type Row struct {
 	Case, Lane string
-	// Checks are the figures that the faults change, and those that differ.
+	// Checks are the figures that the faults change, and all figures that differ.
 	Checks []Check
 	Passed bool
 }
@@ -37,20 +38,20 @@ func atLeast(name string, want, got int64) Check {
 	return Check{Name: name, Want: fmt.Sprintf(">= %d", want), Got: got, Passed: got >= want, Notice: want != 0}
 }
 
-// millis compares latencies in whole milliseconds.
+// millis truncates a latency to whole milliseconds.
 func millis(n results.Nanos) int64 { return int64(n) / 1e6 }
 
-// planned are the counts of one subscription, or of several added up.
+// planned holds the expected counts of one subscription, or of several added up.
 type planned struct {
 	expected, delivered                 int64
 	lostSilent, lostAnnounced           int64
 	lostRefused                         int64
 	sameEvent, sameEmission, requested  int64
 	outOfOrder, unexpected, gaps, early int64
-	// lossy: what is lost depends on when, so that only sums can be checked.
+	// lossy: the losses depend on timing, so that only sums can be checked.
 	lossy bool
-	// ended: the target ends the subscription, so that expected holds only what
-	// was sent before; more may have been owed until the client knew.
+	// ended: the target ends the subscription. expected then only counts events sent
+	// before; more may have been owed until the client noticed.
 	ended bool
 }
 
@@ -71,7 +72,7 @@ func (p *planned) plus(q planned) {
 	p.ended = p.ended || q.ended
 }
 
-// against compares the plan with what the ledger counted.
+// against compares the plan with the counts of the ledger.
 func (p *planned) against(c *ledger.SubCounts, mode eventmeter.Mode) []Check {
 	sum := exactly("delivered + lost", c.Expected, c.Delivered+c.Lost())
 	sum.Notice = false
@@ -92,8 +93,8 @@ func (p *planned) against(c *ledger.SubCounts, mode eventmeter.Mode) []Check {
 	}
 	order := exactly("outOfOrder", p.outOfOrder, c.OutOfOrder)
 	if mode == eventmeter.Webhook {
-		// The draft promises no order there: retries and parallel posts may
-		// add to what the fault does.
+		// The draft promises no order for webhooks: retries and parallel deliveries
+		// may add to the effect of the fault.
 		order = atLeast("outOfOrder", p.outOfOrder, c.OutOfOrder)
 	}
 	return append(out,
@@ -111,8 +112,8 @@ func (p *planned) against(c *ledger.SubCounts, mode eventmeter.Mode) []Check {
 	)
 }
 
-// forecast says what the ledger must count on one lane. It knows the faults and
-// what was fired, and nothing of how the ledger works.
+// expectedCounts computes what the ledger must count on one lane. It knows the faults
+// and the published events, and shares no code with the ledger.
 type expectedCounts struct {
 	spec      faults.Spec
 	mode      eventmeter.Mode
@@ -120,42 +121,53 @@ type expectedCounts struct {
 	settings  profiles.Lane
 	templates *profiles.LaneTemplates
 	sources   [][]*taped
-	gaps      [][]eventmeter.Instant // when each subscription read that there was a gap
-	legacy    bool                   // the era of sessions
+	gaps      [][]eventmeter.Instant // when each subscription read the announcement of a gap
+	over      []eventmeter.Instant   // when each subscription ended for good; 0 = never
+	failed    []bool                 // subscriptions that could not be opened
+	target    profiles.Target
+	everyone  int64 // subscriptions of all lanes
+	receivers int64 // webhook subscriptions of all lanes
+	legacy    bool  // the legacy era, which has sessions
 	lists     profiles.EmbeddedLists
-	result    results.Lane // for the figures that only the system has
+	result    results.Lane // for figures that only the system has
 	applied   appliedFaults
 	tokens    *results.Tokens // nil where none expire
 }
 
-// calibration is what is special about what lanes of one system must count. The
-// zero value is a system whose subscriptions are owed every event of their
-// sources, with an id that tells copies apart.
+// calibration holds what is special about the lanes of one system. The zero value is
+// a system whose subscriptions are owed every event of their sources, with an id that
+// identifies copies.
 type calibration struct {
-	// source adds what the changes of one source come to for a subscription, where
-	// a client learns of the state and not of each event. No latencies are planned.
+	// source adds the expected counts for the changes of one source, if clients learn
+	// the state instead of each event. No latencies are planned then.
 	source func(m *expectedCounts, p *planned, source int)
-	// hearsNothing says that its lanes subscribe to no source.
-	hearsNothing bool
-	// early says that a subscription gets an event of its own with the fault early.
+	// noSources is set if the system's lanes subscribe to no source.
+	noSources bool
+	// early is set if callbacks are challenged: with the fault early a subscription
+	// then gets an event before its challenge.
 	early bool
-	// ordered says whether all subscriptions are promised one order; nil = they are not.
+	// ordered reports whether all subscriptions are promised the same order; nil =
+	// they are not.
 	ordered func(m *expectedCounts) bool
-	// inOrder says that each event has to be over before the next begins.
+	// inOrder is set if each event has to be over before the next begins.
 	inOrder bool
-	// positioned says that events have no id but the place at which they are
-	// written, if any: a second copy cannot be recognised by it.
+	// positioned reports whether events are identified at most by their position in a
+	// stream, so that a second copy cannot be recognised; nil = they are not.
 	positioned func(m *expectedCounts) bool
-	// resumes says, where events are positioned, that a stream that is cut goes on
-	// where it was.
+	// resumes reports, for positioned events, whether a stream that was cut continues
+	// at its position.
 	resumes func(m *expectedCounts) bool
-	// refuses says whether the target has to refuse every subscription of the lane;
-	// nil = it does not.
+	// refuses reports whether the target has to refuse every subscription of the
+	// lane; nil = it does not.
 	refuses func(m *expectedCounts) bool
-	// own are the figures that only the system has.
+	// ends returns how the target has to refuse every subscription of a lane, so that
+	// the run ends; nil = it does not.
+	ends func(p *profiles.Profile, l *profiles.Lane) refusal
+	// own returns the checks of figures that only the system has.
 	own func(m *expectedCounts) []Check
-	// ripe says whether the run says anything about the lane; nil = it does.
-	ripe func(m *expectedCounts, o *run.Outcome) bool
+	// unsound returns why the run says nothing about the lane, empty if it does; nil = it
+	// always does.
+	unsound func(m *expectedCounts, o *run.Outcome) string
 }
 
 func newExpectedCounts(p *profiles.Profile, lane int, system calibration, spec faults.Spec, t *tape) (*expectedCounts, error) {
@@ -169,20 +181,37 @@ func newExpectedCounts(p *profiles.Profile, lane int, system calibration, spec f
 		legacy: p.Target.Era == "legacy", lists: p.Target.Embedded.Lists,
 	}
 	m.gaps = t.gapsOf(lane, l.Subscriptions)
+	m.over, m.failed = t.endsOf(lane, l.Subscriptions)
+	m.target = p.Target
+	for _, other := range p.Lanes {
+		m.everyone += int64(other.Subscriptions)
+		if eventmeter.Mode(other.Mode) == eventmeter.Webhook {
+			m.receivers += int64(other.Subscriptions)
+		}
+	}
 	for s := range p.Upstream.Sources {
 		m.sources = append(m.sources, t.of(uint16(s)))
 	}
 	return m, nil
 }
 
-// refused says whether a fault refuses subscription i for good. Calibration
-// opens them one after the other, so that i is the number of the request.
+// refused reports whether subscription i is refused for good: by a fault, or because
+// its callback fails the challenge. A calibration opens subscriptions one after the
+// other, so i is also the number of the request.
 func (m *expectedCounts) refused(i int) bool {
+	if m.unproven() {
+		return m.failed[i] // only the target knows the number
+	}
 	f, ok := m.spec.Server(faults.Refuse, m.mode)
 	return ok && uint32(i+1)%f.Every == 0 && !(f.Passing() && f.Every > 1)
 }
 
-func (m *expectedCounts) heard(i int) []uint16 {
+// unproven reports whether the lane's sink answers challenges incorrectly.
+func (m *expectedCounts) unproven() bool {
+	return m.system.early && slices.ContainsFunc(m.settings.Webhook.Answer, func(a settings.WebhookAnswer) bool { return a.Challenge })
+}
+
+func (m *expectedCounts) owed(i int) []uint16 {
 	if s := m.templates.Sources(i); s != nil {
 		return s
 	}
@@ -193,13 +222,13 @@ func (m *expectedCounts) heard(i int) []uint16 {
 	return all
 }
 
-// hits counts how often a kind of fault hits what the lane's subscriptions
-// hear, the warm-up included.
+// hits counts how often faults of these kinds hit events owed to the lane's
+// subscriptions, warm-up included.
 func (m *expectedCounts) hits(kinds ...faults.Kind) (n int64) {
 	return m.count(func(*taped) bool { return true }, kinds)
 }
 
-// warm counts the hits of the warm-up.
+// warm counts the hits in the warm-up.
 func (m *expectedCounts) warm(kinds ...faults.Kind) int64 {
 	return m.count(func(e *taped) bool { return !e.Measured }, kinds)
 }
@@ -209,7 +238,7 @@ func (m *expectedCounts) count(counts func(*taped) bool, kinds []faults.Kind) (n
 		if m.refused(i) {
 			continue
 		}
-		for _, s := range m.heard(i) {
+		for _, s := range m.owed(i) {
 			for _, e := range m.sources[s] {
 				f, _ := m.spec.Event(m.mode, e.Stamp)
 				for _, k := range kinds {
@@ -223,7 +252,7 @@ func (m *expectedCounts) count(counts func(*taped) bool, kinds []faults.Kind) (n
 	return n
 }
 
-// figure holds one of a system's own figures to the plan.
+// figure compares one of a system's own figures with the plan.
 func (m *expectedCounts) figure(name string, want int64) Check {
 	got, known := m.result.Figures[name]
 	c := exactly(name, want, int64(got))
@@ -233,25 +262,25 @@ func (m *expectedCounts) figure(name string, want int64) Check {
 	return c
 }
 
-// positioned says that events have no id but their place.
+// positioned reports whether events are identified at most by their position.
 func (m *expectedCounts) positioned() bool {
 	return m.system.positioned != nil && m.system.positioned(m)
 }
 
-// forgetful says that a stream that is cut does not go on where it was: what
-// happens until it is opened again is lost.
+// forgetful reports whether a stream that was cut does not continue at its position:
+// events until it is opened again are lost.
 func (m *expectedCounts) forgetful() bool {
 	return m.positioned() && !m.system.resumes(m)
 }
 
-// missingRun is emissions of a source that are missing between two deliveries.
-// An announcement among them announces those before it, too, and all that were
-// fired before it was read: the client cannot tell which of them it speaks of.
+// missingRun is a run of emissions of a source that are missing between two
+// deliveries. An announcement in the run also covers the emissions before it, and all
+// that were published before it was read, because a client cannot tell them apart.
 type missingRun struct {
 	gaps []eventmeter.Instant // when announcements were read
 	list []*taped
-	last int // the place in list, from 1, of the last one that is announced
-	// refused are those of list of which a copy came, and was refused.
+	last int // position in list, from 1, of the last announced emission
+	// refused are the emissions in list with a copy that arrived and was refused.
 	refused map[*taped]bool
 }
 
@@ -271,7 +300,7 @@ func (r *missingRun) add(e *taped, announced bool) {
 }
 
 func (r *missingRun) close(p *planned) {
-	var read eventmeter.Instant // when the last announcement was
+	var read eventmeter.Instant // when the last announcement was read
 	if r.last > 0 {
 		if i := slices.IndexFunc(r.gaps, func(at eventmeter.Instant) bool { return at >= r.list[r.last-1].Fired }); i >= 0 {
 			read = r.gaps[i]

@@ -2,15 +2,17 @@ package calibrate
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
-// askedAgain counts the requests that are refused because there is no room: the
-// client makes each of them again, and that is a request, too.
+// askedAgain counts the requests that are refused because there is no room. The
+// client repeats each of them, which is one more request.
 func (m *expectedCounts) askedAgain() (n int64) {
 	f, ok := m.spec.Server(faults.Refuse, m.mode)
 	if !ok || !f.Passing() || f.Every == 1 {
@@ -25,22 +27,22 @@ func (m *expectedCounts) askedAgain() (n int64) {
 	return n
 }
 
-// subscription is the plan of one.
+// subscription returns the plan of subscription i.
 func (m *expectedCounts) subscription(i int) planned {
 	var p planned
 	if m.refused(i) || m.system.refuses != nil && m.system.refuses(m) {
 		return p
 	}
-	if m.system.hearsNothing {
+	if m.system.noSources {
 		return p
 	}
 	if m.system.source != nil {
-		for _, s := range m.heard(i) {
+		for _, s := range m.owed(i) {
 			m.system.source(m, &p, int(s))
 		}
 		return p
 	}
-	if _, ok := m.spec.Server(faults.Early, m.mode); ok && m.system.early {
+	if m.early() && m.settings.Webhook.Pending != settings.Refuse {
 		p.early = 1
 	}
 	if m.hits(faults.Cut) > 0 && m.forgetful() {
@@ -51,11 +53,14 @@ func (m *expectedCounts) subscription(i int) planned {
 			p.lossy = true
 		}
 	}
-	if _, ok := m.end(); ok {
+	if m.overflows() {
+		p.lossy = true
+	}
+	if m.ends() {
 		p.lossy, p.ended = true, true
 	}
-	for _, s := range m.heard(i) {
-		m.source(&p, int(s), m.gaps[i])
+	for _, s := range m.owed(i) {
+		m.source(&p, int(s), i)
 		before := (int(s) + len(m.sources) - 1) % len(m.sources)
 		for _, e := range m.sources[before] {
 			if f, ok := m.spec.Event(m.mode, e.Stamp); ok && f.Kind == faults.Misdeliver && e.Measured && before != int(s) {
@@ -66,21 +71,19 @@ func (m *expectedCounts) subscription(i int) planned {
 	return p
 }
 
-// source adds what one source's emissions come to for a subscription that read
-// announcements at these instants.
-func (m *expectedCounts) source(p *planned, source int, gaps []eventmeter.Instant) {
+// source adds the expected counts for one source's emissions at a subscription.
+func (m *expectedCounts) source(p *planned, source, sub int) {
 	_, noRetry := m.spec.Server(faults.NoRetry, m.mode)
 	refused := m.refuses()
 	if noRetry {
-		refused = 0 // and none comes again
+		refused = 0 // the target sends none of them again
 	}
-	end, ends := m.end()
-	missing := missingRun{gaps: gaps}
+	missing := missingRun{gaps: m.gaps[sub]}
 	for i, e := range m.sources[source] {
 		f, _ := m.spec.Event(m.mode, e.Stamp)
-		if lost, announced := m.loses(f); lost {
+		if lost, announced := m.loses(f); lost || i > 0 && m.gone() {
 			missing.add(e, announced)
-		} else if noRetry && f.Kind == faults.Signature && m.mode == eventmeter.Webhook {
+		} else if m.unfit() || noRetry && f.Kind == faults.Signature && m.mode == eventmeter.Webhook {
 			missing.refuse(e)
 		} else {
 			missing.close(p)
@@ -88,7 +91,7 @@ func (m *expectedCounts) source(p *planned, source int, gaps []eventmeter.Instan
 				p.delivered++
 			}
 		}
-		if !e.Measured || ends && e.Fired >= end {
+		if !e.Measured || m.ends() && !m.before(e, sub) {
 			continue
 		}
 		p.expected++
@@ -111,9 +114,9 @@ func (m *expectedCounts) source(p *planned, source int, gaps []eventmeter.Instan
 	missing.close(p)
 }
 
-// refuses says how many copies of each event the sink refuses that come again: the
-// target must not send an event again after 410 and 413. A refused event has
-// arrived all the same.
+// refuses returns how many copies of each event the sink refuses and the target sends
+// again. After 410 and 413 the target must not send an event again. A refused event
+// has arrived all the same.
 func (m *expectedCounts) refuses() int64 {
 	for _, a := range m.settings.Webhook.Answer {
 		if !a.Challenge && (a.Hang || a.Reset || a.Status >= 300) && a.Status != http.StatusGone && a.Status != http.StatusRequestEntityTooLarge {
@@ -123,7 +126,8 @@ func (m *expectedCounts) refuses() int64 {
 	return 0
 }
 
-// loses says whether a fault keeps an event from a subscription for good.
+// loses reports whether a fault keeps an event from a subscription for good, and
+// whether that loss is announced.
 func (m *expectedCounts) loses(f faults.Fault) (lost, announced bool) {
 	switch f.Kind {
 	case faults.Drop, faults.Oversize:
@@ -138,8 +142,8 @@ func (m *expectedCounts) loses(f faults.Fault) (lost, announced bool) {
 	return false, false
 }
 
-// overtaken says whether one of the next by emissions of the source happened
-// for sure after emission i, which is held back for them.
+// overtaken reports whether one of the next by emissions of the source certainly
+// happened after emission i, which is held back for them.
 func (m *expectedCounts) overtaken(source, i, by int) bool {
 	list := m.sources[source]
 	for j := i + 1; j < len(list) && j <= i+by; j++ {
@@ -150,7 +154,7 @@ func (m *expectedCounts) overtaken(source, i, by int) bool {
 	return false
 }
 
-// lane are the figures that a lane has and a subscription has not.
+// lane returns the checks that exist for lanes and not for subscriptions.
 func (m *expectedCounts) lane(a *ledger.LaneAccount) []Check {
 	subs := int64(m.settings.Subscriptions)
 	var refused, early int64
@@ -161,7 +165,7 @@ func (m *expectedCounts) lane(a *ledger.LaneAccount) []Check {
 		early += m.subscription(i).early
 	}
 	out := []Check{
-		exactly("rejected", m.hits(faults.Signature), a.Rejected),
+		exactly("rejected", m.hits(faults.Signature)+m.judged(), a.Rejected),
 		exactly("malformed", m.hits(faults.Malformed, faults.Oversize)+early, a.Malformed),
 		exactly("ready.failed", refused, a.Ready.Failed),
 		exactly("terminated", m.ended(), a.Terminated),
@@ -171,7 +175,14 @@ func (m *expectedCounts) lane(a *ledger.LaneAccount) []Check {
 		out = append(out, exactly("transientErrors", m.hits(faults.Trouble), a.TransientErrors))
 	}
 	out = append(out, m.orderConflicts(a)...)
+	if m.gone() {
+		out = append(out, exactly("subscriptions that 410 ended", m.receivers, m.applied.Executed[string(eventmeter.Webhook)+"."+string(faults.Gone)]))
+	}
+	out = append(out, m.proofs(a, refused)...)
 	reconnects := exactly("reconnects", m.hits(faults.Cut), a.Reconnects)
+	if m.target.Embedded.TokenEndsStreams && m.mode == eventmeter.Push && !m.denied() {
+		reconnects = atLeast("reconnects", subs, a.Reconnects)
+	}
 	if n := m.merged(); n > 0 {
 		reconnects = atLeast("reconnects", m.hits(faults.Cut)-n, a.Reconnects)
 	}
@@ -182,16 +193,11 @@ func (m *expectedCounts) lane(a *ledger.LaneAccount) []Check {
 		reconnects = atLeast("deadStreams", subs, a.DeadStreams)
 	}
 	out = append(append(out, reconnects), m.renewals()...)
-	if _, ok := has(faults.Forget); ok && (m.mode == eventmeter.Webhook || m.positioned() && m.legacy) {
-		out = append(out, atLeast("lostSilent", subs, a.LostSilent))
-	}
-	if _, ok := has(faults.Expire); ok {
-		out = append(out, atLeast("lostSilent", subs, a.LostSilent))
-	}
+	out = append(out, m.forgotten(a)...)
 	if f, ok := has(faults.Refuse); ok && f.Passing() {
 		out = append(out, exactly("asked again", m.askedAgain(), a.Traffic[eventmeter.Retry].Requests))
 	}
-	if _, ok := has(faults.TTL); ok {
+	if _, ok := has(faults.TTL); ok && !m.denied() {
 		out = append(out, atLeast("refreshes", subs, a.Traffic[eventmeter.Refresh].Requests))
 	}
 	if m.forgetful() {
@@ -206,6 +212,50 @@ func (m *expectedCounts) lane(a *ledger.LaneAccount) []Check {
 	return append(out, m.latency(results.Summarise(a.Latency.FromIntended))...)
 }
 
+// proofs are the figures of callbacks that prove nothing to the target, or need not.
+func (m *expectedCounts) proofs(a *ledger.LaneAccount, refused int64) (out []Check) {
+	if m.unproven() {
+		unopened := m.applied.Verified - m.applied.Subscribed
+		out = append(out, m.figure("challengesFailed", unopened), exactly("not opened by the target", unopened, refused), atLeast("not opened by the target", 1, unopened))
+	}
+	if m.mode == eventmeter.Webhook && m.target.Embedded.Proof == "allow-list" {
+		out = append(out, exactly("challenges", 0, a.Traffic[eventmeter.Verification].Requests), exactly("not opened by the target", refused, int64(m.settings.Subscriptions)-m.applied.Subscribed))
+	}
+	return out
+}
+
+// forgotten are the figures of subscriptions that the target forgets or ends early.
+func (m *expectedCounts) forgotten(a *ledger.LaneAccount) (out []Check) {
+	subs := int64(m.settings.Subscriptions)
+	has := func(kind faults.Kind) bool {
+		_, ok := m.spec.Server(kind, m.mode)
+		return ok
+	}
+	if m.beginsAnew() {
+		// The target takes no cursor of before, and what that passes over is announced.
+		announced := 0
+		for _, gaps := range m.gaps {
+			announced += len(gaps)
+		}
+		out = append(out, atLeast("announcements", subs, int64(announced)), exactly("lostSilent", 0, a.LostSilent))
+	}
+	if has(faults.Forget) && (m.mode == eventmeter.Webhook && !m.beginsAnew() || m.positioned() && m.legacy) {
+		out = append(out, atLeast("lostSilent", subs, a.LostSilent))
+	}
+	if has(faults.Expire) {
+		out = append(out, atLeast("lostSilent", subs, a.LostSilent))
+	}
+	return out
+}
+
+// beginsAnew says whether each subscription finds out that the target has forgotten it,
+// and then begins anew, as the older revision has it: a webhook at its next refresh.
+func (m *expectedCounts) beginsAnew() bool {
+	_, forgets := m.spec.Server(faults.Forget, m.mode)
+	_, refreshed := m.spec.Server(faults.TTL, m.mode)
+	return forgets && m.target.Revision == "older" && (m.mode != eventmeter.Webhook || refreshed)
+}
+
 // merged counts cuts for good that follow another cut with nothing between
 // them: the two are one when the stream is not back by then.
 func (m *expectedCounts) merged() (n int64) {
@@ -213,7 +263,7 @@ func (m *expectedCounts) merged() (n int64) {
 		if m.refused(i) {
 			continue
 		}
-		for _, s := range m.heard(i) {
+		for _, s := range m.owed(i) {
 			cut := false
 			for _, e := range m.sources[s] {
 				switch f, _ := m.spec.Event(m.mode, e.Stamp); {
@@ -232,41 +282,66 @@ func (m *expectedCounts) merged() (n int64) {
 	return n
 }
 
-// ending are the faults that end every subscription once, in so many words.
+// ending are the faults that end every subscription once with an explicit message.
 var ending = []faults.Kind{faults.Revoke, faults.Withdraw, faults.Change}
 
-// end is when the target ends the subscriptions, at the earliest.
-func (m *expectedCounts) end() (at eventmeter.Instant, ok bool) {
-	for _, kind := range ending {
-		f, hit := m.spec.Server(kind, m.mode)
-		if !hit {
-			continue
-		}
-		var first eventmeter.Instant
-		for _, list := range m.sources {
-			for _, e := range list {
-				if first == 0 || e.Fired < first {
-					first = e.Fired
-				}
-			}
-		}
-		return first + eventmeter.Instant(f.At), true
-	}
-	return 0, false
+// ends reports whether every subscription ends early.
+func (m *expectedCounts) ends() bool {
+	return m.denied() || m.dropped() || slices.ContainsFunc(ending, func(kind faults.Kind) bool {
+		_, ok := m.spec.Server(kind, m.mode)
+		return ok
+	})
 }
 
-// ended is how many subscriptions the target ends.
+// denied reports whether the issuer refuses every principal a new token, so that each
+// subscription ends when it next needs one.
+func (m *expectedCounts) denied() bool {
+	f, ok := m.spec.Server(faults.TokenRefuse, m.mode)
+	return ok && f.Every == 1
+}
+
+// before says whether an event was published for sure before its subscription
+// ended: at the time of the fault, or, where the client has no token or the target
+// gives its callback up, when the client said so.
+func (m *expectedCounts) before(e *taped, sub int) bool {
+	if m.denied() || m.dropped() {
+		return e.acked < m.over[sub]
+	}
+	var first eventmeter.Instant
+	for _, list := range m.sources {
+		for _, e := range list {
+			if first == 0 || e.Fired < first {
+				first = e.Fired
+			}
+		}
+	}
+	for _, kind := range ending {
+		if f, ok := m.spec.Server(kind, m.mode); ok {
+			return e.Fired < first+eventmeter.Instant(f.At)
+		}
+	}
+	return true
+}
+
+// ended returns how many subscriptions end.
 func (m *expectedCounts) ended() int64 {
-	if _, ok := m.end(); ok {
+	if m.ends() {
 		return int64(m.settings.Subscriptions)
 	}
 	return 0
 }
 
-// orderConflicts are those of streams and pollers, to which one order is promised.
-// Of each pair of events that half of the streams get the other way round, one
-// half or the other counts one. Events of two sources with the same number may be
-// such a pair, so that the number is a lower bound.
+// gone reports whether 410 ends a subscription: the sink answers it to the first
+// event, and receives none after that. The target has at most one delivery in flight.
+func (m *expectedCounts) gone() bool {
+	_, ok := m.spec.Server(faults.Gone, m.mode)
+	return ok && slices.ContainsFunc(m.settings.Webhook.Answer, func(a settings.WebhookAnswer) bool { return a.Status == http.StatusGone })
+}
+
+// orderConflicts checks the conflicts of streams and pollers, which are promised one
+// order. Of each pair of events that half of the streams receive in reverse, one half
+// or the other counts a conflict. Events of two sources with the same number may be
+// such a pair, so the number is a lower bound.
 func (m *expectedCounts) orderConflicts(a *ledger.LaneAccount) []Check {
 	if m.system.ordered == nil || !m.system.ordered(m) {
 		return nil
@@ -285,7 +360,7 @@ func (m *expectedCounts) orderConflicts(a *ledger.LaneAccount) []Check {
 	return []Check{atLeast("orderConflicts", int64(len(numbers)*(m.settings.Subscriptions/2)), a.OrderConflicts)}
 }
 
-// latency is what faults that hold events back must show at the least.
+// latency checks the least latency that faults which hold events back must cause.
 func (m *expectedCounts) latency(q results.Quantiles) []Check {
 	var out []Check
 	for _, f := range m.spec {
@@ -296,7 +371,7 @@ func (m *expectedCounts) latency(q results.Quantiles) []Check {
 		case faults.Delay:
 			least := max(f.Fixed, f.Least, f.Pareto).Milliseconds()
 			if f.Every == 1 || f.Rate == 1 {
-				out = append(out, atLeast("fromIntended.min, ms", least-1, millis(q.Min))) // HDR's lower bucket edge
+				out = append(out, atLeast("fromIntended.min, ms", least-1, millis(q.Min))) // the minimum is the lower edge of its bucket
 			}
 			if f.Fixed == 0 {
 				out = append(out, atLeast("fromIntended.max, ms", m.longest(f)-1, millis(q.Max)))
@@ -313,7 +388,7 @@ func (m *expectedCounts) latency(q results.Quantiles) []Check {
 	return out
 }
 
-// longest is the longest delay that a fault gave to anything measured.
+// longest returns the longest delay that a fault gave to a measured event.
 func (m *expectedCounts) longest(f faults.Fault) int64 {
 	var d int64
 	for _, list := range m.sources {
@@ -327,17 +402,21 @@ func (m *expectedCounts) longest(f faults.Fault) int64 {
 	return d
 }
 
-// renewals compares what this side did to have tokens with what the issuer did.
-// How many there were depends on time; none may be missing, and no subscription
-// may end for want of one. A fault of the issuer must have been met.
+// renewals compares the client's counts of tokens with the issuer's. The number
+// depends on time; but none may be missing, no subscription may end for want of a
+// token, and a fault of the issuer must have occurred.
 func (m *expectedCounts) renewals() []Check {
 	t, own := m.tokens, m.applied.Tokens
 	if t == nil {
 		return nil
 	}
-	least := int64(0)
+	least, renewed, denied, lost := int64(0), int64(1), int64(0), int64(0)
 	if _, down := m.spec.Server(faults.TokenDown, m.mode); down {
 		least = 1
+	}
+	if m.denied() {
+		renewed, denied, lost = 0, int64(m.target.OAuth.Principals), m.everyone
+		least = denied
 	}
 	same := func(name string, ours, theirs int64) Check {
 		return exactly(name+" beyond the issuer's", 0, ours-theirs)
@@ -347,11 +426,11 @@ func (m *expectedCounts) renewals() []Check {
 	out := []Check{
 		requests, same("tokens issued", t.Issued, own.Issued), same("tokens renewed", t.Renewed, own.Renewed),
 		same("token failures", t.Failed, own.Refused+own.Down),
-		atLeast("tokens renewed", 1, t.Renewed), atLeast("token failures", least, t.Failed),
-		exactly("tokens denied", 0, t.Denied), exactly("lost for want of a token", 0, t.Lost),
+		atLeast("tokens renewed", renewed, t.Renewed), atLeast("token failures", least, t.Failed),
+		exactly("tokens denied", denied, t.Denied), exactly("lost for want of a token", lost, t.Lost),
 	}
-	if least == 0 {
-		out = append(out, exactly("token failures", 0, t.Failed))
+	if least == denied {
+		out = append(out, exactly("token failures", least, t.Failed))
 	}
 	return out
 }

@@ -15,6 +15,14 @@ import (
 // two, each of which fired eight measured emissions, one after the other.
 func plannedFor(t *testing.T, system, mode, spec string) planned {
 	t.Helper()
+	return expectedFor(t, spec, profiles.Lane{System: system, Mode: mode}, profiles.Target{}, 0).subscription(0)
+}
+
+// expectedFor are the expected counts of a lane of one subscription that hears source 0,
+// as for plannedFor. over is when it ended, 0 = never.
+func expectedFor(t *testing.T, spec string, lane profiles.Lane, target profiles.Target, over eventmeter.Instant) *expectedCounts {
+	t.Helper()
+	mode := lane.Mode
 	s, err := faults.Parse(spec)
 	if err != nil {
 		t.Fatal(err)
@@ -31,15 +39,16 @@ func plannedFor(t *testing.T, system, mode, spec string) planned {
 			record.Noticed(eventmeter.Notice{Kind: eventmeter.Truncated, At: eventmeter.Instant(seq*100 + 20)})
 		}
 	}
-	p := &profiles.Profile{
-		Lanes:    []profiles.Lane{{Name: "a", System: system, Mode: mode, Subscriptions: 1, Sources: "0"}},
-		Upstream: profiles.Upstream{Sources: 2},
+	if over != 0 {
+		record.Noticed(eventmeter.Notice{Kind: eventmeter.Terminated, At: over})
 	}
-	m, err := newExpectedCounts(p, 0, calibrations[p.Lanes[0].System], s, record)
+	lane.Name, lane.Subscriptions, lane.Sources = "a", 1, "0"
+	p := &profiles.Profile{Lanes: []profiles.Lane{lane}, Upstream: profiles.Upstream{Sources: 2}, Target: target}
+	m, err := newExpectedCounts(p, 0, calibrations[lane.System], s, record)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m.subscription(0)
+	return m
 }
 
 func TestExpectedCounts(t *testing.T) {
@@ -105,7 +114,53 @@ func TestTapeSeesWhatIsUnsound(t *testing.T) {
 		record.Fired(eventmeter.Emission{Stamp: second, Fired: 20})
 		record.Resolved(first, tt.outcome, tt.acked)
 		record.Resolved(second, eventmeter.Accepted, 30)
-		if got := record.unsound(tt.order); (got != "") != tt.want {
+		if got := record.unsound(tt.order, func(eventmeter.Stamp) bool { return false }); (got != "") != tt.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestTapeSeesALateWarmUp(t *testing.T) {
+	for late, measured := range map[bool][2]bool{false: {false, true}, true: {true, false}} {
+		record := newTape()
+		for i, m := range measured {
+			stamp := eventmeter.Stamp{Source: 1, Seq: uint32(i + 1)}
+			record.Fired(eventmeter.Emission{Stamp: stamp, Fired: eventmeter.Instant(10 * i), Measured: m})
+			record.Resolved(stamp, eventmeter.Accepted, eventmeter.Instant(10*i+5))
+		}
+		if got := record.unsound(false, nil); (got != "") != late {
+			t.Errorf("late %v: %q", late, got)
+		}
+	}
+}
+
+// An event that swaps places with the next one must meet one of another source:
+// two of its own would come in the wrong order, which the plan does not say.
+func TestTapeSeesWhatSwapsWithItsOwnSource(t *testing.T) {
+	for name, tt := range map[string]struct {
+		fired, acked eventmeter.Instant
+		swaps, want  bool
+	}{
+		"another source between": {13, 17, true, false},
+		"begun before":           {11, 17, true, true},
+		"over too late":          {13, 20, true, true},
+		"after both":             {31, 32, true, true},
+		"not swapped":            {31, 32, false, false},
+	} {
+		record := newTape()
+		for _, e := range []struct {
+			stamp        eventmeter.Stamp
+			fired, acked eventmeter.Instant
+		}{
+			{eventmeter.Stamp{Source: 1, Seq: 1}, 10, 12},
+			{eventmeter.Stamp{Source: 2, Seq: 1}, tt.fired, tt.acked},
+			{eventmeter.Stamp{Source: 1, Seq: 2}, 20, 30},
+		} {
+			record.Fired(eventmeter.Emission{Stamp: e.stamp, Fired: e.fired})
+			record.Resolved(e.stamp, eventmeter.Accepted, e.acked)
+		}
+		swaps := func(s eventmeter.Stamp) bool { return tt.swaps && s.Source == 1 }
+		if got := record.unsound(true, swaps); (got != "") != tt.want {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

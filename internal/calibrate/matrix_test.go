@@ -27,6 +27,11 @@ const (
     mode: push
     subscriptions: 2
     sep975: {steps: 25, step: 40ms, logEvery: 5, disconnect: none}
+  - name: ids
+    system: sep-975
+    mode: push
+    subscriptions: 2
+    sep975: {via: lastEventId, steps: 25, step: 40ms, logEvery: 5, disconnect: none}
   - name: lists
     system: sep-2549
     mode: poll
@@ -86,9 +91,10 @@ func TestMatrix(t *testing.T) {
 	add(six, patient, "drop(rate=0.2)", "duplicate(rate=0.2)", "reid(rate=0.2)", "misdeliver(rate=0.2)")
 	add(six, patient, "malformed(rate=0.2)", "delay(rate=0.5, uniform=5ms..40ms)")
 	add([]string{"webhook", "triggers", "callbacks"}, patient, "oversize(rate=0.1)", "signature(rate=0.2, sign=wrong)", "repeat(rate=0.3)")
-	add([]string{"webhook", "triggers"}, nil, "noretry()", "signature(rate=0.2, sign=wrong)", "drop(rate=0.1)")
+	add([]string{"webhook", "triggers"}, patient, "noretry()", "signature(rate=0.2, sign=wrong)", "drop(rate=0.1)")
 	add([]string{"updates"}, []string{"target.era=legacy"}, "cut(rate=0.15, replay=true)", "cut(rate=0.15, replay=false)", "drop(rate=0.2)")
 	add([]string{"requests"}, []string{"phases.warmup=0s"}, "drop(rate=0.2)", "duplicate(rate=0.2)", "cut(rate=0.1, replay=true)", "cut(rate=0.1, replay=false)")
+	add([]string{"ids"}, []string{"phases.warmup=0s"}, "drop(rate=0.2)", "duplicate(rate=0.2)", "cut(rate=0.1, replay=true)", "cut(rate=0.1, replay=false)")
 	add([]string{"lists"}, []string{"upstream.sources=1", "schedule.rate=20/s"}, "stale(rate=0.3)", "duplicate(rate=0.3)")
 	add([]string{"resources"}, nil, "drop(rate=0.2)", "duplicate(rate=0.2)", "delay(rate=0.5, uniform=5ms..40ms)")
 	add([]string{"resources"}, []string{"target.era=legacy"}, "drop(rate=0.2)", "duplicate(rate=0.2)", "refuse(code=-32013, every=3)")
@@ -101,7 +107,34 @@ func TestMatrix(t *testing.T) {
 			}
 		}
 	})
-	if want := 2 * (6 + 6 + 3 + 2 + 1 + 1 + 1 + 1 + 1); err != nil || rows != want {
+	if want := 2 * (6 + 6 + 3 + 2 + 1 + 1 + 1 + 1 + 1 + 1); err != nil || rows != want {
 		t.Errorf("%d rows of %d: %v", rows, want, err)
+	}
+}
+
+// TestCutsOfStreamsThatAreAway: a stream that takes longer to open again than until the
+// next cut makes a run unsound, which is repeated more slowly, and no count wrong.
+func TestCutsOfStreamsThatAreAway(t *testing.T) {
+	t.Parallel() // it mostly waits
+	p, err := profiles.Parse("away.yaml", []byte("name: away\nlanes:"+fmt.Sprintf(matrixLane, "updates", "sep-1803", "push")+`
+    push: {backoff: {min: 1200ms, max: 1200ms}}
+upstream: {sources: 2, payload: {channel: "channel-{{.Source}}", text: "{{.Probe}}"}}
+schedule: {kind: constant, rate: 40/s}
+phases: {warmup: 100ms, measure: 700ms, drain: 3s}
+`), nil, systems.Table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Cases = []profiles.Case{{Name: "away", Faults: "cut(every=10, offset=5, replay=false)", Lanes: []string{"updates"}}}
+	rows := 0
+	err = Run(t.Context(), run.Options{Profile: p, Embedded: runtest.InProcess}, func(done []Row) {
+		for _, r := range done {
+			if rows++; !r.Passed {
+				t.Errorf("%+v", r.Checks)
+			}
+		}
+	})
+	if err != nil || rows != 1 {
+		t.Errorf("%d rows: %v", rows, err)
 	}
 }

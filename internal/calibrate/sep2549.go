@@ -9,7 +9,7 @@ import (
 
 var calibrateSEP2549 = calibration{source: (*expectedCounts).changes, inOrder: true, own: (*expectedCounts).listed}
 
-// listSettings are the settings of a lane that uses lists.
+// listSettings returns the settings of a lane that uses lists.
 func (m *expectedCounts) listSettings() *sep2549.Settings {
 	if set, ok := m.settings.Settings.(*sep2549.Settings); ok {
 		return set
@@ -17,25 +17,27 @@ func (m *expectedCounts) listSettings() *sep2549.Settings {
 	return sep2549.Defaults(string(m.mode))
 }
 
-// lifetime is what results say about how long they may be kept.
+// lifetime returns the time to live that results carry.
 func (m *expectedCounts) lifetime() time.Duration {
 	if f, ok := m.spec.Server(faults.ListTTL, m.mode); ok {
 		return max(time.Duration(f.Ms)*time.Millisecond, 0)
 	}
+	if m.lists.NoHints {
+		return 0
+	}
 	return m.lists.TTL
 }
 
-// forGood is a lifetime within which nobody looks again during a run.
+// forGood is a time to live within which no client fetches again during a run.
 const forGood = time.Minute
 
-// changes is what the changes of one source come to for a client that uses a
-// list. A change is learned of with the first look at the list after a later
-// change of its source was applied, or itself: with every use where nothing may
-// be kept, after a while where it may for a while, and else after a change that
-// was notified.
+// changes adds the expected counts for the changes of one source at clients that use
+// a list. A client learns of a change with the first fetch after that change, or a
+// later one of its source, was applied: with every use if nothing may be kept, after
+// the time to live if there is one, and otherwise after a notified change.
 func (m *expectedCounts) changes(p *planned, source int) {
 	list := m.sources[source]
-	// The newest change that is in the list, and the newest that was notified.
+	// The newest change in the list, and the newest notified change.
 	applied, notified := -1, -1
 	for i, e := range list {
 		f, _ := m.spec.Event(m.mode, e.Stamp)
@@ -52,8 +54,8 @@ func (m *expectedCounts) changes(p *planned, source int) {
 		case !m.listSettings().Notifications || notified < 0:
 			learned = -1
 		case notified < applied:
-			// Whether a look that an earlier change caused still found it is a
-			// matter of time.
+			// Whether a fetch that an earlier change caused still found this one
+			// depends on timing.
 			p.lossy = true
 		}
 	}
@@ -72,7 +74,7 @@ func (m *expectedCounts) changes(p *planned, source int) {
 	missing.close(p)
 }
 
-// listed are the figures of a lane of SEP-2549.
+// listed returns the checks of a lane of SEP-2549.
 func (m *expectedCounts) listed() []Check {
 	clients := int64(m.settings.Subscriptions)
 	var all planned
@@ -84,17 +86,30 @@ func (m *expectedCounts) listed() []Check {
 		m.figure("usesFailed", 0), m.figure("fetchesFailed", 0), m.figure("regressed", 0), m.figure("cursorFailures", 0),
 		m.figure("otherChangesNotified", 0), m.figure("listenReconnects", 0), m.figure("unbalanced", 0),
 		m.figure("ttlMs", m.lifetime().Milliseconds()),
-		m.figure("privatePages", m.applied.Executed[faults.SEP2549+"."+string(faults.Scope)]),
+	}
+	fetches := int64(m.result.Figures["fetches"])
+	if m.lists.NoHints {
+		out = append(out, m.pages("privatePages", fetches), m.pages("ttlMissing", fetches))
+	} else {
+		out = append(out, m.pages("privatePages", m.otherScope(faults.Scope)+m.otherScope(faults.MixScope)), m.figure("ttlMissing", 0))
 	}
 	if !all.lossy {
 		seen := m.result.Figures["changesSeen"] + m.result.Figures["changesSuperseded"]
 		out = append(out, m.figure("changesNeverSeen", all.lostSilent), exactly("changesSeen + changesSuperseded", all.delivered, int64(seen)))
 	}
+	if _, ok := m.spec.Server(faults.MixScope, m.mode); ok {
+		// Without a time to live every use reads each page, unless the use is
+		// abandoned.
+		reads := m.otherScope(faults.MixScope) - int64(m.result.Figures["usesAbandoned"])
+		out = append(out, atLeast("scopesMixed", reads, int64(m.result.Figures["scopesMixed"])))
+	} else {
+		out = append(out, m.figure("scopesMixed", 0))
+	}
 	if m.listSettings().Notifications {
 		notified := exactly("changesNotified", clients*m.notifications(), int64(m.result.Figures["changesNotified"]))
 		if len(m.spec) == 0 {
-			// Without faults, changes that come faster than a stream takes them
-			// are notified once.
+			// Without faults, changes that follow each other faster than a stream
+			// writes are notified once.
 			notified.Passed = notified.Got <= clients*m.notifications()
 		}
 		out = append(out, notified)
@@ -114,7 +129,21 @@ func (m *expectedCounts) listed() []Check {
 	return out
 }
 
-// notifications is how many notifications each stream gets, those of the warm-up
+// pages holds a figure to the number of pages that were asked for or sent. What is on
+// its way when a client ends is read by nobody: a page for each use that was given up,
+// at most.
+func (m *expectedCounts) pages(name string, sent int64) Check {
+	unread := sent - int64(m.result.Figures[name])
+	return m.figure(name, sent-min(max(unread, 0), int64(m.result.Figures["usesAbandoned"])))
+}
+
+// otherScope is how many pages the target sent with the other scope, by its own
+// count.
+func (m *expectedCounts) otherScope(kind faults.Kind) int64 {
+	return m.applied.Executed[faults.SEP2549+"."+string(kind)]
+}
+
+// notifications returns how many notifications each stream receives, warm-up
 // included.
 func (m *expectedCounts) notifications() (n int64) {
 	for _, list := range m.sources {

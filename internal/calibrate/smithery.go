@@ -4,8 +4,8 @@ import "github.com/eventmeter/eventmeter/internal/refserver/faults"
 
 var calibrateSmithery = calibration{own: (*expectedCounts).triggers}
 
-// triggers are the figures of Smithery's: there is no envelope, and an id is new
-// only when a subscription was gone.
+// triggers returns the checks of Smithery's variant: there is no envelope, and a
+// subscription has a new id only if it was gone.
 func (m *expectedCounts) triggers() []Check {
 	out := []Check{m.figure("controlEnvelopes", 0)}
 	if _, ok := m.spec.Server(faults.TTL, m.mode); !ok {

@@ -2,7 +2,7 @@ package calibrate
 
 import "github.com/eventmeter/eventmeter/internal/refserver/faults"
 
-// calibrations are those of all systems, each in a file of its own.
+// calibrations has the calibration of every system.
 var calibrations = map[string]calibration{
 	faults.Events:   calibrateEvents,
 	faults.Smithery: calibrateSmithery,

@@ -6,9 +6,9 @@ import (
 
 var calibrateUpdates = calibration{source: (*expectedCounts).updates, own: (*expectedCounts).notified}
 
-// updates is what the changes of one source come to for a client that reads its resource
-// when it is notified: each is learned of with the first notification of it or of a
-// later change.
+// updates adds the expected counts for the changes of one source at a client that
+// reads the resource when it is notified. The client learns of each change with the
+// first notification of it or of a later change.
 func (m *expectedCounts) updates(p *planned, source int) {
 	list := m.sources[source]
 	learned := -1
@@ -18,7 +18,8 @@ func (m *expectedCounts) updates(p *planned, source int) {
 		}
 	}
 	if learned < len(list)-1 && learned >= 0 {
-		// Whether the last read still found what was not notified is a matter of time.
+		// Whether the last read still found changes that were not notified depends on
+		// timing.
 		p.lossy = true
 	}
 	var missing missingRun
@@ -36,7 +37,7 @@ func (m *expectedCounts) updates(p *planned, source int) {
 	missing.close(p)
 }
 
-// notified are the figures of a lane of system updates.
+// notified returns the checks of a lane of system updates.
 func (m *expectedCounts) notified() []Check {
 	var open, notifications int64
 	for i := range m.settings.Subscriptions {
@@ -44,7 +45,7 @@ func (m *expectedCounts) notified() []Check {
 			continue
 		}
 		open++
-		for _, s := range m.heard(i) {
+		for _, s := range m.owed(i) {
 			for _, e := range m.sources[s] {
 				switch f, _ := m.spec.Event(m.mode, e.Stamp); f.Kind {
 				case faults.Drop:
@@ -59,8 +60,8 @@ func (m *expectedCounts) notified() []Check {
 	got := int64(m.result.Figures["notifications"])
 	sent := exactly("notifications", notifications, got)
 	if _, ok := m.spec.Server(faults.Forget, m.mode); ok || len(m.spec) == 0 {
-		// Without faults, changes that come faster than a stream takes them are notified
-		// once, and with no stream there is no notification.
+		// Without faults, changes that follow each other faster than a stream writes
+		// are notified once; without a stream there is no notification.
 		sent.Passed = got <= notifications && got > 0
 	}
 	out := []Check{
@@ -70,7 +71,7 @@ func (m *expectedCounts) notified() []Check {
 	var forgotten int64
 	if _, ok := m.spec.Server(faults.Forget, m.mode); ok && m.legacy {
 		forgotten = open
-		out[1] = atLeast("readsFailed", 0, int64(m.result.Figures["readsFailed"])) // one may have found it out
+		out[1] = atLeast("readsFailed", 0, int64(m.result.Figures["readsFailed"])) // a read may have revealed the fault
 	}
 	out = append(out, m.figure("sessionsForgotten", forgotten))
 	for _, f := range m.spec {

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// SLO is the service level objective that a load must meet. Latencies are scheduled → received, of
-// the worst lane; 0 = no bound.
+// SLO is the service level objective that a load must meet. Latencies are scheduled →
+// received, of the worst lane; 0 means no bound.
 type SLO struct {
 	P50, P90, P99, P999 time.Duration
-	// Loss is the largest share of owed deliveries that may be missing after the drain, and of
-	// events that may fail to be published.
+	// Loss is the largest share of owed deliveries that may be missing after the
+	// drain, and of events that may fail to be published.
 	Loss float64
 	// Backlog is the largest growth of the backlog, as a share of the offered rate.
 	Backlog float64
@@ -28,10 +28,11 @@ type Measured struct {
 	Fired, Failed int64
 	// Dropped is the share of events that were never published.
 	Dropped float64
-	// Offered is deliveries per second; Growth is that of the backlog, in
-	// deliveries per second, with its standard error.
+	// Offered is the number of deliveries due per second. Growth is the growth of the
+	// backlog in deliveries per second, GrowthError its standard error.
 	Offered, Growth, GrowthError float64
-	// Bottleneck is why the generator's figures cannot be trusted; empty if they can.
+	// Bottleneck lists why the generator's figures cannot be trusted; empty if they
+	// can.
 	Bottleneck []string
 	// Unjudged lists lanes without evidence, and why.
 	Unjudged []string

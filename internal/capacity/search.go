@@ -1,6 +1,6 @@
-// Package capacity finds the largest load that meets an SLO, and fits a scalability law to the
-// measured loads. It runs nothing: the caller asks for the next load and records the verdict, so
-// real and simulated runs can drive it.
+// Package capacity finds the largest load that meets an SLO, and fits a scalability
+// law to the measured loads. It runs nothing: the caller asks for the next load and
+// records the verdict, so that real and simulated runs can drive it.
 package capacity
 
 import (
@@ -15,11 +15,11 @@ type Verdict int
 
 // The verdicts.
 const (
-	// Passed: the SLO was met.
+	// Passed: the load met the SLO.
 	Passed Verdict = iota
-	// Failed: it was not met, because of the target.
+	// Failed: the load did not meet the SLO, because of the target.
 	Failed
-	// Unclear: it was not met, and the generator may be the cause.
+	// Unclear: the load did not meet the SLO, and the generator may be the cause.
 	Unclear
 )
 
@@ -36,8 +36,7 @@ const (
 	None Outcome = "none"
 	// Bound: the highest load passes.
 	Bound Outcome = "bound"
-	// Generator: above the largest load that passes, the generator is the
-	// limit.
+	// Generator: above the largest load that passes, the generator is the limit.
 	Generator Outcome = "generator"
 	// Exhausted: MaxTrials were not enough.
 	Exhausted Outcome = "exhausted"
@@ -46,15 +45,17 @@ const (
 // Options bound a search. The zero value does not work: From and To must be
 // given.
 type Options struct {
-	// From is the lowest load, which is tried first, To the highest. 0 < From < To.
+	// From is the lowest load, which is tried first, and To the highest. 0 < From <
+	// To.
 	From, To float64
-	// Integer says that loads are whole numbers.
+	// Integer restricts loads to whole numbers.
 	Integer bool
-	// Precision is how far apart the two ends of the bracket may be at the end,
-	// as a share of the lower one. Default 0.02.
+	// Precision is the largest distance between the two ends of the bracket at the
+	// end, as a share of the lower one. Default 0.02.
 	Precision float64
-	// Confirm is by how many trials the passes of the lower end must outnumber
-	// its fails, and the fails of the upper one its passes. Default 2.
+	// Confirm is the lead that confirms a verdict: the lower end must have this many
+	// more passes than fails, the upper end this many more fails than passes. Default
+	// 2.
 	Confirm int
 	// Retries is how often a load without a clear verdict is tried again before
 	// it counts as the generator's limit. Default 2, -1 = never.
@@ -97,15 +98,15 @@ type Point struct {
 	Passed, Failed, Unclear int
 }
 
-// Trials counts those with a clear verdict.
+// Trials returns the number of trials with a clear verdict.
 func (p Point) Trials() int { return p.Passed + p.Failed }
 
 // Search is a search in progress. It is not safe for concurrent use.
 //
-// It brackets the maximum load by doubling the load, bisects (on the logarithm of the
-// load) until the bracket is narrow enough, and then repeats both ends until
+// It brackets the maximum load by doubling the load, bisects the bracket (on the
+// logarithm of the load) until it is narrow enough, and then repeats both ends until
 // their verdicts are confirmed. A load's verdict is that of the majority of its
-// trials; one that tips over reopens the bracket, so that a single bad trial
+// trials; if the majority changes, the bracket opens again, so a single bad trial
 // does not decide.
 type Search struct {
 	o      Options
@@ -147,7 +148,7 @@ func (s *Search) Record(load float64, v Verdict) {
 	}
 }
 
-// stand is the verdict of all trials of a point.
+// stand is the combined verdict of all trials of a point.
 type stand int
 
 const (
@@ -169,8 +170,8 @@ func (s *Search) stand(p Point) stand {
 	return open
 }
 
-// confirmed reports whether more trials of a point could only waste time: its
-// verdict leads by Confirm, or so many trials were mixed that it is noise.
+// confirmed reports whether more trials of a point are useless: its verdict leads by
+// Confirm, or so many trials disagreed that it is noise.
 func (s *Search) confirmed(p Point) bool {
 	lead := p.Passed - p.Failed
 	if lead < 0 {
@@ -179,8 +180,8 @@ func (s *Search) confirmed(p Point) bool {
 	return lead >= s.o.Confirm || p.Trials() >= 2*s.o.Confirm+3 || p.Unclear > s.o.Retries+s.o.Confirm
 }
 
-// bracket is the lowest point that does not hold, and the highest that holds
-// below it; -1 where there is none.
+// bracket returns the index of the lowest point that does not hold, and of the
+// highest that holds below it; -1 if there is none.
 func (s *Search) bracket() (low, high int) {
 	high = slices.IndexFunc(s.points, func(p Point) bool { st := s.stand(p); return st == fails || st == blocked })
 	low = len(s.points) - 1
@@ -190,13 +191,13 @@ func (s *Search) bracket() (low, high int) {
 	return low, high
 }
 
-// Next is the load to try next. more is false when the search is over.
+// Next returns the load to try next. more is false when the search is over.
 func (s *Search) Next() (load float64, more bool) {
 	load, outcome := s.step()
 	return load, outcome == Searching
 }
 
-// Outcome says how the search ended, or that it has not.
+// Outcome returns how the search ended, or [Searching].
 func (s *Search) Outcome() Outcome {
 	_, outcome := s.step()
 	return outcome
@@ -249,7 +250,7 @@ func (s *Search) step() (load float64, outcome Outcome) {
 	return 0, Found
 }
 
-// between is the middle of a bracket that is not narrow enough.
+// between returns the middle of a bracket, and false if the bracket is narrow enough.
 func (s *Search) between(low, high float64) (float64, bool) {
 	if high <= low*(1+s.o.Precision) {
 		return 0, false
@@ -263,7 +264,7 @@ func (s *Search) between(low, high float64) (float64, bool) {
 	return mid, mid > low && mid < high
 }
 
-// round rounds mid to as few digits as separate it from its neighbours.
+// round rounds mid to as few digits as distinguish it from its neighbours.
 func round(mid, low, high float64) float64 {
 	for digits := 2; digits < 15; digits++ {
 		scale := math.Pow(10, float64(digits)-1-math.Floor(math.Log10(mid)))
@@ -274,19 +275,20 @@ func round(mid, low, high float64) float64 {
 	return mid
 }
 
-// Points are all loads that were tried, ascending, with their trials.
+// Points returns all tried loads with their trials, ascending. The caller owns the
+// slice.
 func (s *Search) Points() []Point { return slices.Clone(s.points) }
 
 // Maximum is the maximum load found so far.
 type Maximum struct {
-	// Load is the largest that holds below all that fail; 0 if there is none.
+	// Load is the largest load that holds, below all that fail; 0 if there is none.
 	Load float64
-	// Above is the smallest that fails; 0 if there is none. With Load it is the
-	// bracket.
+	// Above is the smallest load that fails; 0 if there is none. Load and Above are
+	// the bracket.
 	Above float64
-	// From and To are the range that repeated trials leave open: no trial at or
-	// below From failed, and none at or above To passed. They are wider than the
-	// bracket where trials disagreed. 0 where there is no such load.
+	// From and To are the interval that repeated trials leave open: no trial at or
+	// below From failed, and none at or above To passed. If trials disagreed, it is
+	// wider than the bracket. 0 means that there is no such load.
 	From, To float64
 }
 

@@ -15,8 +15,8 @@ type Sample struct{ Load, Achieved float64 }
 //
 //	X(N) = Lambda·N / (1 + Sigma·(N−1) + Kappa·N·(N−1)),
 //
-// with N the load in units of Unit: the lowest load that was sampled, so that
-// Lambda is about what that one achieved.
+// with N the load in units of Unit, the lowest sampled load, so that Lambda is about
+// the rate achieved there.
 type USL struct {
 	// Unit is the load that counts as N = 1.
 	Unit float64
@@ -25,14 +25,14 @@ type USL struct {
 	Lambda, Sigma, Kappa float64
 }
 
-// At is the rate that the law predicts for a load.
+// At returns the rate that the law predicts for a load.
 func (u USL) At(load float64) float64 {
 	n := load / u.Unit
 	return u.Lambda * n / (1 + u.Sigma*(n-1) + u.Kappa*n*(n-1))
 }
 
-// Peak is the load at which the law has its maximum; ok is false if it has
-// none, since Kappa is 0, or none above Unit.
+// Peak returns the load at which the law has its maximum. ok is false if there is
+// none, because Kappa is 0 or the maximum lies below Unit.
 func (u USL) Peak() (load float64, ok bool) {
 	if !(u.Kappa > 0) || u.Sigma >= 1 {
 		return 0, false
@@ -43,21 +43,22 @@ func (u USL) Peak() (load float64, ok bool) {
 // Range is a 95 % interval.
 type Range struct{ Low, High float64 }
 
-// Fit is a USL fitted to a curve, with what is known about how good it is.
+// Fit is a USL fitted to a curve, with measures of its quality.
 type Fit struct {
 	USL
-	// Points is the number of samples, Loads that of different loads.
+	// Points is the number of samples, Loads the number of different loads among
+	// them.
 	Points, Loads int
-	// Low and High are the range of loads that was sampled.
+	// Low and High are the lowest and the highest sampled load.
 	Low, High float64
 	// Residual is the root mean square deviation of the law, and Worst the largest, both as shares
 	// of the achieved rate.
 	Residual, Worst float64
 	// R2 is the share of the variance that is explained.
 	R2 float64
-	// The 95 % intervals, by resampling the samples.
+	// The ranges are 95 % intervals, from resampling the samples.
 	LambdaRange, SigmaRange, KappaRange Range
-	// PeakRange is of the resamples that have a peak; PeakShare says how many do.
+	// PeakRange covers the resamples that have a peak; PeakShare is their share.
 	PeakRange Range
 	PeakShare float64
 	// Doubts are reasons to read the fit with care.
@@ -119,9 +120,9 @@ func distinct(samples []Sample) []float64 {
 	return slices.Compact(loads)
 }
 
-// solve fits the law. N/X is linear in 1/Lambda, Sigma/Lambda and Kappa/Lambda,
-// so each round is a linear fit, weighted such that it approaches the least
-// squares on X; where a parameter would be negative, it is 0 instead.
+// solve fits the law. N/X is linear in 1/Lambda, Sigma/Lambda and Kappa/Lambda, so
+// each round is a linear fit, weighted so that it approaches the least squares on X.
+// A parameter that would be negative is 0 instead.
 func solve(samples []Sample, unit float64) (USL, bool) {
 	weights := make([]float64, len(samples))
 	for i, s := range samples {
@@ -151,7 +152,7 @@ func square(x float64) float64 { return x * x }
 // subsets are the parameters that are not 0.
 var subsets = [][]int{{0, 1, 2}, {0, 1}, {0, 2}, {0}}
 
-// linear tries the parameters that may be 0 in all ways and takes the best.
+// linear tries every choice of parameters that may be 0 and returns the best fit.
 func linear(samples []Sample, weights []float64, unit float64) (USL, bool) {
 	var best USL
 	least, found := math.Inf(1), false
@@ -264,8 +265,8 @@ func (f *Fit) quality(samples []Sample) {
 	}
 }
 
-// resample draws as many samples as there are, with replacement, again and
-// again, and takes the middle 95 % of what is fitted to them.
+// resample repeatedly draws as many samples as there are, with replacement, and takes
+// the middle 95 % of the fitted values.
 func (f *Fit) resample(samples []Sample, random *rand.Rand) bool {
 	var lambda, sigma, kappa, peak []float64
 	drawn := make([]Sample, len(samples))
@@ -307,7 +308,7 @@ func middle(values []float64) Range {
 func (f *Fit) doubt() {
 	add := func(format string, args ...any) { f.Doubts = append(f.Doubts, fmt.Sprintf(format, args...)) }
 	if f.Residual > maxOff {
-		add("it is off by %.0f %% (root mean square): a limit that is reached all at once, such as a quota, is not what this law describes", 100*f.Residual)
+		add("it is off by %.0f %% (root mean square): this law does not describe a limit that is reached abruptly, such as a quota", 100*f.Residual)
 	}
 	at, ok := f.Peak()
 	switch {

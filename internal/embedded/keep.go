@@ -2,16 +2,16 @@ package embedded
 
 import "github.com/eventmeter/eventmeter/sinks"
 
-// Keep holds a reference server that outlives a run, so that the steps of a search
-// meet the same process. It is not safe for concurrent use.
+// Keep holds a reference server that outlives a run, so that all steps of a search
+// use the same process. It is not safe for concurrent use.
 type Keep struct {
 	Server    Server
 	Dir       *TempDir
-	Authority *sinks.Authority // that the server trusts callbacks by
+	Authority *sinks.Authority // signs the certificates of callbacks, which the server trusts
 }
 
-// Alive tells whether there is a server that still runs. One that has ended is
-// cleaned up. It is false on nil.
+// Alive reports whether there is a running server. It cleans up a server that has
+// ended. It is false on nil.
 func (k *Keep) Alive() bool {
 	if k == nil || k.Server == nil {
 		return false

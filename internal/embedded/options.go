@@ -14,27 +14,27 @@ import (
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
-// Options are the options of the reference server. They travel to its process
-// as one JSON document.
+// Options are the options of the reference server. They are sent to its process as
+// one JSON document.
 type Options = refserver.Options
 
-// OptionsOf turns the settings of a profile for the embedded target into
-// options. It fails on faults that cannot be read.
+// OptionsOf converts a profile's settings of the embedded target into options. It
+// returns an error for faults that cannot be parsed.
 func OptionsOf(e profiles.Embedded) (Options, error) {
 	o := Options{
 		Stdio: e.Transport == "stdio", ProxiesMayBuffer: e.ProxiesMayBuffer, SSEAnswers: e.SSEAnswers,
 		Revision: e.Revision, WebhookID: e.WebhookID, TypesPage: e.TypesPage, TypesEvery: e.TypesEvery, Presence: e.Presence,
 		MaxSubscriptions: e.MaxSubscriptions, FreshIDs: e.FreshIDs, VerifyFailures: e.VerifyFailures,
-		Heartbeat: e.Heartbeat, NextPoll: e.NextPoll, BufferEvents: e.Buffer, QueueLen: e.Queue,
+		Heartbeat: e.Heartbeat, NextPoll: e.NextPoll, BufferEvents: e.Buffer, QueueLen: e.Queue, SendBuffer: e.SendBuffer,
 		Capacity: float64(e.Capacity), CapacityBurst: e.CapacityBurst,
 		TTLMin: e.TTLMin, TTLDefault: e.TTLDefault, TTLMax: e.TTLMax,
-		RetryMax: e.Retries, RetryBase: e.RetryBase, AckTimeout: e.AckTimeout, DualSignGrace: e.DualSign,
-		SuspendAfter: e.SuspendAfter, Proof: e.Proof,
-		ResumeMaxWait: e.ResumeMaxWait, ResumeOverlap: e.ResumeOverlap, FeedEvery: e.FeedEvery,
+		RetryMax: e.Retries, RetryBase: e.RetryBase, AckTimeout: e.AckTimeout, Senders: e.Senders, DualSignGrace: e.DualSign,
+		SuspendAfter: e.SuspendAfter, DropAfter: e.DropAfter, Signature: e.Signature, Proof: e.Proof, CallbackHosts: e.CallbackHosts,
+		ResumeMaxWait: e.ResumeMaxWait, ResumeOverlap: e.ResumeOverlap, ResumeAny: e.ResumeAny, FeedEvery: e.FeedEvery,
 		TokenLife: e.TokenLife, TokenEndsStreams: e.TokenEndsStreams,
 		Lists: refserver.ListOptions{
 			Entries: e.Lists.Entries, Page: e.Lists.Page, TTL: e.Lists.TTL,
-			Private: e.Lists.Private, Older: e.Lists.Older, Strict: e.Lists.Strict, Uneven: e.Lists.Uneven,
+			Private: e.Lists.Private, Older: e.Lists.Older, Strict: e.Lists.Strict, Uneven: e.Lists.Uneven, NoHints: e.Lists.NoHints,
 		},
 	}
 	const none = time.Duration(-1)
@@ -51,14 +51,13 @@ func OptionsOf(e profiles.Embedded) (Options, error) {
 	return o, err
 }
 
-// WriteOptions writes options as one line of JSON. Those that mean something
-// only within a process (certificates in memory, a logger) stay behind.
+// WriteOptions writes options as one line of JSON. Fields that only make sense within
+// a process (certificates in memory, a logger) are left out.
 func WriteOptions(w io.Writer, o Options) error { return json.NewEncoder(w).Encode(o) }
 
-// ReadOptions reads one document of options, over those in o, and refuses
-// members that it does not know. A duration is a number of nanoseconds, as
-// [WriteOptions] writes it, or text like "50ms". It may read beyond the
-// document.
+// ReadOptions reads one JSON document of options into o, and refuses unknown members.
+// A duration is a number of nanoseconds, as [WriteOptions] writes it, or a text such
+// as "50ms". It may read beyond the document.
 func ReadOptions(r io.Reader, o *Options) error {
 	d := json.NewDecoder(r)
 	d.UseNumber()
@@ -85,8 +84,8 @@ func ReadOptions(r io.Reader, o *Options) error {
 	return nil
 }
 
-// withNumbers returns the members of a document for a struct with numbers in
-// place of durations that are text.
+// withNumbers returns the members of a document with numbers instead of texts for
+// durations. kind is the struct that they belong to.
 func withNumbers(v any, kind reflect.Type) (any, error) {
 	members, ok := v.(map[string]any)
 	if !ok || kind.Kind() != reflect.Struct {

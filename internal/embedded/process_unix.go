@@ -15,7 +15,7 @@ func Detach(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 }
 
-// owned tells whether a file belongs to the user of this process.
+// owned reports whether a file belongs to the user of this process.
 func owned(info os.FileInfo) bool {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(s.Uid) == os.Getuid()

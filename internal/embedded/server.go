@@ -1,5 +1,5 @@
-// Package embedded runs the reference server as a process of its own, so that its
-// CPU and memory can be told apart from the generator's.
+// Package embedded runs the reference server as a process of its own, so that its CPU
+// time and memory are measured apart from the generator's.
 package embedded
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/stderrtail"
 )
 
-// Ready is the line of JSON that a reference target prints on standard output
+// Ready is the line of JSON that a reference server prints on standard output
 // as soon as it serves.
 type Ready struct {
 	URL    string `json:"url"`              // MCP endpoint, HTTP/1.1 and h2c
@@ -27,21 +27,22 @@ type Ready struct {
 	PID    int    `json:"pid"`
 }
 
-// Server is a reference server that serves.
+// Server is a running reference server. Its methods are safe for concurrent use.
 type Server interface {
-	// Ready says where it serves.
+	// Ready returns the addresses of the server.
 	Ready() Ready
-	// Exited is closed when the process has ended, for whatever reason.
+	// Exited returns a channel that is closed when the process has ended, for any
+	// reason.
 	Exited() <-chan struct{}
-	// Err says how an exited process ended, with the last line that it wrote on
-	// standard error; nil before.
+	// Err returns how an exited process ended, with its last line on standard error;
+	// nil before.
 	Err() error
 	// Stop ends the process and waits for it.
 	Stop()
 }
 
-// child is a reference server that runs as a process of its own. It ends when
-// its standard input is closed, so it cannot outlive this process.
+// child is a reference server in a process of its own. It ends when its standard
+// input is closed, so it cannot outlive this process.
 type child struct {
 	ready Ready
 	cmd   *exec.Cmd
@@ -52,7 +53,7 @@ type child struct {
 	err    error // set before exited is closed
 }
 
-// childStart is how long a target may take until it serves.
+// childStart is how long a target may take to start serving.
 const childStart = 15 * time.Second
 
 // Start starts name with args, which must read its options from standard input,
@@ -86,7 +87,7 @@ func Start(ctx context.Context, opts Options, name string, args ...string) (Serv
 	case text := <-line.found:
 		if err := json.Unmarshal(text, &c.ready); err != nil {
 			c.Stop()
-			return nil, fmt.Errorf("start the embedded target: it printed %q instead of where it serves", text)
+			return nil, fmt.Errorf("start the embedded target: it printed %q instead of its addresses", text)
 		}
 		return c, nil
 	case <-c.exited:
@@ -120,8 +121,8 @@ func (c *child) Err() error {
 	return errors.New(how)
 }
 
-// Stop implements [Server]: first by closing the standard input, then, after five
-// seconds, by force.
+// Stop implements [Server]. It closes the standard input and, after five seconds,
+// kills the process.
 func (c *child) Stop() {
 	_ = c.stdin.Close() // it may be gone already
 	select {
@@ -133,7 +134,7 @@ func (c *child) Stop() {
 	<-c.exited
 }
 
-// firstLine is a Writer that hands over the first line and drops the rest.
+// firstLine is a Writer that passes on the first line and drops the rest.
 type firstLine struct {
 	buf   bytes.Buffer
 	done  bool

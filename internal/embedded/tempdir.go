@@ -9,8 +9,8 @@ import (
 	"github.com/eventmeter/eventmeter/internal/lockfile"
 )
 
-// TempDir is a folder for temporary files. It is locked as long as its process
-// lives, so that those of processes that were killed can be told from it.
+// TempDir is a folder for temporary files. It is locked while its process lives,
+// which distinguishes it from folders of killed processes.
 type TempDir struct {
 	Path string
 	lock *lockfile.Lock
@@ -21,7 +21,7 @@ const (
 	tempLock    = "in-use"
 )
 
-// NewTempDir makes a folder, and removes those that killed processes left.
+// NewTempDir makes a folder, and removes the folders of killed processes.
 func NewTempDir() (*TempDir, error) {
 	sweepTemp(os.TempDir())
 	const tries = 5
@@ -39,7 +39,7 @@ func NewTempDir() (*TempDir, error) {
 		if !errors.Is(err, lockfile.ErrHeld) && !errors.Is(err, os.ErrNotExist) {
 			break
 		}
-		// Another process swept it before it was locked.
+		// Another process removed the folder before it was locked.
 	}
 	return nil, fmt.Errorf("make a folder for temporary files: %w", err)
 }
@@ -53,8 +53,8 @@ func (d *TempDir) Remove() {
 	d.lock.Release()
 }
 
-// sweepTemp removes folders of this user whose lock nobody holds. One without a
-// lock is not known to be a run's, and left alone.
+// sweepTemp removes folders of this user whose lock nobody holds. A folder without a
+// lock may not be a run's, and is left alone.
 func sweepTemp(dir string) {
 	if !lockfile.GivenBack {
 		return

@@ -8,21 +8,20 @@ import (
 	"unsafe"
 )
 
-// Adder is a part of a struct that knows how to take in another of its type.
+// Adder is a part of a struct that knows how to add another value of its type.
 type Adder interface {
-	// AddFrom adds from, which is a pointer of the receiver's type and is not
-	// changed; the sum shares no memory with it that is written to later.
+	// AddFrom adds from, a pointer of the receiver's type, which is not changed. The
+	// sum shares no memory with from that is written to later.
 	AddFrom(from any)
 }
 
 // Add adds every figure of from to that of to. Numbers (int, int64, float64,
-// [time.Duration]) are added; the tag merge:"max" or merge:"min" says that the
-// larger or the smaller one stays, and merge:"-" that the field is left alone.
-// Structs and arrays are added part by part, and what implements [Adder] by
-// itself. A field of any other type without a tag panics: nobody has decided
-// what two of it are together, so that no figure can be forgotten in a merge.
+// [time.Duration]) are added; the tag merge:"max" or merge:"min" keeps the larger or
+// the smaller one, and merge:"-" leaves the field alone. Structs and arrays are added
+// part by part, and an [Adder] adds itself. A field of any other type without a tag
+// panics, so that no figure can be forgotten in a merge.
 //
-// What has no more than numbers is added quicker by [AddCounts].
+// [AddCounts] is faster for types that have only numbers.
 func Add[T any](to, from *T) {
 	p := planOf(reflect.TypeFor[T]())
 	a, b := unsafe.Pointer(to), unsafe.Pointer(from)
@@ -32,7 +31,7 @@ func Add[T any](to, from *T) {
 	}
 }
 
-// AddCounts is [Add] of a type that has numbers only. It allocates nothing, and
+// AddCounts is [Add] for a type that has only numbers. It allocates nothing, and
 // neither argument escapes.
 func AddCounts[T any](to, from *T) {
 	p := planOf(reflect.TypeFor[T]())
@@ -42,8 +41,8 @@ func AddCounts[T any](to, from *T) {
 	p.numbers(unsafe.Pointer(to), unsafe.Pointer(from))
 }
 
-// SubtractCounts takes from off to: what to has more than from, of the figures
-// that are added. Those that are no sums stay as they are.
+// SubtractCounts subtracts from from to every figure that Add would sum. Figures that
+// are no sums keep their values.
 func SubtractCounts[T any](to, from *T) {
 	p := planOf(reflect.TypeFor[T]())
 	a, b := unsafe.Pointer(to), unsafe.Pointer(from)
@@ -78,7 +77,7 @@ func (p *plan) numbers(a, b unsafe.Pointer) {
 	}
 }
 
-// plan is where the figures of a type lie, by what is done with them.
+// plan lists the offsets of a type's figures by merge rule.
 type plan struct {
 	sums           []row     // of 64-bit integers
 	largest, least []uintptr // of 64-bit integers
@@ -86,7 +85,7 @@ type plan struct {
 	adders         []adderAt
 }
 
-// row is n 64-bit integers that lie side by side.
+// row is n adjacent 64-bit integers.
 type row struct {
 	at uintptr
 	n  int
@@ -113,9 +112,9 @@ func planOf(t reflect.Type) *plan {
 	return p
 }
 
-// add adds what a value of type t has, which lies at an offset.
+// add adds the figures of a value of type t at an offset.
 func (p *plan) add(t reflect.Type, at uintptr, rule, where string) {
-	own := t.PkgPath() != "" && t != duration // a named number may be no amount
+	own := t.PkgPath() != "" && t != duration // a named number type may not be an amount
 	switch kind := t.Kind(); {
 	case rule == "-":
 	case reflect.PointerTo(t).Implements(adder):
@@ -125,7 +124,7 @@ func (p *plan) add(t reflect.Type, at uintptr, rule, where string) {
 	case kind == reflect.Int64 && rule == "min":
 		p.least = append(p.least, at)
 	case rule != "":
-		panic(fmt.Sprintf("figure: %s: there is no rule %q for a %s", where, rule, t))
+		panic(fmt.Sprintf("figure: %s: there is no rule %q for a %s; use max, min or -", where, rule, t))
 	case kind == reflect.Int64 && !own:
 		if n := len(p.sums); n > 0 && p.sums[n-1].at+8*uintptr(p.sums[n-1].n) == at {
 			p.sums[n-1].n++

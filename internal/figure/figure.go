@@ -1,11 +1,11 @@
-// Package figure holds what is declared once of a figure: its name, its unit,
-// what it says, how the values of several parts of a run become one, and the
-// metric that shows it. It imports no other package of this module, so that
-// whoever counts, merges or shows a figure can use it.
+// Package figure declares figures: their names, units and help, how the values of
+// several parts of a run are merged, and the metrics that show them. It imports no
+// other package of this module, so that any package that counts, merges or shows
+// figures can use it.
 //
-// There are two kinds. The figures that every lane has are fields of structs,
-// which [Add] merges. Those of one system or upstream have names, and stand in a
-// [Table].
+// There are two kinds. The figures that every lane has are fields of structs, which
+// [Add] merges. The figures of one system or upstream have names and are declared in
+// a [Table].
 package figure
 
 import "fmt"
@@ -18,30 +18,30 @@ type Figure struct {
 	Unit string
 	// Help says what is counted.
 	Help string
-	// Rule says what the values of several parts of a run are together. The
-	// zero value adds. The buckets of timings are always added.
+	// Rule merges the values of several parts of a run. The zero value adds them. The
+	// buckets of timings are always added.
 	Rule Rule
-	// Timing is a distribution of durations instead of one value.
+	// Timing marks a distribution of durations instead of a single value.
 	Timing bool
-	// Metric shows the figure under a name of its own as well; nil for most.
+	// Metric shows the figure under a name of its own as well; nil for most figures.
 	Metric *Metric
 }
 
 // Metric is a metric that shows one figure, or several by a label.
 type Metric struct {
 	Name string
-	// Help is that of the figure where it is empty. Of several figures by a
-	// label, the first one's counts.
+	// Help is the figure's help if empty. If several figures share a metric by label,
+	// the first one's help is used.
 	Help string
-	// Gauge is a value that may fall; otherwise it is a counter.
+	// Gauge marks a value that may fall; otherwise the metric is a counter.
 	Gauge bool
-	// Label and Value tell the figures of one metric apart.
+	// Label and Value distinguish the figures of one metric.
 	Label, Value string
-	// Scale is what the value is multiplied by; 0 is 1.
+	// Scale is a factor for the value; 0 is 1.
 	Scale float64
 }
 
-// Shown is the value that the metric shows.
+// Shown returns the value of the metric for the value v of the figure.
 func (m *Metric) Shown(v float64) float64 {
 	if m.Scale == 0 {
 		return v
@@ -49,10 +49,10 @@ func (m *Metric) Shown(v float64) float64 {
 	return v * m.Scale
 }
 
-// Table is the figures of one system or upstream.
+// Table declares the figures of one system or upstream.
 type Table struct {
 	Name string // of the table, for messages
-	// Systems are those whose lanes have the figures; none of an upstream.
+	// Systems are the systems whose lanes have the figures; empty for an upstream.
 	Systems []string
 	Figures []Figure
 }
@@ -67,11 +67,11 @@ func (t *Table) Find(name string) *Figure {
 	return nil
 }
 
-// Tables are the figures of several systems and upstreams.
+// Tables are the tables of several systems and upstreams.
 type Tables []*Table
 
-// Rule returns the rule for a name. What no table has is added: it can only be
-// of an archive that another version wrote.
+// Rule returns the merge rule of a figure. A figure that no table has is added; it
+// comes from an archive of another version.
 func (ts Tables) Rule(name string) Rule {
 	for _, t := range ts {
 		if f := t.Find(name); f != nil {
@@ -81,14 +81,14 @@ func (ts Tables) Rule(name string) Rule {
 	return Sum
 }
 
-// Check returns an error where a figure is declared twice in a table, or with
-// two rules in several, or where a rule or a metric lacks something.
+// Check returns an error if a figure is declared twice in a table, or with different
+// rules in several, or if a rule or a metric is incomplete.
 func (ts Tables) Check() error {
 	for _, t := range ts {
 		for i := range t.Figures {
 			f := &t.Figures[i]
 			if f.Name == "" || f.Help == "" {
-				return fmt.Errorf("%s: figure %q: say what it is", t.Name, f.Name)
+				return fmt.Errorf("%s: figure %q has no name or has no help; give both", t.Name, f.Name)
 			}
 			if t.Find(f.Name) != f {
 				return fmt.Errorf("%s: %s is declared twice", t.Name, f.Name)
@@ -99,6 +99,11 @@ func (ts Tables) Check() error {
 			for _, part := range f.Rule.parts() {
 				if p := t.Find(part); p == nil || p.Rule != Sum || p.Timing {
 					return fmt.Errorf("%s: %s is made of %s, which is no sum", t.Name, f.Name, part)
+				}
+			}
+			if f.Rule.kind == percentile {
+				if p := t.Find(f.Rule.of); p == nil || !p.Timing {
+					return fmt.Errorf("%s: %s is a percentile of %s, which is no timing", t.Name, f.Name, f.Rule.of)
 				}
 			}
 			if f.Timing && (f.Unit != "ns" || f.Rule != Sum) {

@@ -20,27 +20,36 @@ func made() Tables {
 		{Name: "least", Help: "?", Rule: Min},
 		{Name: "peak", Help: "?", Rule: Peak, Metric: &Metric{Name: "m", Label: "kind", Value: "peak", Scale: 0.5}},
 		{Name: "took", Unit: "ns", Help: "?", Timing: true},
+		{Name: "tookP95Ms", Help: "?", Rule: Percentile("took", 95)},
 	}}}
 }
 
+// slow is the percentile of the one timing that made has.
+func slow(timing string, percent float64) float64 {
+	if timing != "took" || percent != 95 {
+		return -1
+	}
+	return 40
+}
+
 func TestMerge(t *testing.T) {
-	a := map[string]float64{"parts": 1, "whole": 4, "share": 0.25, "perWhole": 10, "most": 3, "least": 3, "peak": 5}
-	b := map[string]float64{"parts": 7, "whole": 12, "share": 7.0 / 12, "perWhole": 30, "most": -2, "least": -2, "peak": 9, "unknown": 1}
-	want := map[string]float64{"parts": 8, "whole": 16, "share": 0.5, "perWhole": 25, "most": 3, "least": -2, "peak": 9, "unknown": 1}
+	a := map[string]float64{"parts": 1, "whole": 4, "share": 0.25, "perWhole": 10, "most": 3, "least": 3, "peak": 5, "tookP95Ms": 40}
+	b := map[string]float64{"parts": 7, "whole": 12, "share": 7.0 / 12, "perWhole": 30, "most": -2, "least": -2, "peak": 9, "unknown": 1, "tookP95Ms": 20}
+	want := map[string]float64{"parts": 8, "whole": 16, "share": 0.5, "perWhole": 25, "most": 3, "least": -2, "peak": 9, "unknown": 1, "tookP95Ms": 40}
 	before := maps.Clone(a)
-	got, peaks := made().Merge(a, b)
+	got, peaks := made().Merge(slow, a, b)
 	if !maps.Equal(got, want) || !slices.Equal(peaks, []string{"peak"}) {
 		t.Errorf("%v, peaks %v, want %v", got, peaks, want)
 	}
 	if !maps.Equal(a, before) {
 		t.Error("a part was changed")
 	}
-	if got, peaks := made().Merge(a); !maps.Equal(got, a) || peaks != nil {
+	if got, peaks := made().Merge(slow, a); !maps.Equal(got, a) || peaks != nil {
 		t.Errorf("of one part: %v, peaks %v", got, peaks)
 	}
 	// Where there is nothing to divide by, and where a mean weighs nothing.
 	none := map[string]float64{"parts": 0, "whole": 0, "share": 0, "perWhole": 7}
-	if got, _ := made().Merge(none, none); got["share"] != 0 || got["perWhole"] != 0 {
+	if got, _ := made().Merge(slow, none, none); got["share"] != 0 || got["perWhole"] != 0 {
 		t.Errorf("of nothing: %v", got)
 	}
 }
@@ -53,10 +62,10 @@ func TestMergeInSteps(t *testing.T) {
 		{"parts": 3, "whole": 4, "share": 0.75, "perWhole": 16, "most": 7, "least": 2, "peak": 1},
 		{"parts": 4, "whole": 8, "share": 0.5, "perWhole": 32, "most": 5, "least": 9, "peak": 2},
 	}
-	once, _ := made().Merge(parts...)
+	once, _ := made().Merge(slow, parts...)
 	steps := parts[0]
 	for _, p := range parts[1:] {
-		steps, _ = made().Merge(steps, p)
+		steps, _ = made().Merge(slow, steps, p)
 	}
 	if !maps.Equal(once, steps) {
 		t.Errorf("at once %v, in steps %v", once, steps)
@@ -72,9 +81,10 @@ func TestCheck(t *testing.T) {
 	}
 	for want, damage := range map[string]func(t *Table){
 		"declared twice":  func(t *Table) { t.Figures[1].Name = "parts" },
-		"say what it is":  func(t *Table) { t.Figures[1].Help = "" },
+		"has no help":     func(t *Table) { t.Figures[1].Help = "" },
 		"which is no sum": func(t *Table) { t.Figures[1].Rule = Max },
 		"no rule":         func(t *Table) { t.Figures[7].Rule = Max },
+		"is no timing":    func(t *Table) { t.Figures[7].Name = "lasted" },
 		"lacks a name":    func(t *Table) { t.Figures[6].Metric.Value = "" },
 	} {
 		tables := made()

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// Rule says what the values of a figure in several parts of a run, which are
-// measured side by side, are together.
+// Rule says how the values of a figure in several parts of a run, measured at the
+// same time, are merged.
 type Rule struct {
 	kind ruleKind
-	// of and per are the names of the figures that a quotient is made of; per
-	// is also what a mean is weighted by.
+	// of and per are the figures of a quotient; per is also the weight of a mean.
 	of, per string
+	percent float64
 }
 
 type ruleKind uint8
@@ -23,24 +23,30 @@ const (
 	peak
 	ratio
 	mean
+	percentile
 )
 
 var (
-	// Sum adds. It is the rule of counts.
+	// Sum adds the values. It is the rule of counts.
 	Sum = Rule{kind: sum}
-	// Max takes the largest, Min the least.
+	// Max takes the largest value, Min the smallest.
 	Max, Min = Rule{kind: largest}, Rule{kind: least}
-	// Peak is the most at one moment. No two parts need have shared that moment,
-	// so that the value of all lies between the largest and the sum: the largest
-	// is shown, and [Tables.Merge] says so.
+	// Peak is for the largest value at one moment. The parts may not have had their
+	// peaks at the same moment, so the peak of the whole lies between the largest and
+	// the sum: the largest is shown, and [Tables.Merge] reports it.
 	Peak = Rule{kind: peak}
 )
 
-// Ratio computes a quotient again from the merged figures of those names.
+// Ratio computes a quotient from the merged figures named of and per.
 func Ratio(of, per string) Rule { return Rule{kind: ratio, of: of, per: per} }
 
-// Mean is weighted by the figure of that name.
+// Mean weights the values by the figure named weight.
 func Mean(weight string) Rule { return Rule{kind: mean, per: weight} }
+
+// Percentile computes a percentile, in milliseconds, from the merged timing named of.
+func Percentile(of string, percent float64) Rule {
+	return Rule{kind: percentile, of: of, percent: percent}
+}
 
 // parts are the names of the figures that the rule needs.
 func (r Rule) parts() []string {
@@ -53,17 +59,18 @@ func (r Rule) parts() []string {
 	return nil
 }
 
-// Merge returns what the values of parts of a run are together, and, where
-// there are several parts, the names of the peaks among them, of which only a
-// bound is known. The parts are not changed.
-func (ts Tables) Merge(parts ...map[string]float64) (all map[string]float64, peaks []string) {
+// Merge merges the values of several parts of a run. If there are several parts, it
+// also returns the names of the peaks among the figures, of which only a bound is
+// known. The parts are not changed. quantile returns a percentile of a merged timing,
+// in milliseconds.
+func (ts Tables) Merge(quantile func(timing string, percent float64) float64, parts ...map[string]float64) (all map[string]float64, peaks []string) {
 	all = map[string]float64{}
 	weights := map[string]float64{}
 	for _, p := range parts {
 		for name, v := range p {
 			old, had := all[name]
 			switch r := ts.Rule(name); r.kind {
-			case ratio:
+			case ratio, percentile:
 				all[name] = 0 // computed below
 			case mean:
 				w := p[r.per]
@@ -94,6 +101,8 @@ func (ts Tables) Merge(parts ...map[string]float64) (all map[string]float64, pea
 			if all[r.per] > 0 {
 				all[name] = all[r.of] / all[r.per]
 			}
+		case percentile:
+			all[name] = quantile(r.of, r.percent)
 		case peak:
 			if len(parts) > 1 {
 				peaks = append(peaks, name)

@@ -2,7 +2,7 @@ package health
 
 import "github.com/eventmeter/eventmeter/results"
 
-// Worse keeps, figure by figure, what says most against the generator.
+// Worse returns, figure by figure, the value that says most against the generator.
 func Worse(a, b results.Generator) results.Generator {
 	if a.TimerLag.Count == 0 {
 		return b
@@ -27,7 +27,7 @@ func Worse(a, b results.Generator) results.Generator {
 	return a
 }
 
-// Together adds up what one process used in two passes.
+// Together adds up what one process used in two passes. Either may be nil.
 func Together(a, b *results.Process) *results.Process {
 	if a == nil {
 		return b
@@ -48,8 +48,8 @@ func Together(a, b *results.Process) *results.Process {
 	return sum
 }
 
-// Beside puts the figures of two generators that ran at the same time together:
-// their use of machines is added, of the rest the worse is kept.
+// Beside combines two generators that ran at the same time: the use of machines is
+// added, and of the rest the worse value is kept.
 func Beside(a, b results.Generator) results.Generator {
 	if a.TimerLag.Count == 0 && a.Process == (results.Process{}) {
 		return b
@@ -62,7 +62,7 @@ func Beside(a, b results.Generator) results.Generator {
 	return out
 }
 
-// Larger is the larger of two readings of the same process.
+// Larger returns the larger of two readings of the same process. Either may be nil.
 func Larger(a, b *results.Process) *results.Process {
 	if a == nil || b != nil && b.CPU > a.CPU {
 		return b

@@ -15,22 +15,21 @@ import (
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
-// echoPeriods are how often the generator may write to itself. They are no
-// divisors of the usual intervals of schedules, so that it does not only fall
-// between bursts.
+// echoPeriods are the candidates for the time between two bytes that the generator
+// writes to itself. They do not divide the usual intervals of schedules, so that the
+// bytes do not only fall between bursts.
 var echoPeriods = [...]time.Duration{
 	7 * time.Millisecond, 11 * time.Millisecond, 17 * time.Millisecond, 23 * time.Millisecond,
 	31 * time.Millisecond, 43 * time.Millisecond, 61 * time.Millisecond, 97 * time.Millisecond,
 }
 
-// tries is how many tries of everything that is tried all through a run are
-// enough: fifty of them are above the p99, and waking a process that has
-// nothing else to do costs more than what it is woken for.
+// tries is the number of probes per run that suffice for a p99: fifty of them lie
+// above it. More would cost CPU time, because waking an idle process costs more than
+// the probe itself.
 const tries = 5_000
 
-// echoEvery is how often the generator writes to itself in a watch that lasts
-// for d: as rarely as leaves enough tries, and every 7 ms where that is not to
-// be had.
+// echoEvery returns the time between two bytes in a watch of length d: as long as
+// leaves enough probes, and 7 ms in a short watch.
 func echoEvery(d time.Duration) time.Duration {
 	every := echoPeriods[0]
 	for _, p := range echoPeriods[1:] {
@@ -41,9 +40,9 @@ func echoEvery(d time.Duration) time.Duration {
 	return every
 }
 
-// echo is a loopback connection of this process to itself. A byte that is
-// written to it waits for the same poller and the same scheduler as a delivery
-// does, so its delay is the generator's own share in a latency.
+// echo is a loopback connection of this process to itself. A byte written to it waits
+// for the same poller and scheduler as a delivery, so its delay is the generator's
+// own share of a latency.
 type echo struct {
 	writer, reader net.Conn
 	start          time.Time
@@ -53,7 +52,7 @@ type echo struct {
 	wg             sync.WaitGroup
 }
 
-// openEcho begins to try every so often.
+// openEcho starts to write a byte at intervals of every.
 func openEcho(every time.Duration) (*echo, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -112,7 +111,7 @@ func (e *echo) read() {
 	}
 }
 
-// soFar returns the delays until now in nanoseconds.
+// soFar returns the delays so far, in nanoseconds.
 func (e *echo) soFar() *hdrhistogram.Histogram {
 	var delay ledger.Values
 	e.mu.Lock()
@@ -121,14 +120,15 @@ func (e *echo) soFar() *hdrhistogram.Histogram {
 	return delay.Timing().Histogram
 }
 
-// close ends the watch, waits for it, and returns the delays in nanoseconds.
+// close stops the probes, waits for them, and returns the delays in nanoseconds.
 func (e *echo) close() *hdrhistogram.Histogram {
 	close(e.stop)
 	e.wg.Wait()
 	return e.delay.Timing().Histogram
 }
 
-// ReadDelay tries for d what this machine's read delay is when it does nothing else.
+// ReadDelay measures for d the read delay of this machine while the process does
+// nothing else. Values are nanoseconds.
 func ReadDelay(d time.Duration, cancelled <-chan struct{}) (*hdrhistogram.Histogram, error) {
 	e, err := openEcho(echoEvery(d))
 	if err != nil {

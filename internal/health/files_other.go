@@ -2,5 +2,5 @@
 
 package health
 
-// FileLimit is 0: this system has no limit of open files that can be asked for.
+// FileLimit returns 0: this system reports no limit of open files.
 func FileLimit() int64 { return 0 }

@@ -4,7 +4,7 @@ package health
 
 import "golang.org/x/sys/unix"
 
-// FileLimit is how many files this process may have open. The Go runtime has
+// FileLimit returns how many files this process may have open. The Go runtime has
 // already raised the soft limit to the hard one.
 func FileLimit() int64 {
 	var lim unix.Rlimit

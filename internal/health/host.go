@@ -10,7 +10,7 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// Host describes the machine. What cannot be read stays empty.
+// Host describes the machine. Fields that cannot be read stay empty.
 func Host() results.Host {
 	h := results.Host{
 		OS:    runtime.GOOS,

@@ -16,10 +16,9 @@ import (
 	"github.com/eventmeter/eventmeter/internal/streamclient"
 )
 
-// kernelEcho is an event stream of this process to itself, read as those of
-// the lanes are that take their times from the kernel. How long after the
-// write of a chunk the kernel says that it came is what is left of the
-// generator in such a time.
+// kernelEcho is an event stream of this process to itself, read like the streams of
+// lanes with kernel times. The time from the write of a chunk to its kernel receive
+// time is the generator's remaining share in such times.
 type kernelEcho struct {
 	listener net.Listener
 	client   streamclient.Client
@@ -27,11 +26,11 @@ type kernelEcho struct {
 	wg       sync.WaitGroup
 	stop     chan struct{}
 
-	// Chunks come one after another, so the times wait for them in order.
+	// Chunks arrive in order, so their write times wait in order.
 	sent  chan int64
 	delay *hdrhistogram.Histogram
-	timed atomic.Int64 // how many delays there are
-	early atomic.Int64 // of them, those that a wrong reckoning of the clocks puts before the writing
+	timed atomic.Int64 // number of delays
+	early atomic.Int64 // delays that came out negative, because of an error in aligning the clocks
 }
 
 func openKernelEcho(every time.Duration) (*kernelEcho, error) {
@@ -58,8 +57,8 @@ func openKernelEcho(every time.Duration) (*kernelEcho, error) {
 
 func (e *kernelEcho) now() int64 { return int64(time.Since(e.start)) + 1 }
 
-// write accepts the stream and writes to it. The request is not looked at: it
-// is our own.
+// write accepts the stream and writes to it. It does not read the request, which is
+// our own.
 func (e *kernelEcho) write(every time.Duration) {
 	c, err := e.listener.Accept()
 	if err != nil {
@@ -91,8 +90,8 @@ func (e *kernelEcho) write(every time.Duration) {
 // Opened implements [streamclient.Sink].
 func (e *kernelEcho) Opened(streamclient.Head, streamclient.Arrival) error { return nil }
 
-// Piece implements [streamclient.Sink]. What shares a read has no time of its own, and
-// what the kernel did not time is not asked about.
+// Piece implements [streamclient.Sink]. It ignores data that shared a read or has no
+// kernel time.
 func (e *kernelEcho) Piece(_ []byte, at streamclient.Arrival) error {
 	d := at.At - <-e.sent
 	if at.Kernel && !at.Shared {
@@ -108,8 +107,8 @@ func (e *kernelEcho) Piece(_ []byte, at streamclient.Arrival) error {
 // Closed implements [streamclient.Sink].
 func (e *kernelEcho) Closed(error) {}
 
-// close ends the watch, waits for it, and returns the delays in nanoseconds;
-// nil if there was no watch.
+// close ends the watch, waits for it, and returns the delays in nanoseconds, nil if
+// there was no watch.
 func (e *kernelEcho) close() *hdrhistogram.Histogram {
 	if e == nil {
 		return nil

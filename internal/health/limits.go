@@ -7,11 +7,10 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// The limits past which a run says more about the generator than about the
-// target.
+// Beyond these limits a run says more about the generator than about the target.
 const (
-	// maxDropped: an open loop that drops more than one emission in a hundred did
-	// not put on the load that it claims.
+	// maxDropped: an open loop that drops more than one emission in a hundred did not
+	// apply the load that it claims.
 	maxDropped = 0.01
 	// maxTimerLag: a generator whose timers wake this late, at the 99th
 	// percentile, cannot place emissions or read deliveries in time.
@@ -21,24 +20,25 @@ const (
 	// maxOthers of all CPUs: a machine that is busy with something else delays
 	// both sides, and no figure says which.
 	maxOthers = 0.25
-	// MaxReadDelay: a generator that takes this long, at the 99th percentile, to
-	// read a byte that is there measures itself.
+	// MaxReadDelay: a generator that takes this long, at the 99th percentile, to read
+	// a byte that has arrived measures itself.
 	MaxReadDelay = 100 * time.Millisecond
 	// maxSentLate: a generator that sends its emissions this late, at the 99th
 	// percentile, measures itself in every scheduled → received.
 	maxSentLate = 100 * time.Millisecond
-	// maxGCPause is the longest stop of the world that is not a bottleneck.
+	// maxGCPause is the longest stop-the-world pause that is not a bottleneck.
 	maxGCPause = 100 * time.Millisecond
 )
 
-// Sending is what a generator's firing is judged by, beside its health.
+// Sending holds the figures of publishing that a generator is judged by, besides its
+// health.
 type Sending struct {
 	Workers     int               // upstream.workers
 	Burst       int               // schedule.burst, 0 where the schedule has none
 	Lag, Answer results.Quantiles // scheduled to published, published to answered
 }
 
-// Remedy says how to get rid of dropped emissions.
+// Remedy returns how to avoid dropped emissions.
 func (s Sending) Remedy() string {
 	if s.Burst > s.Workers {
 		return fmt.Sprintf("a burst of %d needs upstream.workers: %d", s.Burst, s.Burst)
@@ -46,8 +46,8 @@ func (s Sending) Remedy() string {
 	return fmt.Sprintf("the upstream answered within %s at the 99th percentile: raise upstream.workers, or lower the rate", results.FormatNanos(s.Answer.P99))
 }
 
-// Bottlenecks says in which ways the generator was the bottleneck; empty
-// if in none.
+// Bottlenecks returns the reasons why the generator was the bottleneck, one sentence
+// each; empty if it was not. cpus is the number of CPUs of its machine.
 func Bottlenecks(in results.Generator, cpus int, s Sending) []string {
 	out := []string{}
 	if in.DroppedEvents > maxDropped {

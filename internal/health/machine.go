@@ -12,11 +12,11 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// machineMeter follows the CPU time of the whole machine. Its method does
-// nothing on nil.
+// machineMeter measures the CPU time of the whole machine. Its method does nothing on
+// nil.
 type machineMeter struct{ before float64 }
 
-// newMachineMeter returns nil where the machine cannot be read.
+// newMachineMeter returns nil if the machine's CPU time cannot be read.
 func newMachineMeter() *machineMeter {
 	busy, ok := busySeconds()
 	if !ok {
@@ -25,7 +25,7 @@ func newMachineMeter() *machineMeter {
 	return &machineMeter{before: busy}
 }
 
-// busySeconds is the CPU time that all processes have used, and that the
+// busySeconds returns the CPU time that all processes have used and that the
 // hypervisor took away.
 func busySeconds() (float64, bool) {
 	ts, err := cpu.Times(false)
@@ -36,7 +36,7 @@ func busySeconds() (float64, bool) {
 	return t.User + t.System + t.Nice + t.Irq + t.Softirq + t.Steal, true
 }
 
-// others is what was used by neither this process nor the target's, in CPUs.
+// others returns the CPU time used by neither this process nor the target's, in CPUs.
 func (m *machineMeter) others(wall time.Duration, self results.Nanos, target *results.Process) float64 {
 	if m == nil {
 		return 0
@@ -52,7 +52,7 @@ func (m *machineMeter) others(wall time.Duration, self results.Nanos, target *re
 	return max(0, rest/wall.Seconds())
 }
 
-// ListenerPID is the process of this machine that listens at the port of u; 0 where
+// ListenerPID returns the process of this machine that listens at the port of u; 0 if
 // it is not known.
 func ListenerPID(u *url.URL) int {
 	text := u.Port()

@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// EphemeralPorts is how many local ports the kernel gives out by itself.
+// EphemeralPorts returns the number of local ports that the kernel assigns by itself.
 func EphemeralPorts() int {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package health
 
-// EphemeralPorts is 0: where this system keeps its range is not known here.
+// EphemeralPorts returns 0: the port range of this system is not known.
 func EphemeralPorts() int { return 0 }

@@ -10,8 +10,8 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// meter follows the CPU time and memory of one process. Its methods do nothing
-// on nil.
+// meter measures the CPU time and memory of one process. Its methods do nothing on
+// nil.
 type meter struct {
 	proc   *process.Process
 	before float64 // CPU seconds at the start
@@ -21,7 +21,7 @@ type meter struct {
 	memory int64
 }
 
-// newMeter returns nil where the process cannot be read.
+// newMeter returns nil if the process cannot be read.
 func newMeter(pid int) *meter {
 	proc, err := process.NewProcess(int32(pid))
 	if err != nil {
@@ -33,7 +33,7 @@ func newMeter(pid int) *meter {
 	return m
 }
 
-// sample reads the process; a process that is gone keeps its last values.
+// sample reads the process. A process that is gone keeps its last values.
 func (m *meter) sample() {
 	if m == nil {
 		return
@@ -70,7 +70,7 @@ func (m *meter) finish(wall time.Duration) *results.Process {
 	}
 }
 
-// ProcessUsage reads a process.
+// ProcessUsage returns a function that reads the CPU time and memory of a process.
 func ProcessUsage(pid int) func() metrics.Usage {
 	proc, err := process.NewProcess(int32(pid))
 	if err != nil {

@@ -18,16 +18,15 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// The metrics of a process that Prometheus' client libraries have by these
-// names.
+// The names that Prometheus' client libraries give to the metrics of a process.
 const (
 	metricCPU    = "process_cpu_seconds_total"
 	metricMemory = "process_resident_memory_bytes"
 )
 
 const (
-	// scrapeTimeout bounds one reading of the metrics, scrapeEvery is the pause
-	// between two: a reading costs the target, too.
+	// scrapeTimeout bounds one reading of the metrics. scrapeEvery is the pause
+	// between two readings, because a reading costs the target CPU time, too.
 	scrapeTimeout = 2 * time.Second
 	scrapeEvery   = time.Second
 	maxScrape     = 32 << 20
@@ -37,7 +36,7 @@ const (
 // be read.
 var ErrMetrics = errors.New("metrics")
 
-// remoteMeter follows the CPU time and memory of a process by its metrics.
+// remoteMeter measures the CPU time and memory of a process by its metrics.
 type remoteMeter struct {
 	url    string
 	client *http.Client
@@ -50,7 +49,7 @@ type remoteMeter struct {
 	memory int64
 }
 
-// newRemoteMeter takes a first reading, and fails if that does.
+// newRemoteMeter takes a first reading, and returns an error if that fails.
 func newRemoteMeter(url string, guard *dialguard.Guard) (*remoteMeter, error) {
 	m := &remoteMeter{url: url, client: guard.Client()}
 	m.read()
@@ -88,7 +87,7 @@ func (m *remoteMeter) used() (cpu float64, most int64, ok bool) {
 func (m *remoteMeter) finish(wall time.Duration) *results.Process {
 	m.err = nil
 	m.read()
-	if m.err != nil || m.last < m.before { // it is gone, or began anew
+	if m.err != nil || m.last < m.before { // the process is gone, or was restarted
 		return nil
 	}
 	cpu := m.last - m.before
@@ -124,12 +123,12 @@ func parseProcess(in io.Reader) (cpu float64, memory int64, err error) {
 	cpu, ok := sum(families[metricCPU])
 	bytes, has := sum(families[metricMemory])
 	if !ok || !has {
-		return 0, 0, errors.New("there is no " + metricCPU + " and " + metricMemory)
+		return 0, 0, errors.New("there is no " + metricCPU + " or no " + metricMemory + "; give the address of metrics that a Prometheus client library exports")
 	}
 	return cpu, int64(bytes), nil
 }
 
-// sum adds up a metric over its labels: one endpoint may speak for several
+// sum adds up a metric over its labels, because one endpoint may export several
 // processes.
 func sum(f *dto.MetricFamily) (total float64, ok bool) {
 	for _, m := range f.GetMetric() {

@@ -23,8 +23,8 @@ func goroutines() int64 {
 	return int64(s[0].Value.Uint64())
 }
 
-// gained is what a runtime histogram (in seconds) gained between two readings;
-// a value counts as its bucket's upper bound, as in a result.
+// gained returns what a runtime histogram (in seconds) gained between two readings. A
+// value counts as its bucket's upper bound, as in a result.
 func gained(before, after *metrics.Float64Histogram) (out ledger.Distribution) {
 	for i, n := range after.Counts {
 		n -= before.Counts[i]
@@ -42,7 +42,7 @@ func gained(before, after *metrics.Float64Histogram) (out ledger.Distribution) {
 	return out
 }
 
-// summarise makes quantiles of a distribution.
+// summarise returns the quantiles of a distribution.
 func summarise(d ledger.Distribution) results.Quantiles {
 	h := hdrhistogram.New(1000, int64(10*time.Minute), 3)
 	for _, b := range d.Buckets {

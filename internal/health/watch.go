@@ -1,6 +1,6 @@
-// Package health watches the generator: what this process and the target's use,
-// how late its timers wake, how long it takes to read what has arrived. It says
-// when the generator, and not the target, was the bottleneck.
+// Package health watches the generator: the resources that this process and the
+// target's use, how late timers wake, and how long it takes to read data that has
+// arrived. It reports when the generator, and not the target, was the bottleneck.
 package health
 
 import (
@@ -19,27 +19,27 @@ import (
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
-// WatchOptions say what to watch beside this process.
+// WatchOptions say what to watch besides this process.
 type WatchOptions struct {
-	// TargetPID is the process of the target; 0 where it is not on this machine,
-	// or not known.
+	// TargetPID is the process id of the target; 0 if it is not on this machine or
+	// not known.
 	TargetPID int
-	// TargetMetrics, when not empty, is the address of the target's metrics in
-	// Prometheus' text format. They are used instead of the process.
+	// TargetMetrics, if not empty, is the URL of the target's metrics in Prometheus'
+	// text format. They are used instead of the process.
 	TargetMetrics string
 	// Guard checks the connections to TargetMetrics.
 	Guard *dialguard.Guard
-	// Siblings are the other generators of the run on this machine, by process
-	// id: what they use is not counted as somebody else's.
+	// Siblings are the process ids of the run's other generators on this machine,
+	// which do not count as other processes.
 	Siblings []int
-	// KernelTimestamps: deliveries are timed by the kernel, so the error of its
-	// times is measured, too.
+	// KernelTimestamps is set if deliveries have kernel times, whose error is then
+	// measured as well.
 	KernelTimestamps bool
-	// Length is about how long the watch lasts.
+	// Length is the approximate length of the watch.
 	Length time.Duration
 }
 
-// Watch watches this process, and the target's where it can, while a pass fires
+// Watch watches this process, and the target's if possible, while a pass publishes
 // and drains.
 type Watch struct {
 	self       *meter
@@ -55,24 +55,23 @@ type Watch struct {
 	mu         sync.Mutex
 	timerLag   ledger.Values
 	gcAfter    *rtmetrics.Float64Histogram // at the end of the watch; nil before
-	goroutines int64                       // the most so far
+	goroutines int64                       // largest number so far
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 }
 
-// gauge follows what a process uses.
+// gauge measures what a process uses.
 type gauge interface {
 	sample()
-	// used is what the last sample said: CPU seconds since the watch began and
-	// the largest memory. It is safe for concurrent use.
+	// used returns the last sample: CPU seconds since the watch began and the largest
+	// memory in bytes. It is safe for concurrent use.
 	used() (cpu float64, memory int64, ok bool)
-	// finish takes a last sample. It returns nil where the process cannot be
-	// read.
+	// finish takes a last sample. It returns nil if the process cannot be read.
 	finish(wall time.Duration) *results.Process
 }
 
-// Start begins to watch. The caller must call [Watch.Stop].
+// Start starts a watch. The caller must call [Watch.Stop].
 func Start(o WatchOptions) (*Watch, error) {
 	var target gauge = (*meter)(nil)
 	if o.TargetMetrics != "" {
@@ -116,9 +115,8 @@ func Start(o WatchOptions) (*Watch, error) {
 	return w, nil
 }
 
-// timerEvery is how often the watch sets itself an alarm to see how late it
-// wakes, in a watch that lasts for d: every 10 ms, and in a long one less often,
-// as with its echo.
+// timerEvery returns the length of the timers whose lag is measured in a watch of
+// length d: 10 ms, and longer in a long watch, as with the echo.
 func timerEvery(d time.Duration) time.Duration { return echoEvery(d) + 3*time.Millisecond }
 
 func (w *Watch) watchTimers(ctx context.Context, every time.Duration) {
@@ -132,8 +130,8 @@ func (w *Watch) watchTimers(ctx context.Context, every time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-			// The value is bounded by the histogram's range: a lag of more
-			// than ten minutes counts as ten.
+			// The histogram's range bounds the value: a lag of more than ten minutes
+			// counts as ten.
 			lag := time.Since(due)
 			w.mu.Lock()
 			w.timerLag.Add(lag)
@@ -166,9 +164,9 @@ func (w *Watch) watchProcesses(ctx context.Context) {
 	}
 }
 
-// Stop ends the watch, waits for its goroutines, and returns the generator's
-// health and what the target used. dropped is the share of emissions that found
-// no worker. Whether the generator was the bottleneck is left to the caller.
+// Stop ends the watch, waits for its goroutines, and returns the generator's health
+// and the target's use of its machine. dropped is the share of emissions without a
+// free worker. The caller decides whether the generator was the bottleneck.
 func (w *Watch) Stop(dropped float64) (results.Generator, *results.Process) {
 	w.cancel()
 	w.done.Wait()
@@ -183,8 +181,8 @@ func (w *Watch) Stop(dropped float64) (results.Generator, *results.Process) {
 	return out, target
 }
 
-// SoFar is what Stop would return now, without the error of the kernel's receive
-// times. The watch goes on.
+// SoFar returns what Stop would return now, without the error of kernel times. The
+// watch continues.
 func (w *Watch) SoFar(dropped float64) (results.Generator, *results.Process) {
 	wall := time.Since(w.started)
 	out, target := w.read(wall, w.echo.soFar(), func(g gauge) *results.Process {
@@ -198,7 +196,7 @@ func (w *Watch) SoFar(dropped float64) (results.Generator, *results.Process) {
 	return out, target
 }
 
-// read is the state of the watch after wall; usage reads a process.
+// read returns the state of the watch after wall; usage reads a process.
 func (w *Watch) read(wall time.Duration, delay *hdrhistogram.Histogram, usage func(gauge) *results.Process) (results.Generator, *results.Process) {
 	w.mu.Lock()
 	lag, after, most := w.timerLag.Timing(), w.gcAfter, w.goroutines
@@ -226,8 +224,8 @@ func (w *Watch) read(wall time.Duration, delay *hdrhistogram.Histogram, usage fu
 	return out, target
 }
 
-// others is how many CPUs were used by processes that have no part in the run;
-// sibling gives those that another generator used.
+// others returns how many CPUs processes outside the run used; sibling returns the
+// CPU seconds of another generator.
 func (w *Watch) others(wall time.Duration, self results.Nanos, target *results.Process, sibling func(*meter) float64) float64 {
 	if w.elsewhere {
 		target = nil
@@ -239,7 +237,7 @@ func (w *Watch) others(wall time.Duration, self results.Nanos, target *results.P
 	return out
 }
 
-// Health is the health so far, as metrics. A nil watch has not begun: only the
+// Health returns the health so far, for metrics. A nil watch has not begun: only the
 // goroutines are known.
 func (w *Watch) Health() metrics.Health {
 	h := metrics.Health{Goroutines: goroutines()}

@@ -117,7 +117,7 @@ var (
 func rows() []row {
 	return []row{
 		// Streams.
-		{name: "1,000 endless lines", streams: 1000, ready: "25s", answers: stream(func(x *exchange) {
+		{name: "1,000 endless lines", streams: 1000, ready: "60s", answers: stream(func(x *exchange) {
 			if x.say("data: ") && x.flood("x", 2*mib) {
 				x.hold()
 			}

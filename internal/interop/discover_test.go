@@ -2,6 +2,7 @@ package interop
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
 	"reflect"
 	"slices"
@@ -85,4 +86,12 @@ func TestDiscover(t *testing.T) {
 			c.check(t, discover(t, "--command", "node testdata/"+c.script[0]+" --stdio"))
 		})
 	}
+}
+
+// TestDiscoverGo: the same of a server of the official Go SDK.
+func TestDiscoverGo(t *testing.T) {
+	t.Parallel()
+	modern := discoverCase{want: offer{Server: "go-sdk", ServerVersion: "1", Era: "modern", Version: "2026-07-28"}}
+	modern.check(t, discover(t, "--target", newGoServer(t).http.URL))
+	modern.check(t, discover(t, "--command", "'"+os.Args[0]+"' "+goPiped))
 }

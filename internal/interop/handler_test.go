@@ -2,6 +2,7 @@ package interop
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // handlerStats are the counts of handler.mjs.
@@ -76,6 +79,12 @@ var program = sync.OnceValues(func() (string, error) {
 var programDir string
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == goPiped {
+		if err := newGoTools().mcp.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	code := m.Run()
 	if programDir != "" {
 		_ = os.RemoveAll(programDir)
@@ -145,7 +154,15 @@ func TestHandlerCounts(t *testing.T) {
 			cert, key := certificate(t)
 			s := start(t, "handler.mjs", append(c.args, "--ca", cert, "--until-eof")...)
 			lane := eventmeterRun(t, fmt.Sprintf(handlerProfile, s.URL, cert, key, c.webhook, s.Control))
-			server := stats[handlerStats](s)
+			var server handlerStats
+			until(t, "the outcome of every attempt", func() bool {
+				server = stats[handlerStats](s)
+				left := server.Attempts - server.Delivered
+				for _, n := range server.Failed {
+					left -= n
+				}
+				return left == 0
+			})
 			compare(t, lane, server)
 			about := map[string]int64{"delivered": server.Delivered, "refused": server.Refused, "rotated": server.Rotated, "forged": server.Forged["401"]}
 			if about[c.wants] == 0 {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -91,7 +92,11 @@ func TestTodayNode(t *testing.T) {
 			}
 			s := start(t, c.server, "--until-eof")
 			u, l, _ := checkToday(t, runToday(t, append(nodeArgs(s.Control, c.era), "--target", s.URL)...))
-			server := stats[sdkStats](s)
+			var server sdkStats
+			until(t, "the end of the streams", func() bool {
+				server = stats[sdkStats](s)
+				return server.OpenStreams == 0
+			})
 			counts := map[string][2]float64{
 				"notifications": {u["notifications"], float64(server.Sent.ResourceUpdated)},
 				"list changes":  {l["notifications"], float64(server.Sent.ToolListChanged)},
@@ -105,9 +110,6 @@ func TestTodayNode(t *testing.T) {
 				counts["streams"] = [2]float64{35, float64(server.Requests["subscriptions/listen"])}
 			}
 			same(t, counts)
-			if server.OpenStreams != 0 {
-				t.Errorf("%d streams are left open", server.OpenStreams)
-			}
 		})
 	}
 }
@@ -164,7 +166,33 @@ type touch struct {
 	Probe string `json:"probe"`
 }
 
+// goPiped is the argument with which the test program is such a server, over its standard
+// input and output.
+const goPiped = "go-server"
+
+// newGoServer makes one that is reached over HTTP, in both eras.
 func newGoServer(t *testing.T) *goServer {
+	s := newGoTools()
+	get := func(*http.Request) *mcp.Server { return s.mcp }
+	modern := mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{Stateless: true})
+	legacy := mcp.NewStreamableHTTPHandler(get, nil)
+	s.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Mcp-Protocol-Version") >= "2026-07-28" {
+			modern.ServeHTTP(w, r)
+			return
+		}
+		legacy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.http.Close)
+	t.Cleanup(func() {
+		for session := range s.mcp.Sessions() {
+			session.Close()
+		}
+	})
+	return s
+}
+
+func newGoTools() *goServer {
 	s := &goServer{text: map[string]string{}, counts: map[string]int{}}
 	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "go-sdk", Version: "1"}, &mcp.ServerOptions{
 		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
@@ -195,22 +223,6 @@ func newGoServer(t *testing.T) *goServer {
 			defer s.mu.Unlock()
 			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: r.Params.URI, Text: s.text[r.Params.URI]}}}, nil
 		})
-	get := func(*http.Request) *mcp.Server { return s.mcp }
-	modern := mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{Stateless: true})
-	legacy := mcp.NewStreamableHTTPHandler(get, nil)
-	s.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Mcp-Protocol-Version") >= "2026-07-28" {
-			modern.ServeHTTP(w, r)
-			return
-		}
-		legacy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(s.http.Close)
-	t.Cleanup(func() {
-		for session := range s.mcp.Sessions() {
-			session.Close()
-		}
-	})
 	return s
 }
 
@@ -252,5 +264,50 @@ func TestTodayGo(t *testing.T) {
 				t.Error("no client was notified of a change of the list of tools")
 			}
 		})
+	}
+}
+
+// TestTodayGoPiped runs the profile against such a server over a pipe. It ends with the
+// run, so its counts cannot be asked for. In the modern era it notifies only one of the
+// streams of a pipe of each change, so there is one client for each resource.
+func TestTodayGoPiped(t *testing.T) {
+	t.Parallel()
+	for era, clients := range map[string][2]string{"legacy": {"30", "5"}, "modern": {"10", "1"}} {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			u, l, _ := checkToday(t, runToday(t, "--command", fmt.Sprintf("'%s' %s", os.Args[0], goPiped), "--set", "target.era="+era,
+				"--set", "upstream.kind=tool", "--set", "upstream.tool.name=touch", "--set", "lanes.updates.subscriptions="+clients[0], "--set", "lanes.lists.subscriptions="+clients[1]))
+			if u["reads"] < 10 || u["notifications"] == 0 || l["notifications"] == 0 {
+				t.Errorf("%v notifications and %v reads, and %v changes of the list of tools", u["notifications"], u["reads"], l["notifications"])
+			}
+		})
+	}
+}
+
+// fullProfile has more clients listen than the server allows.
+const fullProfile = `name: full
+target: {url: "%s", era: modern}
+lanes:
+  - name: updates
+    system: updates
+    mode: push
+    subscriptions: 30
+    attach: {onFailure: continue}
+    updates: {resource: "test://items/0"}
+upstream: {kind: none}
+phases: {ready: 60s, measure: 1s, drain: 1s}
+`
+
+// TestTodayFull: streams that a full server refuses are counted as refused inside HTTP
+// 200, and the rest stay open.
+func TestTodayFull(t *testing.T) {
+	t.Parallel()
+	s := start(t, "sdk2.mjs", "--until-eof", "--max-subscriptions", "10")
+	l := eventmeterRun(t, fmt.Sprintf(fullProfile, s.URL))
+	if l.Ready.Active != 10 || l.Ready.Failed != 20 || l.Figures["refused"] != 20 || l.Figures["refusedInside200"] != 20 {
+		t.Errorf("%d active and %d failed; %v refused, %v of them inside HTTP 200; want 10, 20, 20 and 20", l.Ready.Active, l.Ready.Failed, l.Figures["refused"], l.Figures["refusedInside200"])
+	}
+	if n := stats[sdkStats](s).Requests["subscriptions/listen"]; n != 30 {
+		t.Errorf("the server has seen %d requests to listen, want 30", n)
 	}
 }

@@ -1,7 +1,6 @@
-// Package prom shows the figures of runs, while they are on their way, as
-// metrics of Prometheus. It counts nothing itself: at each scrape it asks the
-// ledger, so that the path of the deliveries does not know of it, and when a
-// run is over it shows what the account says, to the last event.
+// Package metrics shows the figures of runs in progress as Prometheus metrics. It
+// counts nothing itself: at each scrape it asks the ledger, so it costs deliveries
+// nothing. When a run is over it shows the figures of the account.
 package metrics
 
 import (
@@ -20,9 +19,9 @@ import (
 // Watch looks at a pass. It is called by one goroutine at a time.
 type Watch func() Look
 
-// Collector is a [prometheus.Collector] over any number of runs and searches.
-// The zero value shows its metrics to nobody, and is of use for its looks alone.
-// It is safe for concurrent use.
+// Collector is a [prometheus.Collector] over any number of runs and searches. The
+// zero value is not registered; use it for [Collector.Looks] alone. It is safe for
+// concurrent use.
 type Collector struct {
 	mu       sync.Mutex
 	keep     int
@@ -33,7 +32,7 @@ type Collector struct {
 
 // Options of a collector; the zero value keeps everything.
 type Options struct {
-	// Keep is how many runs are shown at the most, the newest; 0 is all.
+	// Keep is the largest number of runs shown, the newest; 0 is all.
 	Keep int
 	// Figures are those that only some systems have.
 	Figures figure.Tables
@@ -59,8 +58,8 @@ type Following struct {
 	last   Figures // of the upstream, with the result
 }
 
-// Begin adds a run. It is shown from now on, also when it is over. On nil it
-// returns nil, which is a run that nobody follows.
+// Begin adds a run, which is shown from now on, even after its end. On nil it returns
+// nil, a run that is not shown.
 func (c *Collector) Begin(run Run) *Following {
 	if c == nil {
 		return nil
@@ -78,7 +77,7 @@ func (c *Collector) Begin(run Run) *Following {
 	return f
 }
 
-// Shards has the run show its shards, too.
+// Shards makes the run show its shards as well.
 func (f *Following) Shards(look func() []Shard) {
 	if f == nil {
 		return
@@ -88,8 +87,7 @@ func (f *Following) Shards(look func() []Shard) {
 	f.shards = look
 }
 
-// Finish ends the run, with its result where there is one, and with what the
-// upstream had when that was drawn up: it may go on counting until then.
+// Finish ends the run, with its result or nil, and the upstream's final figures.
 func (f *Following) Finish(r *results.Result, upstream Figures) {
 	if f == nil {
 		return
@@ -107,7 +105,7 @@ func (f *Following) Finish(r *results.Result, upstream Figures) {
 type Pass struct {
 	mu       sync.Mutex
 	watch    Watch
-	frozen   bool // it is not looked at any more
+	frozen   bool // the figures do not change any more
 	settled  bool
 	look     Look
 	expected []int64 // the highest shown of each lane
@@ -161,12 +159,12 @@ func (p *Pass) Settle(last *Look) {
 	for i := range d.Lanes {
 		d.Lanes[i].Open, d.Lanes[i].Attaching = 0, 0
 	}
-	// As in a result: an emission that was never answered for is uncertain.
+	// As in a result: an emission without an answer is uncertain.
 	d.Measured.Uncertain += d.Measured.Pending
 	d.Measured.Pending = 0
 }
 
-// again looks once more; the caller holds the lock.
+// again takes another look; the caller holds the lock.
 func (p *Pass) again() {
 	if p.frozen || p.settled {
 		return

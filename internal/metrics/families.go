@@ -23,7 +23,7 @@ var (
 	SearchLabels = []string{"search"}
 )
 
-// oneLane is what the metrics of a lane are read from.
+// oneLane holds the values of a lane's metrics.
 type oneLane struct {
 	*ledger.LiveLane
 	own    Figures
@@ -31,7 +31,7 @@ type oneLane struct {
 	health *Health
 }
 
-// wholeRun is what the metrics of a run are read from.
+// wholeRun holds the values of a run's metrics.
 type wholeRun struct {
 	Run
 	passes []Look

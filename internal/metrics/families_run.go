@@ -6,18 +6,19 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // runFamilies are the metrics of each run.
-var runFamilies = slices.Concat(identityFamilies, phaseFamilies, firingFamilies, processFamilies)
+var runFamilies = slices.Concat(identityFamilies, conformanceFamilies, phaseFamilies, firingFamilies, processFamilies)
 
 func ofRun(kind prometheus.ValueType, name, help string, of func(x *wholeRun, emit emitter), own ...string) family[wholeRun] {
 	return newFamily(RunLabels, kind, name, help, own, of)
 }
 
-// once is a metric that is there when the result is.
+// once returns a metric that appears with the result.
 func once(name, help string, of func(x *wholeRun) float64) family[wholeRun] {
 	return ofRun(gauge, name, help, func(x *wholeRun, emit emitter) {
 		if x.result != nil {
@@ -27,15 +28,15 @@ func once(name, help string, of func(x *wholeRun) float64) family[wholeRun] {
 }
 
 var identityFamilies = []family[wholeRun]{
-	ofRun(gauge, "eventmeter_run_info", "1, for each run that is shown. fleet is what all shards of a run have in common, and the run itself without; shard is the index of this one, or empty.",
+	ofRun(gauge, "eventmeter_run_info", "1, for each run that is shown. fleet is the name that all shards of a run share, or that of the run if it is not split; shard is the index of this shard, or empty.",
 		func(x *wholeRun, emit emitter) {
 			emit(1, x.Profile, x.Version, x.Upstream, x.Schedule, x.Fleet, x.Shard)
 		},
 		"profile", "version", "upstream", "schedule", "fleet", "shard"),
 	ofRun(gauge, "eventmeter_run_start_timestamp_seconds", "When the run began.", func(x *wholeRun, emit emitter) { emit(seconds(x.Started)) }),
-	once("eventmeter_run_end_timestamp_seconds", "When the run was over. As all that follows from the result, it is there from then on.", func(x *wholeRun) float64 { return seconds(x.result.Finished) }),
-	once("eventmeter_run_partial", "1 when the run ended before its profile said so.", func(x *wholeRun) float64 { return truth(x.result.Partial) }),
-	once("eventmeter_run_bottleneck", "1 when the figures say more about the generator than about the target.", func(x *wholeRun) float64 { return truth(x.result.Generator.Bottleneck) }),
+	once("eventmeter_run_end_timestamp_seconds", "When the run ended. Like every metric that comes from the result, it appears only then.", func(x *wholeRun) float64 { return seconds(x.result.Finished) }),
+	once("eventmeter_run_partial", "1 if the run ended early.", func(x *wholeRun) float64 { return truth(x.result.Partial) }),
+	once("eventmeter_run_bottleneck", "1 if the figures describe the generator more than the target.", func(x *wholeRun) float64 { return truth(x.result.Generator.Bottleneck) }),
 	ofRun(gauge, "eventmeter_run_warnings", "Warnings of the result, by their code.", func(x *wholeRun, emit emitter) {
 		if x.result == nil {
 			return
@@ -56,7 +57,7 @@ var identityFamilies = []family[wholeRun]{
 	}, "threshold", "lane"),
 }
 
-// eachThreshold gives every threshold once for each lane, where the run is over.
+// eachThreshold calls do once for every threshold and lane, if the run is over.
 func (x *wholeRun) eachThreshold(do func(*results.Verdict)) {
 	if x.result == nil {
 		return
@@ -69,6 +70,44 @@ func (x *wholeRun) eachThreshold(do func(*results.Verdict)) {
 			do(v)
 		}
 	}
+}
+
+var conformanceFamilies = []family[wholeRun]{
+	ofRun(gauge, "eventmeter_conformance_broken_rows", "Rows of conformance that the target broke so far, by level: must, should, shape. It is there where a lane speaks MCP Events.", func(x *wholeRun, emit emitter) {
+		if c := x.conformance(); c != nil {
+			emit(float64(c.Must), string(conform.Must))
+			emit(float64(c.Should), string(conform.Should))
+			emit(float64(c.Shape), string(conform.Shape))
+		}
+	}, "level"),
+	ofRun(counter, "eventmeter_conformance_broken_total", "How often the target broke a row of conformance that was seen; 0 if the row held.", func(x *wholeRun, emit emitter) {
+		c := x.conformance()
+		if c == nil {
+			return
+		}
+		for i := range c.Rows {
+			if row := &c.Rows[i]; row.Seen > 0 {
+				emit(float64(row.Broken), row.Level, row.Row)
+			}
+		}
+	}, "level", "row"),
+}
+
+// conformance returns the rows so far, as the result has them; nil where no lane is
+// judged.
+func (x *wholeRun) conformance() *results.Conformance {
+	if x.result != nil {
+		return x.result.Conformance
+	}
+	var all conform.Account
+	for i := range x.passes {
+		p := &x.passes[i]
+		for j := range min(len(p.Own), len(p.Detail.Lanes)) {
+			l := &p.Detail.Lanes[j]
+			all = all.Plus(p.Own[j].Conform.Of(l.Name, l.Duplicates.SameEmission))
+		}
+	}
+	return results.NewConformance(all)
 }
 
 var phaseFamilies = []family[wholeRun]{
@@ -121,7 +160,7 @@ var firingFamilies = []family[wholeRun]{
 		_, w := x.emissions()
 		emit(float64(w.Fired))
 	}),
-	ofRun(gauge, "eventmeter_upstream_figure", "What only one kind of upstream has, by its name and in its unit in result.json (upstream.figures).", func(x *wholeRun, emit emitter) {
+	ofRun(gauge, "eventmeter_upstream_figure", "Figures that only one kind of upstream has, by their name and in their unit in result.json (upstream.figures).", func(x *wholeRun, emit emitter) {
 		for name, v := range x.upstream().Values {
 			emit(v, name)
 		}
@@ -227,7 +266,7 @@ func phases(x *wholeRun, emit emitter) {
 	}
 }
 
-// upstream is what the upstream has: one serves all passes.
+// upstream returns the upstream's figures; one upstream serves all passes.
 func (x *wholeRun) upstream() Figures {
 	switch {
 	case x.result != nil:
@@ -246,7 +285,7 @@ func (x *wholeRun) eachPhase(do func(*Phase)) {
 	}
 }
 
-// turns tells whether lanes take turns.
+// turns reports whether lanes take turns.
 func (x *wholeRun) turns() bool {
 	turns := false
 	x.eachPhase(func(p *Phase) { turns = turns || p.Lane != "" })
@@ -289,5 +328,5 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// seconds is a time as metrics have it.
+// seconds returns a time in seconds since 1970.
 func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }

@@ -19,8 +19,8 @@ type Search struct {
 	end   *results.Capacity
 }
 
-// Search adds a search. name is the same nowhere else. On nil it returns nil,
-// which is a search that nobody follows.
+// Search adds a search. name must be unique. On nil it returns nil, a search that is
+// not shown.
 func (c *Collector) Search(name, profile, axis string) *Search {
 	if c == nil {
 		return nil
@@ -93,7 +93,7 @@ var searchFamilies = []family[Search]{
 	ofStep("eventmeter_capacity_step_achieved_rate", "Copies of events per second that came in a step.", func(s *results.CapacityStep) float64 { return s.Achieved }),
 	ofStep("eventmeter_capacity_step_expected", "Owed pairs of a step.", func(s *results.CapacityStep) float64 { return float64(s.Expected) }),
 	ofStep("eventmeter_capacity_step_lost", "Owed pairs of a step that never came.", func(s *results.CapacityStep) float64 { return float64(s.Lost) }),
-	ofStep("eventmeter_capacity_step_backlog_growth_rate", "Growth of what was owed and had not come, in deliveries per second.", func(s *results.CapacityStep) float64 { return s.Backlog.Growth }),
+	ofStep("eventmeter_capacity_step_backlog_growth_rate", "Growth of the backlog of owed deliveries, in deliveries per second.", func(s *results.CapacityStep) float64 { return s.Backlog.Growth }),
 	ofSearch("eventmeter_capacity_step_latency_seconds", "Scheduled → received of a lane in a step, by figure: p50, p90, p99 or p999.", func(x *Search, emit emitter) {
 		for _, s := range x.steps {
 			for _, l := range s.Lanes {
@@ -117,7 +117,7 @@ var searchFamilies = []family[Search]{
 			}
 		}
 	}, "step"),
-	ofSearch("eventmeter_capacity_outcome", "1 for how the search ended: found, none, bound, generator, exhausted or searching (broken off).", func(x *Search, emit emitter) {
+	ofSearch("eventmeter_capacity_outcome", "1 for how the search ended: found, none, bound, generator, exhausted or searching (interrupted).", func(x *Search, emit emitter) {
 		if x.end != nil {
 			emit(1, x.end.Outcome)
 		}

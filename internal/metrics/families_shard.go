@@ -2,10 +2,10 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Shard is what the metrics of one shard of a run are read from.
+// Shard holds the values of the metrics of one shard.
 type Shard struct {
 	Index string
-	Up    bool // it is there, and not done
+	Up    bool // the shard is running
 	// Open, Fired, Delivered and Foreign are of all its lanes.
 	Open, Fired, Delivered, Foreign int64
 	CPU                             float64 // seconds, while it fired and drained
@@ -34,10 +34,10 @@ func ofShard(kind prometheus.ValueType, name, help string, of func(*Shard) float
 // shardFamilies are the metrics of the shards of a run. The label run has what
 // they have in common, also where each shard is asked by itself.
 var shardFamilies = []family[Shard]{
-	ofShard(gauge, "eventmeter_shard_up", "1 for a shard that is at work.", func(s *Shard) float64 { return truth(s.Up) }),
+	ofShard(gauge, "eventmeter_shard_up", "1 for a shard that is running.", func(s *Shard) float64 { return truth(s.Up) }),
 	ofShard(gauge, "eventmeter_shard_subscriptions_open", "Subscriptions of the shard that are active now.", func(s *Shard) float64 { return float64(s.Open) }),
 	ofShard(counter, "eventmeter_shard_events_published_total", "Measured events that the shard sent.", func(s *Shard) float64 { return float64(s.Fired) }),
 	ofShard(counter, "eventmeter_shard_deliveries_total", "Owed pairs of the shard that came at least once.", func(s *Shard) float64 { return float64(s.Delivered) }),
-	ofShard(counter, "eventmeter_shard_deliveries_foreign_total", "Copies that came to the shard of events that others published.", func(s *Shard) float64 { return float64(s.Foreign) }),
+	ofShard(counter, "eventmeter_shard_deliveries_foreign_total", "Copies that the shard received of events published by other shards.", func(s *Shard) float64 { return float64(s.Foreign) }),
 	ofShard(counter, "eventmeter_shard_cpu_seconds_total", "CPU time of the shard while it published and drained.", func(s *Shard) float64 { return s.CPU }),
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
@@ -114,6 +115,44 @@ func absent(t *testing.T, r prometheus.Gatherer, beginnings ...string) {
 			}
 		}
 	}
+}
+
+// TestMetricsOfConformance: the rows are those of all passes and shards so far, and at the
+// end those of the result.
+func TestMetricsOfConformance(t *testing.T) {
+	r := prometheus.NewPedanticRegistry()
+	c, err := New(r, Options{Figures: systems.FigureTables})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := c.Begin(Run{ID: "ab"})
+	absent(t, r, "eventmeter_conformance")
+	first, shard, second := lookAt("a", "events", 10), lookAt("a", "events", 10), lookAt("b", "events", 20)
+	first.Own = []Figures{{Conform: conform.Account{"occurrence-event-id": {Seen: 10, Broken: 2}, "occurrence-event-id-from-upstream": {Seen: 10}, "delivery-410-non-retryable": {Seen: 1}}}}
+	shard.Own = []Figures{{Conform: conform.Account{"occurrence-event-id": {Seen: 10, Broken: 3}}}}
+	first.Add(&shard, systems.FigureTables)
+	f.Pass(nil).Settle(&first)
+	second.Own = []Figures{{Conform: conform.Account{"occurrence-event-id": {Seen: 20}, "occurrence-event-id-from-upstream": {Seen: 10}, "stream-heartbeat-required": {Seen: 4, Broken: 4}}}}
+	second.Detail.Lanes[0].Duplicates.SameEmission = 7
+	p := f.Pass(func() Look { return second })
+	for range 2 { // what is looked at twice counts once
+		expect(t, r, map[string]float64{
+			`eventmeter_conformance_broken_rows{level="must",run="ab"}`:                                            1,
+			`eventmeter_conformance_broken_rows{level="should",run="ab"}`:                                          1,
+			`eventmeter_conformance_broken_rows{level="shape",run="ab"}`:                                           1,
+			`eventmeter_conformance_broken_total{level="shape",row="occurrence-event-id",run="ab"}`:                5,
+			`eventmeter_conformance_broken_total{level="should",row="occurrence-event-id-from-upstream",run="ab"}`: 7,
+			`eventmeter_conformance_broken_total{level="must",row="stream-heartbeat-required",run="ab"}`:           4,
+			`eventmeter_conformance_broken_total{level="must",row="delivery-410-non-retryable",run="ab"}`:          0,
+		})
+		absent(t, r, `eventmeter_conformance_broken_total{level="shape",row="list-implemented"`)
+	}
+	p.Settle(nil)
+	f.Finish(&results.Result{Conformance: results.NewConformance(conform.Account{"occurrence-event-id": {Seen: 50, Broken: 9}})}, Figures{})
+	expect(t, r, map[string]float64{
+		`eventmeter_conformance_broken_rows{level="must",run="ab"}`:                             0,
+		`eventmeter_conformance_broken_total{level="shape",row="occurrence-event-id",run="ab"}`: 9,
+	})
 }
 
 func TestMetricsOfShards(t *testing.T) {

@@ -30,7 +30,7 @@ const (
 	// most.
 	nativeSchema = 4
 	perOctave    = 1 << nativeSchema
-	// zeroWidth is what counts as zero; nothing that is measured is that short.
+	// zeroWidth is the bound below which a value counts as zero; no measured time is that short.
 	zeroWidth = 1e-12
 )
 
@@ -91,7 +91,7 @@ func (m twofold) Write(to *dto.Metric) error {
 	return nil
 }
 
-// about is what a table of metrics says of one.
+// about describes one metric for the table in the docs.
 type about struct {
 	name, kindName, help string
 	labels               []string // all

@@ -5,12 +5,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/internal/figure"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
-// Look is one look at a pass of a run. It belongs to whoever asked for it, and
-// passes between processes as JSON.
+// Look is a snapshot of a pass. It belongs to the caller, and is sent between
+// processes as JSON.
 type Look struct {
 	Detail ledger.Live
 	// Phases are those that were begun, in their order.
@@ -37,6 +38,7 @@ type Phase struct {
 type Figures struct {
 	Values  map[string]float64
 	Timings map[string]ledger.Distribution
+	Conform conform.Account `json:",omitempty"` // what was seen of the rows of conformance; nil of most
 }
 
 // FiguresOf makes figures of counts and timings.
@@ -48,7 +50,7 @@ func FiguresOf(values map[string]float64, timings map[string]ledger.Timing) Figu
 	return out
 }
 
-// Health is how the generator fares.
+// Health is the health of the generator and its target.
 type Health struct {
 	// Generator and Target are processes as they are now.
 	Generator, Target Usage
@@ -103,14 +105,14 @@ func (l *Look) Add(m *Look, by figure.Tables) {
 
 // plus returns both together; it shares nothing that is written with f or g.
 func (f Figures) plus(g Figures, by figure.Tables) Figures {
-	out := Figures{Timings: maps.Clone(f.Timings)}
-	out.Values, _ = by.Merge(f.Values, g.Values)
+	out := Figures{Timings: maps.Clone(f.Timings), Conform: f.Conform.Plus(g.Conform)}
 	for name, d := range g.Timings {
 		if out.Timings == nil {
 			out.Timings = map[string]ledger.Distribution{}
 		}
 		out.Timings[name] = out.Timings[name].Plus(d)
 	}
+	out.Values, _ = by.Merge(func(timing string, percent float64) float64 { return out.Timings[timing].Percentile(percent) }, f.Values, g.Values)
 	return out
 }
 
@@ -157,7 +159,7 @@ func (l *Look) Clone() Look {
 
 // Run names what is measured.
 type Run struct {
-	// ID is the run's name in its result: bounded, and the same nowhere else.
+	// ID is the run's unique name in its result, of bounded length.
 	ID, Profile, Version, Upstream, Schedule string
 	// Fleet is the name that all shards of a run have in common, and ID where
 	// there are none. Shard is the index of this one, "" without.

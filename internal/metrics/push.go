@@ -17,22 +17,22 @@ import (
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 )
 
-// PushOptions say what is pushed where. All must be set.
+// PushOptions are the options of a Pusher. All but Guard must be set.
 type PushOptions struct {
 	// URL of the receiver.
 	URL string
 	// Every is the time between two pushes.
 	Every time.Duration
 	From  prometheus.Gatherer
-	// Guard resolves the names of the receiver and of its proxy, at the start, and
-	// checks each connection; nil = one of its own.
+	// Guard resolves the names of the receiver and of its proxy at the start, and
+	// checks each connection; nil = a new one.
 	Guard *dialguard.Guard
 	// Job is the label job of every series, or the name of the service.
 	Job string
 }
 
-// Pusher pushes metrics again and again. A push that fails is not repeated: the
-// next one brings the newer figures. It must be closed.
+// Pusher pushes metrics at intervals. A failed push is not repeated: the next one has
+// newer figures. It must be closed.
 type Pusher struct {
 	to     string // for people
 	push   func(context.Context) error
@@ -67,13 +67,13 @@ func (o PushOptions) receiver(config *tls.Config) *receiver {
 	}
 	r.http = &http.Client{
 		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: r.guard.Dial(&net.Dialer{}), TLSClientConfig: config, ForceAttemptHTTP2: true},
-		// Another host was not allowed.
+		// The guard has not allowed another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return r
 }
 
-// allow resolves what was not yet.
+// allow resolves the names that could not be resolved yet.
 func (r *receiver) allow(ctx context.Context) {
 	r.hosts = slices.DeleteFunc(r.hosts, func(host string) bool { return r.guard.Allow(ctx, host) == nil })
 }
@@ -91,7 +91,7 @@ func startPushing(to string, every time.Duration, push func(context.Context) err
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				// One that is broken off by the end did not fail: the last one
+				// A push interrupted by Close did not fail, because a last one
 				// follows.
 				if p.once(ctx) != nil && ctx.Err() == nil {
 					p.failed++
@@ -102,7 +102,7 @@ func startPushing(to string, every time.Duration, push func(context.Context) err
 	return p
 }
 
-// shown is a URL for people: without its password.
+// shown returns a URL without its password, for people.
 func shown(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -117,8 +117,8 @@ func (p *Pusher) once(ctx context.Context) error {
 	return p.push(ctx)
 }
 
-// Close pushes once more, so that the end of a short run is not lost. The error
-// is that of this last push, or says how many of those before it failed.
+// Close pushes once more, so that the end of a short run is not lost. The error is
+// that of this last push, or says how many earlier ones failed.
 func (p *Pusher) Close() error {
 	p.stop()
 	p.done.Wait()

@@ -12,7 +12,7 @@ import (
 )
 
 // StartRemoteWrite begins to push by the remote write protocol, version 1.0,
-// which every receiver takes.
+// which every receiver supports.
 func StartRemoteWrite(o PushOptions) *Pusher {
 	r := o.receiver(nil)
 	return startPushing("remote write to "+shown(o.URL), o.Every, func(ctx context.Context) error {
@@ -40,7 +40,7 @@ func remoteWrite(ctx context.Context, client *http.Client, o PushOptions) error 
 		return err
 	}
 	defer resp.Body.Close()
-	said, _ := io.ReadAll(io.LimitReader(resp.Body, 300)) // to tell why, or to use the connection again
+	said, _ := io.ReadAll(io.LimitReader(resp.Body, 300)) // for the error, and to reuse the connection
 	if resp.StatusCode/100 != 2 {
 		return errors.New(resp.Status + " " + string(bytes.TrimSpace(said)))
 	}

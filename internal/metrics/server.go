@@ -36,8 +36,8 @@ type Server struct {
 	once    sync.Once
 }
 
-// Serve listens at addr, host:port. Without a host that is this machine alone:
-// metrics name what is tested, and are nobody else's business unless said so.
+// Serve listens at addr, host:port. Without a host it listens on loopback alone,
+// because metrics name what is tested.
 func Serve(addr string, from prometheus.Gatherer, opts ServerOptions) (*Server, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -58,7 +58,7 @@ func Serve(addr string, from prometheus.Gatherer, opts ServerOptions) (*Server, 
 		last := s.last
 		s.mu.Unlock()
 		answer.ServeHTTP(w, r)
-		if last && r.Context().Err() == nil { // else it was given up
+		if last && r.Context().Err() == nil { // else the client gave up
 			s.once.Do(func() { close(s.scraped) })
 		}
 	})
@@ -78,9 +78,9 @@ func Serve(addr string, from prometheus.Gatherer, opts ServerOptions) (*Server, 
 // URL is where the metrics are.
 func (s *Server) URL() string { return "http://" + s.listener.Addr().String() + "/metrics" }
 
-// Linger waits until a scrape that began after this call was answered, until ctx
-// is done, or for d at the longest: a run may be shorter than the time between
-// two scrapes. It reports whether there was one.
+// Linger waits until a scrape that began after this call was answered, ctx is done,
+// or d is over: a run may be shorter than the time between two scrapes. It reports
+// whether there was such a scrape.
 func (s *Server) Linger(ctx context.Context, d time.Duration) bool {
 	s.mu.Lock()
 	s.last = true

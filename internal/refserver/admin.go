@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 )
 
 // admin is the handler of the admin listener.
@@ -119,7 +122,7 @@ func (s *Server) expireTokens(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if s.issuer == nil {
-		http.Error(w, "there are no tokens that expire: give --token-life", http.StatusNotFound)
+		http.Error(w, "there are no tokens that expire: start the server with TokenLife", http.StatusNotFound)
 		return
 	}
 	s.issuer.ExpireAll()
@@ -143,16 +146,14 @@ func (s *Server) disturb(w http.ResponseWriter, r *http.Request) {
 }
 
 // terminate ends a subscription and sends the reason if its system has a
-// message for it.
-func (s *Server) terminate(h *hook, why *rpcError) {
+// message for it. With once, it is not tried again.
+func (s *Server) terminate(h *hook, why *rpcError, once bool) {
 	if h.direct {
 		s.hooks.remove(h, nil)
 		return
 	}
-	last, err := terminatedEnvelope(s.rules.spell(why))
-	if err != nil {
-		s.opts.Logger.Error("terminated envelope", "error", err)
-	}
+	last := h.terminatedEnvelope(s.rules.spell(why))
+	last.once = once
 	s.hooks.remove(h, last)
 }
 
@@ -220,6 +221,13 @@ func (s *Server) Offer(name string, offered bool) error {
 	if len(all) == 0 {
 		return fmt.Errorf("target: offer %q: %w", name, errUnknownEvent)
 	}
+	s.offer(all, offered)
+	return nil
+}
+
+// offer adds or removes these types at once: no client hears of one before the
+// catalogue has changed for all.
+func (s *Server) offer(all []*topic, offered bool) {
 	changed := false
 	for _, t := range all {
 		changed = t.withdrawn.Swap(!offered) != !offered || changed
@@ -228,9 +236,8 @@ func (s *Server) Offer(name string, offered bool) error {
 		s.endSubscriptions(all, noSuchEvent())
 	}
 	if changed {
-		s.typeListeners.announce(methodListChanged)
+		s.announceTypes()
 	}
-	return nil
 }
 
 // ChangeSchema changes the payload schema of an event type in place. Its streams
@@ -247,8 +254,14 @@ func (s *Server) ChangeSchema(name string) error {
 		t.changeSchema(epoch)
 	}
 	s.endSubscriptions(all, schemaChanged())
-	s.typeListeners.announce(methodListChanged)
+	s.announceTypes()
 	return nil
+}
+
+func (s *Server) announceTypes() {
+	if !s.breach.Breaks(breach.ListChangedNotification, "") {
+		s.typeListeners.announce(methodListChanged)
+	}
 }
 
 // endSubscriptions ends the streams and webhook subscriptions of topics.
@@ -257,8 +270,11 @@ func (s *Server) endSubscriptions(of []*topic, why *rpcError) {
 		t.wakeAll()
 	}
 	for _, h := range s.hooks.openHooks(func(h *hook) bool { return slices.Contains(of, h.topic) }) {
-		s.terminate(h, why)
+		if !s.breach.Breaks(breach.RemovalTerminatesSubscriptions, eventmeter.Webhook) {
+			s.terminate(h, why, false)
+		}
 	}
+	s.flushState()
 }
 
 // faultPlan answers GET /faults?sources=N&to=M.

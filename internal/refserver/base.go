@@ -81,7 +81,7 @@ func newBase(s *Server) *base {
 	stateless.Stateless = true
 	return &base{
 		server:   server,
-		sessions: &sessions{owners: make(map[string]string), resumable: make(map[string]bool), limit: max(minSessions, s.opts.MaxSubscriptions)},
+		sessions: &sessions{owners: make(map[string]string), able: make(map[string]abilities), limit: max(minSessions, s.opts.MaxSubscriptions)},
 		modern:   mcp.NewStreamableHTTPHandler(get, &stateless),
 		legacy:   mcp.NewStreamableHTTPHandler(get, &options),
 	}
@@ -90,12 +90,17 @@ func newBase(s *Server) *base {
 // serve passes a request to the SDK's handler of its era and records new
 // sessions from the answer.
 func (b *base) serve(w http.ResponseWriter, r *http.Request, principal string) {
-	b.serveSession(w, r, principal, false)
+	b.serveSession(w, r, principal, abilities{})
 }
 
-// serveSession is serve for a client that can resume requests, if resumable is
-// true.
-func (b *base) serveSession(w http.ResponseWriter, r *http.Request, principal string, resumable bool) {
+// abilities are what a client has declared that the SDK does not look at.
+type abilities struct {
+	resume bool // it can resume requests
+	elicit bool // it answers elicitation/create
+}
+
+// serveSession is serve for a client that has declared abilities.
+func (b *base) serveSession(w http.ResponseWriter, r *http.Request, principal string, can abilities) {
 	if r.Header.Get(headerVersion) >= modernVersion {
 		b.modern.ServeHTTP(w, r)
 		return
@@ -109,7 +114,7 @@ func (b *base) serveSession(w http.ResponseWriter, r *http.Request, principal st
 		}
 		defer b.sessions.unreserve()
 	}
-	watch := &sessionWatch{ResponseWriter: w, sessions: b.sessions, principal: principal, resumable: resumable}
+	watch := &sessionWatch{ResponseWriter: w, sessions: b.sessions, principal: principal, can: can}
 	b.legacy.ServeHTTP(watch, r)
 	if r.Method == http.MethodDelete && session != "" {
 		b.sessions.drop(session)
@@ -131,8 +136,8 @@ type sessions struct {
 	// most bounds the sessions; opening counts those that the SDK is about to
 	// make.
 	limit, opening int
-	// resumable holds the sessions whose client can resume requests.
-	resumable map[string]bool
+	// able holds the sessions whose client has declared abilities.
+	able map[string]abilities
 }
 
 // minSessions is the lowest limit of sessions, however few subscriptions are
@@ -164,12 +169,12 @@ func (s *sessions) owner(id string) (principal string, known bool) {
 	return principal, known
 }
 
-func (s *sessions) add(id, principal string, resumable bool) {
+func (s *sessions) add(id, principal string, can abilities) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.owners[id] = principal
-	if resumable {
-		s.resumable[id] = true
+	if can != (abilities{}) {
+		s.able[id] = can
 	}
 }
 
@@ -177,7 +182,7 @@ func (s *sessions) drop(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.owners, id)
-	delete(s.resumable, id)
+	delete(s.able, id)
 }
 
 // sessionWatch records the session id of an answer before the client sees it.
@@ -185,7 +190,7 @@ type sessionWatch struct {
 	http.ResponseWriter
 	sessions  *sessions
 	principal string
-	resumable bool // the client can resume requests
+	can       abilities
 	seen      bool
 }
 
@@ -195,7 +200,7 @@ func (w *sessionWatch) note() {
 	}
 	w.seen = true
 	if id := w.Header().Get(headerSession); id != "" {
-		w.sessions.add(id, w.principal, w.resumable)
+		w.sessions.add(id, w.principal, w.can)
 	}
 }
 

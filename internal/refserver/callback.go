@@ -3,9 +3,13 @@ package refserver
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +25,9 @@ import (
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 )
 
 // The failures of a callback, as deliveryStatus.lastError and the reason of
@@ -75,6 +82,22 @@ func refusePrivate(_, address string, _ syscall.RawConn) error {
 		return fmt.Errorf("%s: %w", address, errAddress)
 	}
 	return nil
+}
+
+// isChallenge is the key of a context in which a challenge is posted.
+type isChallenge struct{}
+
+// refusePrivate is [refusePrivate], unless a row about it is broken.
+func (p *poster) refusePrivate(ctx context.Context, network, address string, c syscall.RawConn) error {
+	err := refusePrivate(network, address, c)
+	unchecked := breach.SSRFValidateAtDeliveryTime
+	if ctx.Value(isChallenge{}) != nil {
+		unchecked = breach.VerificationUsesSSRFHardenedPath
+	}
+	if err != nil && (p.breach.Breaks(breach.SSRFRejectNonRoutable, eventmeter.Webhook) || p.breach.Breaks(unchecked, eventmeter.Webhook)) {
+		return nil
+	}
+	return err
 }
 
 // notPublic are the networks of the IANA special-purpose address registries
@@ -135,6 +158,12 @@ func parseCallback(raw string) (*url.URL, *rpcError) {
 	return u, nil
 }
 
+// hostListed reports whether a list of hosts, with or without a port, has the
+// host of a callback.
+func hostListed(list []string, u *url.URL) bool {
+	return slices.ContainsFunc(list, func(h string) bool { return strings.EqualFold(h, u.Host) || strings.EqualFold(h, u.Hostname()) })
+}
+
 // parseSecret checks a signing secret: whsec_ and the base64 of 24 to 64 bytes.
 func parseSecret(secret string) ([]byte, *rpcError) {
 	text, ok := strings.CutPrefix(secret, "whsec_")
@@ -149,6 +178,8 @@ func parseSecret(secret string) ([]byte, *rpcError) {
 type poster struct {
 	transport http.RoundTripper
 	timeout   time.Duration
+	identity  ed25519.PrivateKey // signs beside the secrets; nil = it does not
+	breach    *breach.Set        // nil = none
 }
 
 func newPoster(opts Options) (*poster, error) {
@@ -156,13 +187,14 @@ func newPoster(opts Options) (*poster, error) {
 	if err != nil {
 		return nil, err
 	}
+	p := new(poster)
 	dialer := &net.Dialer{Timeout: opts.AckTimeout, KeepAlive: 30 * time.Second}
 	if !opts.AllowPrivateCallbacks {
 		// The check is here, after name resolution: a name may resolve to
 		// another address than when the subscription was made.
-		dialer.Control = refusePrivate
+		dialer.ControlContext = p.refusePrivate
 	}
-	return &poster{timeout: opts.AckTimeout, transport: &http.Transport{
+	p.timeout, p.transport = opts.AckTimeout, &http.Transport{
 		DialContext:           dialer.DialContext,
 		TLSClientConfig:       &tls.Config{RootCAs: roots, InsecureSkipVerify: opts.CallbackInsecure, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(1024)},
 		TLSHandshakeTimeout:   opts.AckTimeout,
@@ -170,12 +202,19 @@ func newPoster(opts Options) (*poster, error) {
 		IdleConnTimeout:       90 * time.Second,
 		DisableCompression:    true,
 		ResponseHeaderTimeout: opts.AckTimeout,
-	}}, nil
+	}
+	return p, nil
 }
 
 // post signs a message for the current time and posts it.
 func (p *poster) post(ctx context.Context, m *message) (status int, reply []byte, failure string) {
 	now := time.Now()
+	if m.olderSecret != "" {
+		return p.send(ctx, m.url, m.olderHeader(now), m.body)
+	}
+	if m.breach != nil {
+		m.id, m.body = m.breach.Post(m.id, m.body)
+	}
 	var signatures strings.Builder
 	for i, key := range m.keys {
 		if i > 0 {
@@ -187,13 +226,58 @@ func (p *poster) post(ctx context.Context, m *message) (status int, reply []byte
 		}
 		signatures.WriteString(signature)
 	}
+	if p.identity != nil {
+		signed := append(fmt.Appendf(nil, "%s.%d.", m.id, now.Unix()), m.body...)
+		signatures.WriteString(" v1a," + base64.StdEncoding.EncodeToString(ed25519.Sign(p.identity, signed)))
+	}
 	header := webhookHeader(m.id, now)
 	header[standardwebhooks.HeaderWebhookSignature] = []string{signatures.String()}
 	header["X-MCP-Subscription-Id"] = []string{m.subscriptionID}
 	if m.sign != "" {
 		m.applySignatureFault(header, now)
 	}
+	if m.breach != nil {
+		m.body = m.breach.Sent(header, m.body)
+	}
 	return p.send(ctx, m.url, header, m.body)
+}
+
+// olderHeader is the header of a message of the older revision, signed over the
+// timestamp and the body by the newest secret.
+func (m *message) olderHeader(now time.Time) http.Header {
+	secret, rpcErr := parseSecret(m.olderSecret)
+	if m.sign == "wrong" || rpcErr != nil {
+		secret = []byte("not the secret of this subscription")
+	}
+	if m.sign == "stale" {
+		now = now.Add(-time.Hour)
+	}
+	at := strconv.FormatInt(now.Unix(), 10)
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(at + "."))
+	mac.Write(m.body)
+	h := http.Header{
+		"Content-Type": {"application/json"}, "User-Agent": {userAgent}, "X-Mcp-Timestamp": {at},
+		"X-Mcp-Signature": {"sha256=" + hex.EncodeToString(mac.Sum(nil))},
+	}
+	if m.sign == "missing" {
+		delete(h, "X-Mcp-Signature")
+	}
+	return h
+}
+
+// keysPath is where the public key of [SignBoth] is.
+const keysPath = "/.well-known/mcp-webhook-jwks.json"
+
+// serveKeys answers a request for the public key, as a set of JSON web keys. It
+// returns false for every other request.
+func (p *poster) serveKeys(w http.ResponseWriter, r *http.Request) bool {
+	if p.identity == nil || r.URL.Path != keysPath || r.Method != http.MethodGet {
+		return false
+	}
+	x := base64.RawURLEncoding.EncodeToString(p.identity.Public().(ed25519.PublicKey))
+	writeJSON(w, http.StatusOK, []byte(`{"keys":[{"kty":"OKP","crv":"Ed25519","use":"sig","alg":"EdDSA","x":"`+x+`"}]}`))
+	return true
 }
 
 // webhookHeader is the header of every webhook message. The keys are spelled as
@@ -235,6 +319,11 @@ func (p *poster) send(ctx context.Context, to *url.URL, header http.Header, body
 		return 0, nil, failureOf(err)
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode/100 == 3 && p.breach.Breaks(breach.SSRFNoRedirects, eventmeter.Webhook) {
+		if next, err := to.Parse(resp.Header.Get("Location")); err == nil {
+			return p.send(ctx, next, header, body)
+		}
+	}
 	reply, err = io.ReadAll(io.LimitReader(resp.Body, maxReply))
 	switch {
 	case resp.StatusCode >= 500:
@@ -261,6 +350,8 @@ type message struct {
 	body           []byte
 	keys           []*standardwebhooks.Webhook // the newest first
 	sign           string                      // how a fault signs it, "" = correctly
+	olderSecret    string                      // signs it in the older revision; "" = another revision
+	breach         *breach.Set                 // nil = none
 }
 
 func callbackRoots(opts Options) (*x509.CertPool, error) {

@@ -1,9 +1,11 @@
 package refserver
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 )
 
@@ -21,14 +24,18 @@ func (s *Server) installFaults() {
 		return
 	}
 	s.faultInjector = newFaultInjector(s.opts.Faults, s.hooks.agenda)
+	s.breach = breach.New(s.opts.Faults.Breaches(), s.subscriptions.Load)
+	s.faultInjector.breach, s.hooks.breach, s.hooks.poster.breach = s.breach, s.breach, s.breach
 	s.forgotten = make(chan struct{})
 	s.broker.installFaults(s.faultInjector, s.opts, strconv.FormatInt(s.started.UnixNano(), 36), map[faults.Kind]func(){
 		faults.Forget: s.forget,
 		faults.Revoke: func() { s.Revoke(everybody) },
 		faults.Withdraw: func() {
+			var all []*topic
 			for _, t := range s.broker.order {
-				_ = s.Offer(t.kind.name, false) // the type exists
+				all = append(all, s.broker.named(t.kind.name)...)
 			}
+			s.offer(all, false)
 		},
 		faults.Change: func() {
 			for _, t := range s.broker.order {
@@ -109,6 +116,118 @@ func (s *Server) withStall(h http.Handler) http.Handler {
 	})
 }
 
+// breaksStream answers a request for a stream in a way that breaks a row.
+func (s *Server) breaksStream(w http.ResponseWriter, c *call) bool {
+	switch {
+	case s.breach == nil:
+		return false
+	case s.breach.Breaks(breach.StreamImplemented, eventmeter.Push):
+		c.answer(w, nil)
+	case s.breach.Breaks(breach.StreamErrorBeforeOpen, eventmeter.Push):
+		http.Error(w, "no such stream", http.StatusBadRequest)
+	case s.breach.Breaks(breach.StreamExemptFromConcurrencyCap, eventmeter.Push):
+		http.Error(w, "too many connections", http.StatusServiceUnavailable)
+	default:
+		return false
+	}
+	return true
+}
+
+// beat sends a heartbeat if it is due. It returns when to look again.
+func (st *stream) beat() (again time.Duration, ok bool) {
+	s, every := st.server, st.server.opts.Heartbeat
+	if _, missed := s.faultInjector.serverFault(faults.Heartbeats, eventmeter.Push); missed || s.breach.Breaks(breach.StreamHeartbeatRequired, eventmeter.Push) {
+		return every, true
+	}
+	if s.breach.Breaks(breach.StreamHeartbeatInterval, eventmeter.Push) {
+		every = breach.LongSilence
+	}
+	if rest := every - time.Since(st.written); rest > 0 {
+		return rest, true
+	}
+	// Read the position again: events that the filter dropped have moved it.
+	return every, st.heartbeat()
+}
+
+// startOf is where a call wants to begin.
+func (s *Server) startOf(mode eventmeter.Mode, c *call, t *topic, p eventParams) start {
+	from := p.start()
+	if s.breach == nil {
+		return from
+	}
+	oldest := t.cursor(0)
+	switch {
+	case from.cursor == nil && from.maxAge > 0 && s.breach.Breaks(breach.MaxAgeMsIgnoredWhenCursorNull, mode),
+		from.cursor == nil && from.maxAge == 0 && s.breach.Breaks(breach.CursorNullStartsFromNow, mode),
+		from.cursor == nil && !bytes.Contains(c.params, []byte(`"cursor"`)) && s.breach.Breaks(breach.CursorAbsentEqualsNull, mode):
+		from.cursor = &oldest
+	case from.maxAge > 0 && s.breach.Breaks(breach.MaxAgeMsFloor, mode):
+		from.maxAge = 0
+	}
+	return from
+}
+
+// secretOf is [parseSecret], unless a row is broken by what it refuses.
+func (s *Server) secretOf(text string) ([]byte, *rpcError) {
+	key, rpcErr := parseSecret(text)
+	if rpcErr != nil && (text == "" && s.breach.Breaks(breach.SubscribeSecretRequired, eventmeter.Webhook) ||
+		text != "" && s.breach.Breaks(breach.SubscribeSecretFormat, eventmeter.Webhook)) {
+		return []byte("a secret that nobody agreed upon"), nil
+	}
+	return key, rpcErr
+}
+
+// callbackOf is [parseCallback], unless a row is broken by what it refuses.
+func (s *Server) callbackOf(raw string) (*url.URL, *rpcError) {
+	u, rpcErr := parseCallback(raw)
+	if rpcErr == nil || s.breach == nil {
+		return u, rpcErr
+	}
+	odd, err := url.Parse(raw)
+	if err == nil && (odd.Scheme == "http" && s.breach.Breaks(breach.SubscribeURLHTTPSRequired, eventmeter.Webhook) ||
+		odd.User != nil && s.breach.Breaks(breach.SSRFValidateCallbackURL, eventmeter.Webhook)) {
+		return odd, nil
+	}
+	return nil, rpcErr
+}
+
+// miskey gives a new subscription another key or id where a row about them is broken.
+func (s *Server) miskey(h *hook, c *call, p subscribeParams) {
+	if s.breach == nil || h.direct {
+		return
+	}
+	breaks := func(row breach.Row) bool { return s.breach.Breaks(row, eventmeter.Webhook) }
+	join := func(parts ...string) string { return strings.Join(parts, "\x00") }
+	of := h.kept
+	switch {
+	case breaks(breach.SubscribeKeyComposition):
+		h.key = join(h.key, string(p.arguments(false)))
+		h.id = idOf(h.key)
+	case breaks(breach.SubscribeKeyImmutable):
+		h.key = join(of.Principal, of.URL, of.Name)
+		h.id = idOf(h.key)
+	case breaks(breach.SubscribeCrossTenantIsolation):
+		h.key = join(of.URL, of.Name, string(of.Arguments))
+		h.id = idOf(h.key)
+	case c.method == eventsPrefix+"subscribe" && breaks(breach.SubscribeIdempotentUpsert):
+		h.key = join(h.key, s.broker.nextID())
+	case p.ID != "" && breaks(breach.SubscribeIDNotAnInput):
+		h.id = p.ID
+	}
+}
+
+// unproved is the error about a wrong answer to a challenge, unless it is accepted.
+func (s *Server) unproved(reply []byte) *rpcError {
+	if s.breach.Breaks(breach.VerificationChallengeEcho, eventmeter.Webhook) {
+		return nil
+	}
+	e := callbackError(failChallenge)
+	if s.breach.Breaks(breach.VerificationNoRawEndpointResponses, eventmeter.Webhook) {
+		e.Data = map[string]string{"reason": failChallenge, "answer": string(reply)}
+	}
+	return e
+}
+
 // skipCut moves a new reader past events at which a stream was cut without
 // replay: they are never delivered.
 func (r *reader) skipCut() {
@@ -130,15 +249,19 @@ func (st *stream) appendFaulty(out []byte, e *event) ([]byte, bool) {
 	switch e.fault.Kind {
 	case faults.Cut:
 		if e.fault.Replay {
-			out = e.appendFrame(out, st.call.id)
+			out = st.appendEvent(out, e)
 		}
 		st.write(out)
 		return out[:0], false
 	case faults.Trouble:
 		out = st.appendNotification(out, "error", errorMember(&rpcError{Code: codeInternal, Message: "the upstream failed for a moment"}))
+		if st.server.breach.Breaks(breach.StreamErrorIsRecoverable, eventmeter.Push) {
+			st.write(out)
+			return out[:0], false
+		}
 	case faults.Malformed:
-		frame := e.appendFrame(nil, st.call.id)
-		out = append(out, frame[:len(frame)-len(frameEnd)]...) // its braces never close
+		frame := st.appendEvent(nil, e)
+		out = append(out, bytes.TrimRight(frame, "}\n")...) // its braces never close
 		return append(out, "\n\n"...), true
 	case faults.Drip:
 		if len(out) > 0 && !st.write(out) {
@@ -146,13 +269,13 @@ func (st *stream) appendFaulty(out []byte, e *event) ([]byte, bool) {
 		}
 		return out[:0], st.drip(e)
 	}
-	return e.appendFrame(out, st.call.id), true
+	return st.appendEvent(out, e), true
 }
 
 // drip writes one frame in eight pieces.
 func (st *stream) drip(e *event) bool {
 	const pieces = 8
-	frame := e.appendFrame(nil, st.call.id)
+	frame := st.appendEvent(nil, e)
 	t := time.NewTimer(0)
 	defer t.Stop()
 	for i := range pieces {
@@ -218,10 +341,14 @@ func (m *message) applySignatureFault(h http.Header, now time.Time) {
 // fault says so. The event carries no probe.
 func (s *Server) deliverEarly(ctx context.Context, h *hook, key *standardwebhooks.Webhook) {
 	f, ok := s.faultInjector.serverFault(faults.Early, eventmeter.Webhook)
-	if !ok || h.direct {
+	switch {
+	case h.direct:
+		return
+	case ok:
+		s.faultInjector.count(f, eventmeter.Webhook)
+	case !s.breach.Breaks(breach.VerificationRequiredBeforeDelivery, eventmeter.Webhook):
 		return
 	}
-	s.faultInjector.count(f, eventmeter.Webhook)
 	id := s.broker.nextID()
 	body, err := json.Marshal(map[string]any{"eventId": id, "name": h.topic.kind.name, "timestamp": time.Now().UTC().Format(timeLayout), "data": map[string]any{}})
 	if err != nil { // strings always encode
@@ -238,13 +365,18 @@ func (m *faultInjector) applyToLists(o ListOptions) ListOptions {
 	if _, ok := m.serverFault(faults.Scope, eventmeter.Poll); ok {
 		o.otherScope = true
 	}
+	if _, ok := m.serverFault(faults.MixScope, eventmeter.Poll); ok {
+		o.otherFirst = true
+	}
 	return o
 }
 
-// countScope counts a page whose scope is wrong.
-func (ls *lists) countScope() {
-	if f, ok := ls.faultInjector.serverFault(faults.Scope, eventmeter.Poll); ok {
-		ls.faultInjector.countIn(faults.SEP2549, f)
+// countScope counts a page of a list whose scope is wrong.
+func (ls *lists) countScope(first bool) {
+	for _, kind := range []faults.Kind{faults.Scope, faults.MixScope} {
+		if f, ok := ls.faultInjector.serverFault(kind, eventmeter.Poll); ok && (first || kind == faults.Scope) {
+			ls.faultInjector.countIn(faults.SEP2549, f)
+		}
 	}
 }
 
@@ -397,6 +529,17 @@ func (j *job) refuseResume() *rpcError {
 	}
 	j.countFault(f)
 	return &rpcError{Code: f.Code, Message: "refused by a fault"}
+}
+
+// leavesOutIDs counts a request whose messages have ids, and reports whether a
+// fault leaves them out.
+func (q *resumables) leavesOutIDs() bool {
+	f, ok := q.server.faultInjector.serverFault(faults.NoIDs, eventmeter.Push)
+	if !ok || q.withIDs.Add(1)%f.Every != 0 {
+		return false
+	}
+	q.server.faultInjector.countIn(faults.SEP975, f)
+	return true
 }
 
 // allowsTwo reports whether several connections may serve the request at once.

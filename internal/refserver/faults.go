@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 	"github.com/eventmeter/eventmeter/internal/refserver/issuer"
 )
@@ -23,6 +24,7 @@ type faultInjector struct {
 	spec   faults.Spec
 	stages map[eventmeter.Mode]*stage
 	agenda *agenda
+	breach *breach.Set
 
 	mu      sync.Mutex
 	first   time.Time // of the first event; zero before it
@@ -54,7 +56,11 @@ func (m *faultInjector) countIn(system string, f faults.Fault) {
 func (m *faultInjector) appliedFaults() map[string]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return maps.Clone(m.applied)
+	all := maps.Clone(m.applied)
+	for row, n := range m.breach.Broken() {
+		all["break."+row] = n
+	}
+	return all
 }
 
 // begin records the first event, from which faults count that strike once. They
@@ -66,6 +72,7 @@ func (m *faultInjector) begin(now time.Time, strikes map[faults.Kind]func()) {
 		return
 	}
 	m.first = now
+	m.breach.Begin(now)
 	for kind, strike := range strikes {
 		if f, ok := m.spec.Server(kind, ""); ok {
 			m.agenda.at(now.Add(f.At), func() {
@@ -133,10 +140,15 @@ func (m *faultInjector) refuse(system string, mode eventmeter.Mode) *rpcError {
 
 // admitAnonymous gives a call without a principal one, if a fault says so.
 func (s *Server) admitAnonymous(c *call) {
-	if f, ok := s.faultInjector.serverFault(faults.Anonymous, eventmeter.Webhook); ok && c.principal == "" {
-		s.faultInjector.count(f, eventmeter.Webhook)
-		c.principal = "anonymous"
+	if c.principal != "" {
+		return
 	}
+	if f, ok := s.faultInjector.serverFault(faults.Anonymous, eventmeter.Webhook); ok {
+		s.faultInjector.count(f, eventmeter.Webhook)
+	} else if !s.breach.Breaks(breach.SubscribeAuthRequired, eventmeter.Webhook) {
+		return
+	}
+	c.principal = "anonymous"
 }
 
 // serverFault returns the fault of a kind that concerns the whole server.
@@ -278,6 +290,9 @@ func (g *stage) flush(h *heldBack) {
 // append puts an event into its topic, as its fault says.
 func (g *stage) append(t *topic, f faults.Fault, id, key string, data []byte) {
 	same := func() string { return id }
+	if f.Kind == "" && g.injector.breach.Breaks(breach.OccurrenceEventIDFromUpstream, g.mode) {
+		f.Kind = faults.Reid
+	}
 	switch f.Kind {
 	case faults.Drop:
 	case faults.Announce:

@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 )
 
 // mcpHandler is the MCP endpoint. It answers the methods of the event systems
@@ -28,6 +30,9 @@ type mcpHandler struct {
 
 // ServeHTTP implements [http.Handler].
 func (f *mcpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if f.server.hooks.poster.serveKeys(w, r) {
+		return
+	}
 	if r.URL.Path != "/mcp" && !f.server.issuer.Has(r.URL.Path) {
 		http.NotFound(w, r)
 		return
@@ -51,6 +56,10 @@ func (f *mcpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost:
 		f.post(w, r, principal)
 	case http.MethodGet:
+		if resumesByID(r) {
+			f.server.resumeByID(w, r, principal)
+			return
+		}
 		// The stream of a session, which carries list_changed.
 		r, stop := f.server.whileValid(r)
 		defer stop()
@@ -67,6 +76,7 @@ func (f *mcpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodDelete {
 			f.server.resources.drop(r.Header.Get(headerSession))
 			f.server.lists.dropSession(r.Header.Get(headerSession))
+			f.server.resumables.dropSession(r.Header.Get(headerSession))
 		}
 	}
 }
@@ -116,7 +126,7 @@ func (f *mcpHandler) post(w http.ResponseWriter, r *http.Request, principal stri
 		defer sse.end()
 		w = sse
 	}
-	w, done := advertise(w, body)
+	w, done := advertise(w, body, f.server.breach)
 	defer done()
 	if e, ours := f.server.resources.serves(body); ours {
 		f.serveEvents(w, r, e, principal)
@@ -125,6 +135,11 @@ func (f *mcpHandler) post(w http.ResponseWriter, r *http.Request, principal stri
 	if f.serveResumable(w, r, body, principal) {
 		return
 	}
+	f.route(w, r, body, principal)
+}
+
+// route is post for what cannot be resumed.
+func (f *mcpHandler) route(w http.ResponseWriter, r *http.Request, body []byte, principal string) {
 	body, answered := f.serveLists(w, r, body, principal)
 	if answered {
 		return
@@ -168,7 +183,11 @@ func (f *mcpHandler) check(w http.ResponseWriter, r *http.Request, e envelope, p
 		writeRPCError(w, status, e.ID, rpcErr)
 		return nil
 	}
-	return &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal, rules: f.server.rulesOf(e.Method)}
+	c := &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal, rules: f.server.rulesOf(e.Method)}
+	if c.rules != nil {
+		c.breach = f.server.breach
+	}
+	return c
 }
 
 // era returns the protocol era of a request, and checks that the headers of a
@@ -385,6 +404,10 @@ func (s *Server) mayBeServedHere(body []byte) bool {
 func (s *Server) do(w http.ResponseWriter, r *http.Request, c *call) {
 	if _, revoked := s.principals.watch(c.principal); revoked {
 		c.fail(w, forbidden(reasonRevoked))
+		return
+	}
+	if c.breach.Breaks(breach.FallbackMethodNotFound, "") {
+		c.fail(w, &rpcError{Code: codeInternal, Message: "Internal error"})
 		return
 	}
 	if answer, ok := methods[c.method]; ok {

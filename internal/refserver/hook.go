@@ -16,7 +16,10 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+	"github.com/eventmeter/eventmeter/internal/refserver/state"
 )
 
 // hook is one webhook subscription. Its tokens, at most InFlight, are its
@@ -29,6 +32,9 @@ type hook struct {
 	url       *url.URL
 	topic     *topic
 	direct    bool // see makeDirect
+	// kept is what a restart needs of the subscription, apart from what a
+	// refresh changes.
+	kept state.Subscription
 	// opened is closed when the verification handshake is over; failed is its
 	// outcome and constant from then on.
 	opened chan struct{}
@@ -65,6 +71,7 @@ type delivery struct {
 	attempts int
 	// busy is true while an envelope waits for its retry or is in flight.
 	busy bool
+	once bool // it is not tried again
 }
 
 // status holds the values of deliveryStatus.
@@ -101,6 +108,12 @@ func (h *hook) next() (*delivery, *message) {
 	}
 	h.inFlight++
 	m := &message{url: h.url, subscriptionID: h.id, id: d.id, keys: h.keys(time.Now())}
+	if !h.direct {
+		m.breach = h.hooks.breach
+	}
+	if h.older() {
+		m.olderSecret = h.secrets[0].text
+	}
 	if d.event == nil {
 		d.busy = true
 		m.body = d.envelope
@@ -179,8 +192,11 @@ func (h *hook) announceGap(position uint64) {
 	if h.direct {
 		return // a direct hook has no envelope for it
 	}
-	body := h.topic.appendCursorValue([]byte(`{"type":"gap","cursor":`), position)
-	h.control = append(h.control, &delivery{id: envelopeID("gap"), envelope: append(body, '}')})
+	body := append(h.topic.appendCursorValue([]byte(`{"type":"gap","cursor":`), position), '}')
+	if h.older() {
+		body = h.errorEnvelope(rulesByRevision[RevisionOlder].spell(expiredCursor()))
+	}
+	h.control = append(h.control, &delivery{id: envelopeID("gap"), envelope: body})
 	h.hooks.counts.gaps.Add(1)
 }
 
@@ -199,15 +215,25 @@ func (h *hook) settle(d *delivery, httpStatus int, failure string) (retryIn time
 		h.status.lastError = lastError(failure)
 		if h.status.failedSince.IsZero() {
 			h.status.failedSince = now
+			h.hooks.dropLater(h, now, now)
 		}
-		final := httpStatus == 410 || httpStatus == 413
-		if !final && d.attempts <= h.hooks.retryMax && h.holds(d) {
+		if !h.hooks.gaveUp(d, httpStatus) && h.holds(d) {
 			return h.hooks.backoff(d.attempts), true
 		}
 		h.hooks.counts.abandoned.Add(1)
 	}
 	h.drop(d)
 	return 0, false
+}
+
+// gaveUp reports whether a delivery that was answered with a status is not tried again.
+func (hs *hooks) gaveUp(d *delivery, httpStatus int) bool {
+	switch {
+	case httpStatus == http.StatusGone && !hs.breach.Breaks(breach.Delivery410NonRetryable, eventmeter.Webhook),
+		httpStatus == http.StatusRequestEntityTooLarge && !hs.breach.Breaks(breach.Delivery413NonRetryable, eventmeter.Webhook), d.once:
+		return true
+	}
+	return d.attempts > hs.retryMax && !hs.breach.Breaks(breach.DeliveryRetriesBounded, eventmeter.Webhook)
 }
 
 // holds reports whether d is still to be delivered.
@@ -295,6 +321,7 @@ func (h *hook) end(last *delivery) {
 	h.waiting, h.due, h.control = nil, nil, nil
 	if last != nil {
 		h.control = []*delivery{last}
+		h.status.trials = trials{} // a suspension must not hold it back
 	}
 	h.mu.Unlock()
 	if last != nil {
@@ -304,10 +331,21 @@ func (h *hook) end(last *delivery) {
 
 func envelopeID(kind string) string { return "msg_" + kind + "_" + crand.Text() }
 
-func terminatedEnvelope(e *rpcError) (*delivery, error) {
-	body, err := json.Marshal(map[string]any{"type": "terminated", "error": e})
-	return &delivery{id: envelopeID("terminated"), envelope: body}, err
+func (h *hook) terminatedEnvelope(e *rpcError) *delivery {
+	body := append(append([]byte(`{`), errorMember(e)...), `,"type":"terminated"}`...)
+	if h.older() {
+		body = h.errorEnvelope(e)
+	}
+	return &delivery{id: envelopeID("terminated"), envelope: body}
 }
+
+// errorEnvelope is the one envelope of the older revision.
+func (h *hook) errorEnvelope(e *rpcError) []byte {
+	return append(append(append(quote([]byte(`{"id":`), h.id), ','), errorMember(e)...), '}')
+}
+
+// older reports whether the subscription has the older revision's spellings.
+func (h *hook) older() bool { return h.hooks.older && !h.direct }
 
 func instant(t time.Time) *string {
 	if t.IsZero() {
@@ -321,17 +359,22 @@ func instant(t time.Time) *string {
 type hooks struct {
 	inFlight, window int
 	messageIDs       bool // see Options.WebhookID
+	older            bool // see rules.older
 	freshIDs         bool // see Options.FreshIDs
 	retryMax         int
 	expireAfter      time.Duration // a fault: 0 = as granted
 	suspendAfter     int
-	gone             func() // a fault: 410 ends the subscription, see faults.Gone
+	dropAfter        time.Duration
+	dropped          func(h *hook, why *rpcError) // called for a subscription that failed for dropAfter
+	gone             func()                       // a fault: 410 ends the subscription, see faults.Gone
 	retryBase        time.Duration
 
 	pool   *pool[*hook]
 	agenda *agenda
 	poster *poster
+	breach *breach.Set // nil = none
 	proofs *proofs
+	state  *state.File // nil without Options.State
 	counts *counters
 	limit  *capacity
 	ctx    context.Context // ends the attempts in flight
@@ -349,7 +392,7 @@ func newHooks(opts Options, counts *counters, limit *capacity, released func()) 
 		return nil, err
 	}
 	h := &hooks{
-		inFlight: opts.InFlight, window: opts.Window, messageIDs: opts.WebhookID == WebhookIDMessage, freshIDs: opts.FreshIDs, retryMax: opts.RetryMax, suspendAfter: opts.SuspendAfter, retryBase: opts.RetryBase,
+		inFlight: opts.InFlight, window: opts.Window, messageIDs: opts.WebhookID == WebhookIDMessage, older: opts.Revision == RevisionOlder, freshIDs: opts.FreshIDs, retryMax: opts.RetryMax, suspendAfter: opts.SuspendAfter, dropAfter: opts.DropAfter, retryBase: opts.RetryBase,
 		agenda: newAgenda(), poster: p, proofs: &proofs{most: opts.VerifyFailures, held: map[string]bool{}, failed: map[string]*failures{}}, counts: counts, limit: limit, released: released,
 		byKey: make(map[string]*hook),
 	}
@@ -434,6 +477,7 @@ func (hs *hooks) remove(h *hook, last *delivery) bool {
 	there := hs.byKey[h.key] == h
 	if there {
 		delete(hs.byKey, h.key)
+		hs.state.DropSubscription(h.id)
 	}
 	hs.mu.Unlock()
 	if there {
@@ -446,6 +490,29 @@ func (hs *hooks) remove(h *hook, last *delivery) bool {
 // isCurrent reports whether h is still the subscription of its key. The caller
 // holds hs.mu.
 func (hs *hooks) isCurrent(h *hook) bool { return hs.byKey[h.key] == h }
+
+// record puts a subscription into the state that a restart reads. The caller
+// holds hs.mu.
+func (hs *hooks) record(h *hook, expires time.Time) {
+	if hs.state == nil || h.direct || h.older() {
+		return
+	}
+	lost := breach.TTLLongGrantRetained
+	if expires.IsZero() {
+		lost = breach.TTLNoExpiryPersisted
+	}
+	if hs.breach.Breaks(lost, eventmeter.Webhook) {
+		return
+	}
+	r := h.kept
+	r.Expires = expires
+	h.mu.Lock()
+	for _, s := range h.secrets {
+		r.Secrets = append(r.Secrets, state.Secret{Text: s.text, Until: s.until})
+	}
+	h.mu.Unlock()
+	hs.state.SetSubscription(h.id, r)
+}
 
 // openHooks lists the open subscriptions that match.
 func (hs *hooks) openHooks(match func(*hook) bool) []*hook {
@@ -478,6 +545,26 @@ func (hs *hooks) grant(h *hook, expires time.Time) {
 		h.mu.Unlock()
 		if over && hs.remove(h, nil) {
 			hs.counts.expired.Add(1)
+		}
+	})
+}
+
+// dropLater schedules the end of a subscription whose deliveries fail since
+// then, unless one succeeds before. One with an expiry ends at that instead.
+func (hs *hooks) dropLater(h *hook, since, from time.Time) {
+	if hs.dropAfter == 0 {
+		return
+	}
+	hs.agenda.at(from.Add(hs.dropAfter), func() {
+		h.mu.Lock()
+		fails := h.reader != nil && h.status.failedSince.Equal(since)
+		forever, why := h.expires.IsZero(), h.status.lastError
+		h.mu.Unlock()
+		switch {
+		case fails && forever:
+			hs.dropped(h, callbackError(why))
+		case fails: // a refresh may take its expiry away
+			hs.dropLater(h, since, time.Now())
 		}
 	})
 }

@@ -44,9 +44,14 @@ type ListOptions struct {
 
 	// Uneven halves the time to live of every second page.
 	Uneven bool
+	// NoHints leaves the time to live and the scope out, which means 0 and
+	// private.
+	NoHints bool
 
 	// otherScope gives results the scope that they should not have, for a fault.
 	otherScope bool
+	// otherFirst does so for the first page of a list only.
+	otherFirst bool
 	// ttlMs overrides the time to live of results, for a fault; nil = TTL.
 	ttlMs *int
 }
@@ -122,11 +127,11 @@ func (ls *lists) cacheable() func(context.Context, mcp.Request, *mcp.Cacheable) 
 		kind := listTools
 		switch req.(type) {
 		case *mcp.ListToolsRequest:
-			ls.countScope()
+			ls.countScope(false)
 		case *mcp.ListResourcesRequest:
 			kind = listResources
 		}
-		c.TTLMs, c.CacheScope = int(ls.opts.ttlMillis(0)), ls.opts.scope(kind)
+		c.TTLMs, c.CacheScope = int(ls.opts.ttlMillis(0)), ls.opts.scope(kind, 1)
 	}
 }
 
@@ -308,22 +313,27 @@ func (l *list) render(page int) []byte {
 // scope is the cache scope of every page of a list. The last page of the
 // resources may hold the principal's own subscriptions, so that all of its pages
 // are private: SEP-2549 wants one scope for a list.
-func (o ListOptions) scope(kind listKind) string {
-	if (o.Private || kind == listResources) != o.otherScope {
+func (o ListOptions) scope(kind listKind, page int) string {
+	other := o.otherScope || o.otherFirst && page == 0 && kind != listContent
+	if (o.Private || kind == listResources) != other {
 		return "private"
 	}
 	return "public"
 }
 
 // lifetime appends the members that say how long a page of a list may be kept.
+// The last byte of b is the comma before them.
 func (o ListOptions) lifetime(b []byte, kind listKind, page int) []byte {
+	if o.NoHints {
+		return b[:len(b)-1]
+	}
 	if o.Older {
 		b = append(b, `"ttl":`...)
 		return strconv.AppendInt(b, int64(o.TTL/time.Second), 10)
 	}
 	b = append(b, `"ttlMs":`...)
 	b = strconv.AppendInt(b, o.ttlMillis(page), 10)
-	return quote(append(b, `,"cacheScope":`...), o.scope(kind))
+	return quote(append(b, `,"cacheScope":`...), o.scope(kind, page))
 }
 
 // entryName is the name of entry i, the same in every list.

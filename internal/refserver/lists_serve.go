@@ -45,8 +45,8 @@ func (f *mcpHandler) serveLists(w http.ResponseWriter, r *http.Request, body []b
 	case isList && p.Cursor == restCursor:
 		body = withoutCursor(body)
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		if ls.opts.Older {
-			f.serveOlder(w, r, principal)
+		if ls.opts.Older || ls.opts.NoHints {
+			f.serveRespelled(w, r, principal)
 			return body, true
 		}
 		return body, false
@@ -101,7 +101,7 @@ func (f *mcpHandler) answerList(w http.ResponseWriter, r *http.Request, e envelo
 			c.fail(w, invalidParams("the cursor %q is not, or no longer, one of this list", p.Cursor))
 			return
 		}
-		ls.countScope()
+		ls.countScope(p.Cursor == "")
 		c.answer(w, members)
 		return
 	}
@@ -186,16 +186,23 @@ func withoutCursor(body []byte) []byte {
 	return out
 }
 
-// serveOlder lets the SDK answer, and converts the answer to the spelling of
-// the earlier draft.
-func (f *mcpHandler) serveOlder(w http.ResponseWriter, r *http.Request, principal string) {
+// serveRespelled lets the SDK answer, and converts the answer to the spelling of
+// the earlier draft, or leaves the hints out.
+func (f *mcpHandler) serveRespelled(w http.ResponseWriter, r *http.Request, principal string) {
 	buffered := &bufferedResponse{ResponseWriter: w, status: http.StatusOK}
 	f.base.serve(buffered, r, principal)
+	if f.server.lists.opts.NoHints {
+		buffered.send(hints.ReplaceAll(buffered.body.Bytes(), nil))
+		return
+	}
 	older := []byte(`"ttl":` + strconv.FormatInt(int64(f.server.lists.opts.TTL.Seconds()), 10))
 	buffered.send(newerLifetime.ReplaceAll(buffered.body.Bytes(), older))
 }
 
-var newerLifetime = regexp.MustCompile(`"ttlMs":\d+,"cacheScope":"\w+"`)
+var (
+	newerLifetime = regexp.MustCompile(`"ttlMs":\d+,"cacheScope":"\w+"`)
+	hints         = regexp.MustCompile(`,` + newerLifetime.String() + `|` + newerLifetime.String() + `,`)
+)
 
 // Items are resources that clients subscribe to by number, list://item/0 and so
 // on, as many as a list has entries. They are not listed.

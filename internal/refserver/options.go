@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
@@ -98,6 +99,11 @@ type Options struct {
 	// 4096.
 	QueueLen int
 
+	// SendBuffer is the size in bytes that the kernel is asked for as the send
+	// buffer of each MCP connection. A small one has the server notice soon that a
+	// client does not read. 0 = the kernel's. It cannot be combined with Stdio.
+	SendBuffer int
+
 	// TTLMin, TTLDefault and TTLMax bound the time to live of webhook
 	// subscriptions. Defaults 5 min, 30 min and 24 h.
 	TTLMin, TTLDefault, TTLMax time.Duration
@@ -114,6 +120,9 @@ type Options struct {
 	RetryBase time.Duration
 	// AckTimeout is how long a callback may take to answer. Default 5 s.
 	AckTimeout time.Duration
+	// Signature is what webhooks of MCP Events and Smithery are signed with:
+	// [SignSecret], the default, or [SignBoth].
+	Signature string
 	// DualSignGrace is how long the former secret signs beside the new one
 	// after a rotation. Default 1 min; -1 = not at all.
 	DualSignGrace time.Duration
@@ -151,9 +160,17 @@ type Options struct {
 	// more than 95 % of the attempts of the last hour failed. Default 100; -1 =
 	// never.
 	SuspendAfter int
+	// DropAfter is how long every delivery to a webhook subscription without an
+	// expiry may fail before the subscription is dropped, with one attempt to
+	// send a terminated envelope. 0 = never.
+	DropAfter time.Duration
 	// Proof is how a callback proves, before the first delivery, that it wants
-	// the deliveries: [ProofChallenge], the default, or [ProofWellKnown].
+	// the deliveries: [ProofChallenge], the default, [ProofWellKnown] or
+	// [ProofAllowList].
 	Proof string
+	// CallbackHosts names the hosts, with or without a port, that callbacks may
+	// be at. It belongs to [ProofAllowList].
+	CallbackHosts []string
 	// VerifyFailures bounds the failed verifications of callbacks at one host
 	// per minute; further ones are refused as exhausted, without asking the
 	// host. Default 120; -1 = no bound.
@@ -173,6 +190,20 @@ type Options struct {
 	// Later messages are sent again on a resume. Default 1 s; -1 = every
 	// written message counts as delivered, and may be lost in a cut.
 	ResumeOverlap time.Duration
+
+	// ResumeAny makes every request resumable by clients that declare SEP-975,
+	// not only calls of the slow tool, and sends its response that long after it
+	// came. Streams, handshakes and the systems' own methods are left out. 0 =
+	// only the slow tool.
+	ResumeAny time.Duration
+
+	// State is a file that keeps webhook subscriptions of MCP Events, with their
+	// secrets, and requests of SEP-975 from one process to the next. A client then
+	// need not subscribe again, or prove its callback again; events from before a
+	// restart are gone, which a gap envelope announces. Work that was in progress
+	// is done again, and its messages are sent again. "" = all end with the
+	// process.
+	State string
 
 	// Lists are the lists of SEP-2549, which have a time to live.
 	Lists ListOptions
@@ -200,8 +231,16 @@ func (o *Options) contradiction() error {
 		return fmt.Errorf("target: Capacity is %v: want 0 to 1000000 deliveries per second", o.Capacity)
 	case o.CapacityBurst != 0 && o.Capacity == 0:
 		return fmt.Errorf("target: CapacityBurst is %d without Capacity: give both", o.CapacityBurst)
-	case o.Proof != "" && o.Proof != ProofChallenge && o.Proof != ProofWellKnown:
-		return fmt.Errorf("target: Proof is %q: want %s or %s", o.Proof, ProofChallenge, ProofWellKnown)
+	case !slices.Contains([]string{"", ProofChallenge, ProofWellKnown, ProofAllowList}, o.Proof):
+		return fmt.Errorf("target: Proof is %q: want %s, %s or %s", o.Proof, ProofChallenge, ProofWellKnown, ProofAllowList)
+	case (o.Proof == ProofAllowList) != (len(o.CallbackHosts) > 0):
+		return fmt.Errorf("target: CallbackHosts and Proof %s belong together: give both", ProofAllowList)
+	case o.ResumeAny != 0 && (o.ResumeAny < time.Millisecond || o.ResumeAny > maxWorkStep):
+		return fmt.Errorf("target: ResumeAny is %v: want 1ms to %v, or 0", o.ResumeAny, maxWorkStep)
+	case !slices.Contains([]string{"", SignSecret, SignBoth}, o.Signature):
+		return fmt.Errorf("target: Signature is %q: want %s or %s", o.Signature, SignSecret, SignBoth)
+	case o.DropAfter < 0:
+		return fmt.Errorf("target: DropAfter is %v: want 0 or more", o.DropAfter)
 	case o.TypesPage < 0:
 		return fmt.Errorf("target: TypesPage is %d: want 0 or more", o.TypesPage)
 	case o.TypesEvery < 0:
@@ -214,6 +253,10 @@ func (o *Options) contradiction() error {
 		return errors.New("target: TokenSecret and TokenEndsStreams need TokenLife: give it too")
 	case o.TokenLife == 0 && o.Faults.OfTokens():
 		return errors.New("target: Faults has faults of tokens without TokenLife: give it too")
+	case o.SendBuffer < 0:
+		return fmt.Errorf("target: SendBuffer is %d: want 0 or more", o.SendBuffer)
+	case o.Stdio && o.SendBuffer > 0:
+		return errors.New("target: Stdio and SendBuffer are both set: want one of them")
 	case o.Stdio && o.SSEAnswers:
 		return errors.New("target: Stdio and SSEAnswers are both set: want one of them")
 	case o.Stdio && o.TLS:
@@ -280,6 +323,16 @@ func (o Options) withDefaults() (Options, error) {
 	return o, bad
 }
 
+// What signs a webhook. See [Options.Signature].
+const (
+	// SignSecret: the secret of the subscription (v1).
+	SignSecret = "v1"
+	// SignBoth: the server's own key as well (v1a), whose public part is at
+	// /.well-known/mcp-webhook-jwks.json. With [Options.State] it stays the same
+	// over restarts.
+	SignBoth = "v1+v1a"
+)
+
 // How a callback proves that it wants deliveries. See [Options.Proof].
 const (
 	// ProofChallenge: the callback repeats a challenge that is posted to it.
@@ -287,4 +340,6 @@ const (
 	// ProofWellKnown: the origin of the callback lists its path, or a prefix of
 	// it, among the receivers of /.well-known/mcp-webhook-receiver.json.
 	ProofWellKnown = "well-known"
+	// ProofAllowList: the operator of the server has named the callback's host.
+	ProofAllowList = "allow-list"
 )

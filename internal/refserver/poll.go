@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 )
 
@@ -37,7 +38,7 @@ func (s *Server) resolve(mode eventmeter.Mode, c *call, p eventParams) (*topic, 
 	if err != nil {
 		return nil, selection{}, "", invalidParams("%v", err)
 	}
-	if t.kind.owned {
+	if t.kind.owned && !s.breach.Breaks(breach.AuthzSubscribeTime, mode) {
 		if c.principal == "" {
 			return nil, selection{}, "", forbidden("authentication required")
 		}
@@ -105,7 +106,11 @@ func (s *Server) list(w http.ResponseWriter, _ *http.Request, c *call) {
 		b = quote(b, t.kind.name)
 		b = append(b, `,"description":`...)
 		b = quote(b, t.kind.description)
-		b = append(b, `,"delivery":[`...)
+		member := `,"delivery":[`
+		if c.rules.spellsOlder() {
+			member = `,"deliveryModes":[`
+		}
+		b = append(b, member...)
 		for _, mode := range modes {
 			if !t.kind.has(mode) || c.smithery() && mode != eventmeter.Webhook {
 				continue
@@ -183,19 +188,23 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
 		return
 	}
 	limit, wait := s.opts.PollMaxEvents, time.Duration(0)
-	if p.MaxEvents != nil {
+	if p.MaxEvents != nil && !s.breach.Breaks(breach.PollMaxEventsCap, eventmeter.Poll) {
 		limit = int(min(*p.MaxEvents, int64(limit)))
 	}
 	if c.rules.longPoll && p.TimeoutMs != nil {
 		wait = min(millis(*p.TimeoutMs), s.opts.LongPollMax)
 	}
 	s.counts.polls.Add(1)
-	b := t.readOnce(sel, p.start(), limit)
+	b := t.readOnce(sel, s.startOf(eventmeter.Poll, c, t, p.eventParams), limit)
 	if len(b.events) == 0 && !b.gap && wait > 0 && p.Cursor != nil {
 		if b, rpcErr = s.longPoll(r, c, t, sel, b.after, limit, wait); rpcErr != nil {
 			c.fail(w, rpcErr)
 			return
 		}
+	}
+	if b.gap && c.rules.spellsOlder() {
+		c.fail(w, expiredCursor())
+		return
 	}
 	if !s.capacity.take(r.Context(), s.closing, len(b.events)) {
 		return // the client is gone, or the server closes
@@ -204,7 +213,7 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
 		s.counts.emptyPolls.Add(1)
 	}
 	s.counts.polled.Add(int64(len(b.events)))
-	c.answer(w, s.pollResult(t, b))
+	c.answer(w, s.pollResult(c, t, b))
 }
 
 // longPoll waits for the first events after a position. The wait starts where
@@ -246,7 +255,7 @@ func (s *Server) longPoll(r *http.Request, c *call, t *topic, sel selection, aft
 	}
 }
 
-func (s *Server) pollResult(t *topic, b batch) []byte {
+func (s *Server) pollResult(c *call, t *topic, b batch) []byte {
 	size := 200
 	for _, e := range b.events {
 		size += len(e.fields) + 3
@@ -264,6 +273,12 @@ func (s *Server) pollResult(t *topic, b batch) []byte {
 	}
 	out = append(out, `],"cursor":"`...)
 	out = t.appendCursor(out, b.after)
+	if c.rules.spellsOlder() {
+		out = append(out, `","hasMore":`...)
+		out = strconv.AppendBool(out, b.more)
+		out = append(out, `,"nextPollSeconds":`...)
+		return strconv.AppendFloat(out, s.opts.NextPoll.Seconds(), 'f', -1, 64)
+	}
 	out = append(out, `","truncated":`...)
 	out = strconv.AppendBool(out, b.gap)
 	out = append(out, `,"hasMore":`...)

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 )
 
 // The methods of SEP-1803, and of the base protocol where it builds on them.
@@ -138,7 +139,7 @@ func (rs *resources) close() { rs.pool.close(func() {}) }
 // types have no member for the events capability, nor for what SEP-1803 adds to
 // "resources". done writes the answer and must be called when the handler has
 // returned.
-func advertise(w http.ResponseWriter, body []byte) (_ http.ResponseWriter, done func()) {
+func advertise(w http.ResponseWriter, body []byte, broken *breach.Set) (_ http.ResponseWriter, done func()) {
 	if !bytes.Contains(body, []byte(`"initialize"`)) && !bytes.Contains(body, []byte(`"server/discover"`)) {
 		return w, func() {}
 	}
@@ -146,7 +147,7 @@ func advertise(w http.ResponseWriter, body []byte) (_ http.ResponseWriter, done 
 	return b, func() {
 		body := b.body.Bytes()
 		if b.status == http.StatusOK {
-			body = withEvents(body)
+			body = broken.Hello(withEvents(body))
 			w.Header().Del("Content-Length")
 		}
 		b.send(body)

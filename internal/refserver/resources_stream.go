@@ -96,6 +96,7 @@ func (u *updates) deliver() bool {
 			if e.fault == nil {
 				frames = u.appendUpdate(frames, e, t)
 			} else if frames, cut = u.appendFaulty(frames, e, t); cut {
+				u.rs.server.faultInjector.countIn("sep-1803", *e.fault)
 				break
 			}
 		}

@@ -102,7 +102,7 @@ func TestAdvertise(t *testing.T) {
 		{`data: x`, `data: x`},
 	} {
 		rec := httptest.NewRecorder()
-		w, done := advertise(rec, []byte(`{"method":"initialize"}`))
+		w, done := advertise(rec, []byte(`{"method":"initialize"}`), nil)
 		w.WriteHeader(http.StatusOK)
 		_, _ = w.Write([]byte(c.in))
 		done()
@@ -111,7 +111,7 @@ func TestAdvertise(t *testing.T) {
 		}
 	}
 	rec := httptest.NewRecorder()
-	w, done := advertise(rec, []byte(`{"method":"tools/list"}`))
+	w, done := advertise(rec, []byte(`{"method":"tools/list"}`), nil)
 	done()
 	if w != http.ResponseWriter(rec) {
 		t.Error("an answer was kept back for nothing")

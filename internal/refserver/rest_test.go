@@ -229,33 +229,53 @@ func TestEventIDsComeFromUpstream(t *testing.T) {
 	}
 }
 
+// modernResult sends a request of the modern era and returns the result.
+func modernResult(t *testing.T, s *Server, method, more string) map[string]any {
+	t.Helper()
+	params := `{"_meta":{"` + protocolVersionKey + `":"` + modernVersion + `","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}` + more + `}`
+	req := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`))
+	for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", headerVersion: modernVersion, headerMethod: method} {
+		req.Header.Set(name, value)
+	}
+	w := httptest.NewRecorder()
+	s.handler.ServeHTTP(w, req)
+	var answer struct{ Result map[string]any }
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || answer.Result == nil {
+		t.Fatalf("%s: %v: %s", method, err, w.Body)
+	}
+	return answer.Result
+}
+
 // TestPagesOfAList: all pages of a list have one scope, though the times to
-// live of pages may differ.
+// live of pages may differ, and may be left out.
 func TestPagesOfAList(t *testing.T) {
-	s := startServer(t, Options{Lists: ListOptions{Entries: 5, Page: 2, TTL: 4 * time.Second, Uneven: true}})
-	for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"} {
-		scopes, ttls := map[any]bool{}, []any{}
-		for cursor, more := "", true; more; {
-			params := `{"_meta":{"` + protocolVersionKey + `":"` + modernVersion + `","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},"cursor":` + strconv.Quote(cursor) + `}`
-			req := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`))
-			for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", headerVersion: modernVersion, headerMethod: method} {
-				req.Header.Set(name, value)
+	for want, o := range map[string]ListOptions{
+		"[4000 2000 4000 4000]":     {Uneven: true},
+		"[<nil> <nil> <nil> <nil>]": {NoHints: true},
+	} {
+		o.Entries, o.Page, o.TTL = 5, 2, 4*time.Second
+		s := startServer(t, Options{Lists: o})
+		for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"} {
+			scopes, ttls := map[any]bool{}, []any{}
+			for cursor, more := "", true; more; {
+				r := modernResult(t, s, method, `,"cursor":`+strconv.Quote(cursor))
+				scopes[r["cacheScope"]] = true
+				ttls = append(ttls, r["ttlMs"])
+				cursor, more = r["nextCursor"].(string)
 			}
-			w := httptest.NewRecorder()
-			s.handler.ServeHTTP(w, req)
-			var answer struct{ Result map[string]any }
-			if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
-				t.Fatalf("%s: %v: %s", method, err, w.Body)
+			if len(scopes) != 1 || scopes[nil] != o.NoHints {
+				t.Errorf("%s: the pages have the scopes %v", method, scopes)
 			}
-			scopes[answer.Result["cacheScope"]] = true
-			ttls = append(ttls, answer.Result["ttlMs"])
-			cursor, more = answer.Result["nextCursor"].(string)
+			if got := fmt.Sprint(ttls); got != want {
+				t.Errorf("%s: times to live %s, want %s", method, got, want)
+			}
 		}
-		if len(scopes) != 1 {
-			t.Errorf("%s: the pages have the scopes %v", method, scopes)
-		}
-		if got, want := fmt.Sprint(ttls), "[4000 2000 4000 4000]"; got != want {
-			t.Errorf("%s: times to live %s, want %s", method, got, want)
-		}
+	}
+}
+
+func TestHintsOfDiscover(t *testing.T) {
+	s := startServer(t, Options{Lists: ListOptions{Entries: 5, TTL: 4 * time.Second}})
+	if r := modernResult(t, s, "server/discover", ""); r["ttlMs"] != 4000.0 || r["cacheScope"] != "public" {
+		t.Errorf("server/discover says %v, %v", r["ttlMs"], r["cacheScope"])
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -12,9 +13,12 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+	"github.com/eventmeter/eventmeter/internal/refserver/state"
 )
 
-// resumables are the requests that outlive their connections (SEP-975).
+// resumables are the requests that outlive their connections: by SEP-975, or by
+// the ids of the events on their answer's stream, with which a session of the
+// legacy era opens it again (Last-Event-ID).
 type resumables struct {
 	server  *Server
 	agenda  *agenda // the steps of the work, and the ends of policies
@@ -25,16 +29,21 @@ type resumables struct {
 	// maxPerJob and maxTotal bound the bytes that are kept for one request and
 	// for all together.
 	maxPerJob, maxTotal int64
+	withIDs             atomic.Uint32 // jobs whose messages have ids, for faults
 
 	mu     sync.Mutex
 	closed bool
 	jobs   map[string]*job // by token
+	asking map[string]*job // by the id of the server's own request
+	// bySession holds those whose messages have ids, by their session.
+	bySession map[string]map[*job]struct{}
 }
 
 // resumeCounters count since the server's start.
 type resumeCounters struct {
 	resumed, superseded, refused, expired, polled, hungUp atomic.Int64
 	overrun                                               atomic.Int64
+	asked, answered, denied                               atomic.Int64
 	detached, held, kept, bytes                           atomic.Int64 // gauges
 }
 
@@ -52,12 +61,15 @@ const keptCost = 64
 const maxResumableID = 1 << 10
 
 // job is one resumable request. It belongs to a principal and has a token; a
-// resume must name the token and the request's id.
+// resume must name the token and the request's id, or the token and the number
+// of the last message, in the same session.
 type job struct {
 	owner     *resumables
 	id        json.RawMessage
 	token     string
 	principal string
+	session   string // "" = it is resumed by SEP-975, and its messages have no ids
+	noIDs     bool   // a fault leaves the ids out
 	modern    bool
 	work      workArguments
 	began     time.Time
@@ -69,9 +81,13 @@ type job struct {
 	kept       []keptMessage
 	next       int
 	bytes      int64    // charged for kept
+	last       uint64   // number of the newest message
+	confirmed  uint64   // number of the newest message that was dropped as delivered
 	generation int      // how often kept was discarded
 	ended      bool     // with an error, because the buffer limit was reached
 	step       int      // the last finished step of the work
+	asked      string   // id of the request that the client has to answer; "" = none
+	reply      string   // what the client answered
 	status     string   // processing, completed or failed
 	conn       *jobConn // the current connection, nil while detached
 	// deadline is when the policy ends, while detached. At most one item of
@@ -87,6 +103,7 @@ type job struct {
 // keptMessage is a frame with the time of its write, zero before.
 type keptMessage struct {
 	frame   []byte
+	number  uint64 // from 1
 	written time.Time
 	cut     *faults.Fault // the connection ends at this message, once
 }
@@ -106,7 +123,7 @@ const (
 )
 
 func newResumables(s *Server) *resumables {
-	q := &resumables{server: s, agenda: newAgenda(), jobs: make(map[string]*job), maxPerJob: maxKeptPerJob, maxTotal: maxKeptTotal}
+	q := &resumables{server: s, agenda: newAgenda(), jobs: make(map[string]*job), asking: make(map[string]*job), bySession: make(map[string]map[*job]struct{}), maxPerJob: maxKeptPerJob, maxTotal: maxKeptTotal}
 	q.ctx, q.stop = context.WithCancel(context.Background())
 	return q
 }
@@ -120,9 +137,20 @@ func (q *resumables) close() {
 	q.stop()
 	q.mu.Lock()
 	q.closed = true
-	jobs := q.jobs
-	q.jobs = make(map[string]*job)
+	jobs := slices.Collect(maps.Values(q.jobs))
 	q.mu.Unlock()
+	dropAll(jobs)
+}
+
+// dropSession drops the requests of a session that has ended.
+func (q *resumables) dropSession(id string) {
+	q.mu.Lock()
+	jobs := slices.Collect(maps.Keys(q.bySession[id]))
+	q.mu.Unlock()
+	dropAll(jobs)
+}
+
+func dropAll(jobs []*job) {
 	for _, j := range jobs {
 		j.mu.Lock()
 		j.drop()
@@ -130,8 +158,9 @@ func (q *resumables) close() {
 	}
 }
 
-// begin starts a job with its first connection attached.
-func (q *resumables) begin(c *call, w workArguments) (*job, *jobConn, *rpcError) {
+// begin starts a job with its first connection attached. session is that of a job
+// that is resumed by the ids of its messages, "" for one of SEP-975.
+func (q *resumables) begin(c *call, session string, w workArguments) (*job, *jobConn, *rpcError) {
 	for what, text := range map[string]json.RawMessage{"id": c.id, "progressToken": w.token} {
 		if len(text) > maxResumableID {
 			return nil, nil, invalidParams("%s has %d bytes: want at most %d of a request that can be resumed", what, len(text), maxResumableID)
@@ -144,8 +173,13 @@ func (q *resumables) begin(c *call, w workArguments) (*job, *jobConn, *rpcError)
 		return nil, nil, rpcErr
 	}
 	j := &job{
-		owner: q, id: c.id, token: rand.Text(), principal: c.principal, modern: c.modern,
+		owner: q, id: c.id, token: rand.Text(), principal: c.principal, session: session, modern: c.modern,
 		work: w, began: time.Now(), maxWait: w.wait(q.server.opts.ResumeMaxWait), status: statusProcessing,
+		noIDs: session != "" && q.leavesOutIDs(),
+	}
+	if rpcErr := q.record(j); rpcErr != nil {
+		q.server.unreserve()
+		return nil, nil, rpcErr
 	}
 	q.mu.Lock()
 	if q.closed {
@@ -154,6 +188,12 @@ func (q *resumables) begin(c *call, w workArguments) (*job, *jobConn, *rpcError)
 		return nil, nil, &rpcError{Code: codeInternal, Message: "Internal error: the server is closing"}
 	}
 	q.jobs[j.token] = j
+	if session != "" {
+		if q.bySession[session] == nil {
+			q.bySession[session] = make(map[*job]struct{})
+		}
+		q.bySession[session][j] = struct{}{}
+	}
 	q.mu.Unlock()
 	q.started.Add(1)
 	q.counts.held.Add(1)
@@ -178,6 +218,23 @@ func (q *resumables) find(c *call, id json.RawMessage, token string) (*job, *rpc
 	return j, nil
 }
 
+// inSession returns the job with that token, if it belongs to the principal and to
+// the session, and has a message with that number, or 0.
+func (q *resumables) inSession(session, principal, token string, number uint64) *job {
+	q.mu.Lock()
+	j := q.jobs[token]
+	q.mu.Unlock()
+	if j == nil || session == "" || j.session != session || j.principal != principal {
+		return nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if number > j.last {
+		return nil
+	}
+	return j
+}
+
 func notResumable() *rpcError {
 	return &rpcError{
 		Code: codeInvalidParams, Message: "Invalid params: no request has this id and resumeToken, or its resume policy has expired",
@@ -191,13 +248,20 @@ func notResumable() *rpcError {
 func (j *job) attach() (*jobConn, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.gone {
+	return j.attachLocked()
+}
+
+// attachLocked is attach for a caller that holds the lock.
+func (j *job) attachLocked() (*jobConn, bool) {
+	if j.gone || j.lapsed() {
 		return nil, false
 	}
 	if j.conn != nil && !j.allowsTwo() {
 		close(j.conn.superseded)
 		j.owner.counts.superseded.Add(1)
-		j.confirm(time.Now())
+		if j.session == "" { // else the client says what was delivered
+			j.confirm(time.Now())
+		}
 	}
 	if !j.deadline.IsZero() {
 		j.owner.counts.detached.Add(-1)
@@ -207,6 +271,30 @@ func (j *job) attach() (*jobConn, bool) {
 	j.conn = &jobConn{wakeup: make(chan struct{}, 1), superseded: make(chan struct{})}
 	j.conns = append(j.conns, j.conn)
 	return j.conn, true
+}
+
+// attachAfter is attach for a client that has every message up to a number. If
+// messages after it were dropped as delivered, it does nothing and kept is false.
+// A request that ended with an error has nothing else to send.
+func (j *job) attachAfter(number uint64) (conn *jobConn, kept, ok bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.gone && !j.ended && number < j.confirmed {
+		return nil, false, true
+	}
+	if conn, ok = j.attachLocked(); !ok {
+		return nil, true, false
+	}
+	n := 0
+	for n < len(j.kept) && j.kept[n].number <= number {
+		n++
+	}
+	if j.allowsTwo() {
+		conn.next = n
+	} else {
+		j.confirmFirst(n)
+	}
+	return conn, true, true
 }
 
 // detach removes a connection. Without a current connection, the policy's time
@@ -243,17 +331,22 @@ func (j *job) expire() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.armed = false
-	switch {
-	case j.gone || j.deadline.IsZero():
-	case time.Now().Before(j.deadline):
+	if !j.gone && !j.deadline.IsZero() && !j.lapsed() {
 		j.armed = true
 		j.owner.agenda.at(j.deadline, j.expire)
-	default:
-		if j.status == statusProcessing || len(j.kept) > 0 && j.kept[len(j.kept)-1].written.IsZero() {
-			j.owner.counts.expired.Add(1)
-		}
-		j.drop()
 	}
+}
+
+// lapsed ends the job if its policy has run out. The caller holds the lock.
+func (j *job) lapsed() bool {
+	if j.deadline.IsZero() || time.Now().Before(j.deadline) {
+		return false
+	}
+	if j.status == statusProcessing || len(j.kept) > 0 && j.kept[len(j.kept)-1].written.IsZero() {
+		j.owner.counts.expired.Add(1)
+	}
+	j.drop()
+	return true
 }
 
 // drop drops the job. The caller holds the lock.
@@ -264,11 +357,23 @@ func (j *job) drop() {
 	j.gone = true
 	j.owner.counts.held.Add(-1)
 	j.discardKept()
+	for _, conn := range j.conns {
+		signal(conn.wakeup)
+	}
 	if !j.deadline.IsZero() {
 		j.owner.counts.detached.Add(-1)
 	}
 	j.owner.mu.Lock()
 	delete(j.owner.jobs, j.token)
+	delete(j.owner.asking, j.asked)
+	if !j.owner.closed { // else the next process goes on with it
+		j.owner.server.state.DropRequest(j.token)
+	}
+	if of := j.owner.bySession[j.session]; of != nil {
+		if delete(of, j); len(of) == 0 {
+			delete(j.owner.bySession, j.session)
+		}
+	}
 	j.owner.mu.Unlock()
 	j.owner.server.unreserve()
 }
@@ -282,14 +387,20 @@ func (j *job) confirm(now time.Time) {
 	for n < j.next && (overlap < 0 || now.Sub(j.kept[n].written) >= overlap) {
 		n++
 	}
+	j.confirmFirst(n)
+	j.next -= n
+}
+
+// confirmFirst drops the first n messages. The caller holds the lock.
+func (j *job) confirmFirst(n int) {
 	if n == 0 {
 		return
 	}
+	j.confirmed = j.kept[n-1].number
 	j.uncharge(j.kept[:n])
 	rest := copy(j.kept, j.kept[n:])
 	clear(j.kept[rest:])
 	j.kept = j.kept[:rest]
-	j.next -= n
 }
 
 // send queues a message. If the buffer limit is reached, the request ends with
@@ -344,8 +455,10 @@ func (j *job) uncharge(messages []keptMessage) {
 
 // keep queues a message and wakes the connections. The caller holds the lock.
 func (j *job) keep(frame []byte) {
+	j.last++
+	frame = j.withID(frame)
 	n := int64(len(frame) + keptCost)
-	j.kept = append(j.kept, keptMessage{frame: frame})
+	j.kept = append(j.kept, keptMessage{frame: frame, number: j.last})
 	j.bytes += n
 	j.owner.counts.bytes.Add(n)
 	j.owner.counts.kept.Add(1)
@@ -360,6 +473,7 @@ type jobBatch struct {
 	n          int  // messages that count as written
 	fresh      int  // messages that were not written before
 	final      bool // the response is the last message
+	gone       bool // the request is no longer held
 	cut        bool // a fault ends the connection after them
 	generation int  // generation of the kept messages
 }
@@ -377,6 +491,7 @@ func (j *job) take(conn *jobConn, into [][]byte, limit, room int) jobBatch {
 		return b
 	}
 	if j.gone {
+		b.gone = true
 		return b
 	}
 	for i := next; i < len(j.kept); i++ {
@@ -423,18 +538,65 @@ func (j *job) wrote(conn *jobConn, b jobBatch) {
 	j.confirm(now)
 }
 
+// record puts a request of SEP-975 into the state that a restart reads, and
+// returns when it is there.
+func (q *resumables) record(j *job) *rpcError {
+	if q.server.state == nil || j.session != "" {
+		return nil
+	}
+	work, err := json.Marshal(j.work)
+	if err != nil {
+		return &rpcError{Code: codeInternal, Message: "Internal error: " + err.Error()}
+	}
+	q.server.state.SetRequest(j.token, state.Request{
+		ID: j.id, Principal: j.principal, Modern: j.modern, MaxWait: j.maxWait,
+		Work: work, Progress: j.work.token, Answer: j.work.answer,
+	})
+	rpcErr := q.server.flushState()
+	if rpcErr != nil {
+		q.server.state.DropRequest(j.token)
+	}
+	return rpcErr
+}
+
+// restore goes on with the requests of the state. Their work begins anew, and
+// their policies, as if the connections had ended now.
+func (q *resumables) restore() {
+	for token, r := range q.server.state.Read().Requests {
+		j := &job{
+			owner: q, id: r.ID, token: token, principal: r.Principal, modern: r.Modern,
+			began: time.Now(), maxWait: r.MaxWait, status: statusProcessing,
+		}
+		if err := json.Unmarshal(r.Work, &j.work); err != nil || j.work.check() != nil || q.server.reserve() != nil {
+			q.server.opts.Logger.Error("state: a request is left out", "error", err)
+			q.server.state.DropRequest(token)
+			continue
+		}
+		j.work.token, j.work.answer = r.Progress, r.Answer
+		q.mu.Lock()
+		q.jobs[token] = j
+		q.mu.Unlock()
+		q.counts.held.Add(1)
+		q.counts.detached.Add(1)
+		j.mu.Lock()
+		j.wait(j.began)
+		j.mu.Unlock()
+		q.agenda.at(j.due(), j.advance)
+	}
+}
+
 // snapshot returns the state for requests/getStatus, and restarts the policy's
 // time.
-func (j *job) snapshot() (status string, pending, ok bool) {
+func (j *job) snapshot() (status string, pending, asks, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.gone {
-		return "", false, false
+	if j.gone || j.lapsed() {
+		return "", false, false, false
 	}
 	if j.conn == nil {
 		j.wait(time.Now())
 	}
-	return j.status, len(j.kept) > j.next, true
+	return j.status, len(j.kept) > j.next, j.asked != "", true
 }
 
 // policyFrame is the notification that makes the request resumable.
@@ -446,6 +608,42 @@ func (j *job) policyFrame() []byte {
 	b = append(b, `","maxWait":`...)
 	b = strconv.AppendFloat(b, j.maxWait.Seconds(), 'f', -1, 64)
 	return append(b, "}}\n\n"...)
+}
+
+// workIDPrefix begins the ids of the events of an answer's stream: the prefix, the
+// request's token and the message's number, with dots between.
+const workIDPrefix = workTool + "."
+
+// withID puts the id of the newest message before its frame, if messages have ids.
+func (j *job) withID(frame []byte) []byte {
+	if j.session == "" || j.noIDs {
+		return frame
+	}
+	return append(j.appendID(make([]byte, 0, len(frame)+64), j.last), frame...)
+}
+
+func (j *job) appendID(dst []byte, number uint64) []byte {
+	dst = append(dst, "id: "+workIDPrefix...)
+	dst = append(dst, j.token...)
+	dst = append(dst, '.')
+	return append(strconv.AppendUint(dst, number, 10), '\n')
+}
+
+// primingFrame is the first event of an answer's stream: an id without data, so
+// that a client that loses the stream before its first message can resume it.
+func (j *job) primingFrame() []byte {
+	if j.noIDs {
+		return nil
+	}
+	return append(j.appendID(nil, 0), "data:\n\n"...)
+}
+
+// retryFrame says how long a client is to wait whose stream the server ends.
+func (j *job) retryFrame() []byte {
+	if j.session == "" || j.noIDs {
+		return nil
+	}
+	return []byte("retry: 100\n\n")
 }
 
 // errorFrame ends a connection, but not the request.
@@ -470,7 +668,9 @@ type Resumable struct {
 	// Polled counts requests/getStatus, HungUp connections that the server
 	// ended, Refused calls with a wrong token or id or an expired policy,
 	// Expired requests whose response was not sent in time, and Overrun
-	// requests that ended because the buffer limit was reached.
+	// requests that ended because the buffer limit was reached. Asked counts the
+	// server's own requests, Answered those with a result, Denied those that the
+	// client answered with an error.
 	Started    int64 `json:"started"`
 	Resumed    int64 `json:"resumed"`
 	Polled     int64 `json:"polled"`
@@ -479,6 +679,9 @@ type Resumable struct {
 	Refused    int64 `json:"refused"`
 	Expired    int64 `json:"expired"`
 	Overrun    int64 `json:"overrun"`
+	Asked      int64 `json:"asked"`
+	Answered   int64 `json:"answered"`
+	Denied     int64 `json:"denied"`
 }
 
 func (q *resumables) stats() Resumable {
@@ -487,6 +690,7 @@ func (q *resumables) stats() Resumable {
 		Held: c.held.Load(), Detached: c.detached.Load(), Messages: c.kept.Load(), Bytes: c.bytes.Load(),
 		Started: q.started.Load(), Resumed: c.resumed.Load(), Polled: c.polled.Load(), Superseded: c.superseded.Load(),
 		HungUp: c.hungUp.Load(), Refused: c.refused.Load(), Expired: c.expired.Load(), Overrun: c.overrun.Load(),
+		Asked: c.asked.Load(), Answered: c.answered.Load(), Denied: c.denied.Load(),
 	}
 }
 

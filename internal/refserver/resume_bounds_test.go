@@ -19,7 +19,7 @@ func TestResumableBytesAreBounded(t *testing.T) {
 		*most = 3000
 		c := &call{id: json.RawMessage("7"), principal: "p"}
 		w := workArguments{Steps: 1000, StepMs: 3_600_000, LogEvery: 2, token: json.RawMessage(`"t"`)}
-		j, conn, rpcErr := q.begin(c, w)
+		j, conn, rpcErr := q.begin(c, "", w)
 		if rpcErr != nil {
 			t.Fatal(rpcErr)
 		}
@@ -39,12 +39,12 @@ func TestResumableBytesAreBounded(t *testing.T) {
 		}
 		j.advance() // ended: no message is added
 		j.wrote(conn, taken)
-		if status, pending, ok := j.snapshot(); status != statusFailed || !pending || !ok {
+		if status, pending, _, ok := j.snapshot(); status != statusFailed || !pending || !ok {
 			t.Errorf("status %s, pending %t, ok %t", status, pending, ok)
 		}
 		if all {
 			q.maxTotal = 100
-			if _, _, rpcErr := q.begin(c, w); rpcErr == nil || rpcErr.Code != sketchCodes[resourceExhausted] || !strings.Contains(rpcErr.Message, "takes no further one") {
+			if _, _, rpcErr := q.begin(c, "", w); rpcErr == nil || rpcErr.Code != sketchCodes[resourceExhausted] || !strings.Contains(rpcErr.Message, "takes no further one") {
 				t.Errorf("a further request: %v", rpcErr)
 			}
 			q.maxTotal = 3000
@@ -72,7 +72,7 @@ func TestResumableBytesAreBounded(t *testing.T) {
 func TestResumableEndsWhileWriting(t *testing.T) {
 	s := startServer(t, Options{ResumeOverlap: -1})
 	s.resumables.maxPerJob = 1000
-	j, conn, rpcErr := s.resumables.begin(&call{id: json.RawMessage("7")}, workArguments{Steps: 100, StepMs: 3_600_000, token: json.RawMessage(`1`)})
+	j, conn, rpcErr := s.resumables.begin(&call{id: json.RawMessage("7")}, "", workArguments{Steps: 100, StepMs: 3_600_000, token: json.RawMessage(`1`)})
 	if rpcErr != nil {
 		t.Fatal(rpcErr)
 	}
@@ -95,7 +95,7 @@ func TestResumableIDsAreBounded(t *testing.T) {
 		id, token json.RawMessage
 		want      string
 	}{{long, nil, "id has 1026 bytes"}, {json.RawMessage("1"), long, "progressToken has 1026 bytes"}, {long[2:], long[2:], ""}} {
-		_, _, rpcErr := s.resumables.begin(&call{id: c.id}, workArguments{Steps: 1, StepMs: 3_600_000, token: c.token})
+		_, _, rpcErr := s.resumables.begin(&call{id: c.id}, "", workArguments{Steps: 1, StepMs: 3_600_000, token: c.token})
 		if (rpcErr == nil) != (c.want == "") || rpcErr != nil && !strings.Contains(rpcErr.Message, c.want) {
 			t.Errorf("%d and %d bytes: %v", len(c.id), len(c.token), rpcErr)
 		}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"math"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -17,13 +18,16 @@ const (
 	codeSuperseded      = -32000 // from the range that JSON-RPC leaves to servers
 )
 
-// serveResumable answers the requests of SEP-975: calls of the slow tool by
-// clients that can resume, requests/getStatus and requests/resume. It returns
-// false for all other requests, and has done nothing then.
+// serveResumable answers requests that can be resumed: calls of the slow tool, and
+// requests/getStatus and requests/resume of SEP-975. It returns false for all other
+// requests, and has done nothing then.
 func (f *mcpHandler) serveResumable(w http.ResponseWriter, r *http.Request, body []byte, principal string) bool {
 	// A cheap test of the body first, as for events.
+	if bytes.Contains(body, []byte(`"`+askPrefix)) && f.server.resumables.answered(w, body, principal) {
+		return true
+	}
 	work := bytes.Contains(body, []byte(`"`+workTool+`"`)) && bytes.Contains(body, []byte(`"tools/call"`))
-	if !work && !bytes.Contains(body, []byte(`"requests/`)) && !bytes.Contains(body, []byte(`"initialize"`)) {
+	if f.server.opts.ResumeAny == 0 && !work && !bytes.Contains(body, []byte(`"requests/`)) && !bytes.Contains(body, []byte(`"initialize"`)) {
 		return false
 	}
 	var e envelope
@@ -35,21 +39,23 @@ func (f *mcpHandler) serveResumable(w http.ResponseWriter, r *http.Request, body
 	case "initialize":
 		return f.initialize(w, r, e, principal)
 	case "tools/call":
-		if !f.isWork(r, e) {
-			return false
-		}
-		do = f.server.callWork
+		do = f.workOf(r, e)
 	case "requests/getStatus":
 		do = f.server.requestStatus
 	case "requests/resume":
 		do = f.server.resumeRequest
-	default:
+	}
+	named := do != nil
+	if do == nil {
+		do = f.anyOf(r, e, body)
+	}
+	if do == nil {
 		return false
 	}
 	c := f.check(w, r, e, principal)
 	switch {
 	case c == nil:
-	case c.modern && e.Method == "tools/call" && nameOf(r.Header) != workTool:
+	case c.modern && named && e.Method == "tools/call" && nameOf(r.Header) != workTool:
 		writeRPCError(w, http.StatusBadRequest, e.ID, &rpcError{Code: codeHeaderMismatch, Message: "Header mismatch: " + headerName + " does not name the tool"})
 	default:
 		do(w, r, c)
@@ -57,46 +63,110 @@ func (f *mcpHandler) serveResumable(w http.ResponseWriter, r *http.Request, body
 	return true
 }
 
-// isWork reports whether a call is for the slow tool, by a client that can
-// resume it.
-func (f *mcpHandler) isWork(r *http.Request, e envelope) bool {
+// workOf says how a call of the slow tool by a client that can resume it is
+// answered: by SEP-975 to those that declare it, else with ids of events in
+// sessions, which know Last-Event-ID; nil for every other call.
+func (f *mcpHandler) workOf(r *http.Request, e envelope) func(http.ResponseWriter, *http.Request, *call) {
 	var p struct {
-		Name string                     `json:"name"`
-		Meta map[string]json.RawMessage `json:"_meta"`
+		Name string `json:"name"`
 	}
 	if json.Unmarshal(e.Params, &p) != nil || p.Name != workTool {
-		return false
+		return nil
 	}
-	return canResume(p.Meta[capabilitiesKey]) || f.base.sessions.canResume(r.Header.Get(headerSession))
+	session := r.Header.Get(headerSession)
+	switch {
+	case f.abilitiesOf(r, e.Params).resume:
+		return func(w http.ResponseWriter, r *http.Request, c *call) { f.server.callWork(w, r, c, "") }
+	case session != "" && r.Header.Get(headerVersion) < modernVersion && strings.Contains(r.Header.Get("Accept"), "text/event-stream"):
+		return func(w http.ResponseWriter, r *http.Request, c *call) { f.server.callWork(w, r, c, session) }
+	}
+	return nil
 }
 
-// canResume reports whether a client's capabilities include resumable requests.
-func canResume(capabilities json.RawMessage) bool {
+// anyOf says how a request of a client that can resume it is answered with
+// [Options.ResumeAny]; nil for one that is not resumable.
+func (f *mcpHandler) anyOf(r *http.Request, e envelope, body []byte) func(http.ResponseWriter, *http.Request, *call) {
+	switch {
+	case f.server.opts.ResumeAny == 0, !validID(e.ID), e.Method == methodListen, e.Method == "server/discover", e.Method == "ping",
+		strings.HasPrefix(e.Method, "requests/"), isServedHere(e.Method), !f.abilitiesOf(r, e.Params).resume:
+		return nil
+	}
+	return func(w http.ResponseWriter, r *http.Request, c *call) { f.callAny(w, r, c, body) }
+}
+
+// callAny serves a request whose response is made at once and sent later. What is
+// no JSON-RPC response is passed on.
+func (f *mcpHandler) callAny(w http.ResponseWriter, r *http.Request, c *call, body []byte) {
+	buffered := &bufferedResponse{ResponseWriter: w, status: http.StatusOK}
+	f.route(buffered, r, body, c.principal)
+	var response struct {
+		ID    json.RawMessage `json:"id"`
+		Error json.RawMessage `json:"error"`
+	}
+	var compact bytes.Buffer
+	text := buffered.body.Bytes() // of an error, too, whose status is another
+	if json.Unmarshal(text, &response) != nil || string(response.ID) != string(c.id) || json.Compact(&compact, text) != nil {
+		buffered.send(text)
+		return
+	}
+	w.Header().Del("Content-Length")
+	work := workArguments{Steps: 1, StepMs: f.server.opts.ResumeAny.Seconds() * 1000, Fail: response.Error != nil, answer: compact.Bytes()}
+	j, conn, rpcErr := f.server.resumables.begin(c, "", work)
+	if rpcErr != nil {
+		c.fail(w, rpcErr)
+		return
+	}
+	f.server.serveJob(w, r, j, conn, j.policyFrame())
+}
+
+// abilitiesOf are what the client of a request has declared with it, or for its
+// session.
+func (f *mcpHandler) abilitiesOf(r *http.Request, params json.RawMessage) abilities {
+	var p struct {
+		Meta map[string]json.RawMessage `json:"_meta"`
+	}
+	var can abilities
+	if bytes.Contains(params, []byte(capabilitiesKey)) && json.Unmarshal(params, &p) == nil {
+		can = readAbilities(p.Meta[capabilitiesKey])
+	}
+	session := f.base.sessions.abilities(r.Header.Get(headerSession))
+	return abilities{resume: can.resume || session.resume, elicit: can.elicit || session.elicit}
+}
+
+// readAbilities reads a client's capabilities.
+func readAbilities(capabilities json.RawMessage) abilities {
 	var c map[string]json.RawMessage
 	if json.Unmarshal(capabilities, &c) != nil {
-		return false
+		return abilities{}
 	}
-	value := string(c[resumableCapability])
-	return value != "" && value != "null" && value != "false"
+	has := func(name string) bool {
+		value := string(c[name])
+		return value != "" && value != "null" && value != "false"
+	}
+	return abilities{resume: has(resumableCapability), elicit: has("elicitation")}
 }
 
-// initialize passes on a handshake whose client can resume, and records the
-// session. Otherwise it returns false.
+// initialize passes on a handshake whose client declares abilities, and records
+// the session. Otherwise it returns false.
 func (f *mcpHandler) initialize(w http.ResponseWriter, r *http.Request, e envelope, principal string) bool {
 	var p struct {
 		Capabilities json.RawMessage `json:"capabilities"`
 	}
-	if json.Unmarshal(e.Params, &p) != nil || !canResume(p.Capabilities) {
+	if json.Unmarshal(e.Params, &p) != nil {
 		return false
 	}
-	f.base.serveSession(w, r, principal, true)
+	can := readAbilities(p.Capabilities)
+	if can == (abilities{}) {
+		return false
+	}
+	f.base.serveSession(w, r, principal, can)
 	return true
 }
 
-func (s *sessions) canResume(id string) bool {
+func (s *sessions) abilities(id string) abilities {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.resumable[id]
+	return s.able[id]
 }
 
 // nameOf decodes the header that mirrors a tool's name.
@@ -112,8 +182,9 @@ func nameOf(h http.Header) string {
 	return name
 }
 
-// callWork serves tools/call of the slow tool.
-func (s *Server) callWork(w http.ResponseWriter, r *http.Request, c *call) {
+// callWork serves tools/call of the slow tool. Its messages have ids if there is a
+// session.
+func (s *Server) callWork(w http.ResponseWriter, r *http.Request, c *call, session string) {
 	var p struct {
 		Arguments workArguments `json:"arguments"`
 		Meta      struct {
@@ -124,6 +195,9 @@ func (s *Server) callWork(w http.ResponseWriter, r *http.Request, c *call) {
 	if rpcErr == nil {
 		rpcErr = p.Arguments.check()
 	}
+	if rpcErr == nil && p.Arguments.Ask > 0 && (c.modern || !s.handler.abilitiesOf(r, c.params).elicit) {
+		rpcErr = invalidParams("ask needs a session, or a request of its era, whose client declares elicitation: servers of %s ask their clients nothing", modernVersion)
+	}
 	if rpcErr != nil {
 		c.fail(w, rpcErr)
 		return
@@ -131,12 +205,16 @@ func (s *Server) callWork(w http.ResponseWriter, r *http.Request, c *call) {
 	if validID(p.Meta.ProgressToken) {
 		p.Arguments.token = p.Meta.ProgressToken
 	}
-	j, conn, rpcErr := s.resumables.begin(c, p.Arguments)
+	j, conn, rpcErr := s.resumables.begin(c, session, p.Arguments)
 	if rpcErr != nil {
 		c.fail(w, rpcErr)
 		return
 	}
-	s.serveJob(w, r, j, conn, j.policyFrame())
+	first := j.policyFrame
+	if session != "" {
+		first = j.primingFrame
+	}
+	s.serveJob(w, r, j, conn, first())
 }
 
 // resumeParams are the params of both methods.
@@ -157,7 +235,7 @@ func (s *Server) requestStatus(w http.ResponseWriter, _ *http.Request, c *call) 
 		c.fail(w, rpcErr)
 		return
 	}
-	status, pending, ok := j.snapshot()
+	status, pending, asks, ok := j.snapshot()
 	if !ok {
 		c.fail(w, notResumable())
 		return
@@ -166,8 +244,9 @@ func (s *Server) requestStatus(w http.ResponseWriter, _ *http.Request, c *call) 
 	b := append(make([]byte, 0, 80), `"status":"`...)
 	b = append(b, status...)
 	b = append(b, `","hasPendingMessage":`...)
-	b = append(b, map[bool]string{true: "true", false: "false"}[pending]...)
-	c.answer(w, append(b, `,"hasInputRequest":false`...))
+	b = strconv.AppendBool(b, pending)
+	b = append(b, `,"hasInputRequest":`...)
+	c.answer(w, strconv.AppendBool(b, asks))
 }
 
 // resumeRequest serves requests/resume: the request continues under its own id,
@@ -194,6 +273,50 @@ func (s *Server) resumeRequest(w http.ResponseWriter, r *http.Request, c *call) 
 	}
 	s.resumables.counts.resumed.Add(1)
 	s.serveJob(w, r, j, conn, nil)
+}
+
+// resumesByID reports whether a GET asks for the rest of an answer's stream.
+func resumesByID(r *http.Request) bool {
+	return strings.HasPrefix(r.Header.Get(headerLastEventID), workIDPrefix)
+}
+
+// resumeByID serves a GET with the id of an event of an answer's stream: the stream
+// goes on after that event. A refusal is HTTP 400 and an error with a reason. It
+// is never 404, which would say that the session is lost.
+func (s *Server) resumeByID(w http.ResponseWriter, r *http.Request, principal string) {
+	refuse := func(e *rpcError) {
+		s.resumables.counts.refused.Add(1)
+		writeRPCError(w, http.StatusBadRequest, nil, e)
+	}
+	token, text, _ := strings.Cut(strings.TrimPrefix(r.Header.Get(headerLastEventID), workIDPrefix), ".")
+	number, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		refuse(invalidEventID("malformedEventId", "Last-Event-ID is none of this server's"))
+		return
+	}
+	j := s.resumables.inSession(r.Header.Get(headerSession), principal, token, number)
+	if j == nil {
+		refuse(invalidEventID("unknownEventId", "no stream of this session has this Last-Event-ID, or it is no longer kept"))
+		return
+	}
+	if rpcErr := j.refuseResume(); rpcErr != nil {
+		refuse(rpcErr)
+		return
+	}
+	conn, kept, ok := j.attachAfter(number)
+	switch {
+	case !ok:
+		refuse(invalidEventID("unknownEventId", "no stream of this session has this Last-Event-ID, or it is no longer kept"))
+	case !kept:
+		refuse(invalidEventID("forgottenEvents", "events after this Last-Event-ID are no longer kept"))
+	default:
+		s.resumables.counts.resumed.Add(1)
+		s.serveJob(w, r, j, conn, nil)
+	}
+}
+
+func invalidEventID(reason, what string) *rpcError {
+	return &rpcError{Code: codeInvalidParams, Message: "Invalid params: " + what, Data: map[string]string{"reason": reason}}
 }
 
 // serveJob writes a job's messages on a connection until the response, or until
@@ -223,11 +346,12 @@ func (s *Server) serveJob(w http.ResponseWriter, r *http.Request, j *job, conn *
 			}
 			j.wrote(conn, b)
 		}
-		if b.final {
+		if b.final || b.gone {
 			return
 		}
 		if room -= b.fresh; room == 0 || b.cut {
 			s.resumables.counts.hungUp.Add(1)
+			_, _ = w.Write(j.retryFrame()) // the client may be gone
 			return
 		}
 		if len(frames) == streamBatch {
@@ -237,10 +361,17 @@ func (s *Server) serveJob(w http.ResponseWriter, r *http.Request, j *job, conn *
 		case <-conn.wakeup:
 		case <-conn.superseded:
 			// The draft does not define the fate of the former connection. Here
-			// the latest wins, and the former gets an error.
+			// the latest wins, and the former gets an error. By the base protocol
+			// an error would be the response.
+			if j.session != "" {
+				return
+			}
 			_, _ = w.Write(j.errorFrame(&rpcError{Code: codeSuperseded, Message: "Superseded: the request was resumed on another connection", Data: map[string]string{"reason": "superseded"}}))
 			return
 		case <-s.closing:
+			if s.state != nil && j.session == "" {
+				return // the next process goes on with it
+			}
 			_, _ = w.Write(j.errorFrame(&rpcError{Code: codeInternal, Message: "Internal error: the server is closing"}))
 			return
 		case <-r.Context().Done():

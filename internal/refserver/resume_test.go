@@ -56,7 +56,7 @@ func TestConfirm(t *testing.T) {
 func TestPolicyTime(t *testing.T) {
 	s := startServer(t, Options{})
 	c := &call{id: json.RawMessage("7"), principal: "p"}
-	j, conn, rpcErr := s.resumables.begin(c, workArguments{Steps: 10, StepMs: 3_600_000, MaxWait: 3600})
+	j, conn, rpcErr := s.resumables.begin(c, "", workArguments{Steps: 10, StepMs: 3_600_000, MaxWait: 3600})
 	if rpcErr != nil {
 		t.Fatal(rpcErr)
 	}
@@ -73,7 +73,7 @@ func TestPolicyTime(t *testing.T) {
 	j.expire()
 	stats(1, 1)
 	before := j.deadline
-	if status, pending, ok := j.snapshot(); status != statusProcessing || pending || !ok {
+	if status, pending, _, ok := j.snapshot(); status != statusProcessing || pending || !ok {
 		t.Errorf("status %s, pending %t, ok %t", status, pending, ok)
 	}
 	if !j.deadline.After(before) {
@@ -94,7 +94,7 @@ func TestPolicyTime(t *testing.T) {
 	if _, ok := j.attach(); ok {
 		t.Error("an expired request was resumed")
 	}
-	if _, _, ok := j.snapshot(); ok {
+	if _, _, _, ok := j.snapshot(); ok {
 		t.Error("an expired request has a status")
 	}
 	if got := s.Stats().Resumable.Expired; got != 1 {
@@ -136,10 +136,65 @@ func TestResumableLimit(t *testing.T) {
 	s := startServer(t, Options{MaxSubscriptions: 1})
 	c := &call{id: json.RawMessage("7")}
 	w := workArguments{Steps: 1, StepMs: 3_600_000}
-	if _, _, rpcErr := s.resumables.begin(c, w); rpcErr != nil {
+	if _, _, rpcErr := s.resumables.begin(c, "", w); rpcErr != nil {
 		t.Fatal(rpcErr)
 	}
-	if _, _, rpcErr := s.resumables.begin(c, w); rpcErr == nil || rpcErr.Code != sketchCodes[resourceExhausted] {
+	if _, _, rpcErr := s.resumables.begin(c, "", w); rpcErr == nil || rpcErr.Code != sketchCodes[resourceExhausted] {
 		t.Errorf("the second request: %v", rpcErr)
+	}
+}
+
+// TestAttachAfter resumes by the number of a message: what came before it is
+// dropped, and what follows it must still be there.
+func TestAttachAfter(t *testing.T) {
+	s := startServer(t, Options{ResumeOverlap: time.Hour})
+	c := &call{id: json.RawMessage("7"), principal: "p"}
+	begin := func() *job {
+		t.Helper()
+		j, conn, rpcErr := s.resumables.begin(c, "s1", workArguments{Steps: 10, StepMs: 3_600_000, MaxWait: 3600, token: json.RawMessage(`"t"`)})
+		if rpcErr != nil {
+			t.Fatal(rpcErr)
+		}
+		for range 4 {
+			j.advance()
+		}
+		j.wrote(conn, j.take(conn, nil, 3, 3))
+		j.detach(conn)
+		return j
+	}
+	numbers := func(j *job) (n []uint64) {
+		for _, m := range j.kept {
+			n = append(n, m.number)
+		}
+		return n
+	}
+	j := begin()
+	if s.resumables.inSession("s1", "p", j.token, 5) != nil || s.resumables.inSession("s2", "p", j.token, 1) != nil || s.resumables.inSession("s1", "q", j.token, 1) != nil || s.resumables.inSession("s1", "p", j.token, 4) != j {
+		t.Error("a request is found by less than its session, its principal and a number that was given")
+	}
+	for _, step := range []struct {
+		number   uint64
+		kept, ok bool
+		want     string
+	}{
+		{1, true, true, "[2 3 4]"}, {3, true, true, "[4]"}, {2, false, true, "[4]"}, {3, true, true, "[4]"}, {4, true, true, "[]"},
+	} {
+		conn, kept, ok := j.attachAfter(step.number)
+		if got := fmt.Sprint(numbers(j)); kept != step.kept || ok != step.ok || (conn != nil) != kept || got != step.want {
+			t.Errorf("after %d: kept %t, ok %t, messages %s", step.number, kept, ok, got)
+		}
+	}
+	// The policy is over, and the agenda has not seen it yet.
+	j = begin()
+	j.mu.Lock()
+	j.deadline = time.Now().Add(-1)
+	j.mu.Unlock()
+	if _, _, ok := j.attachAfter(3); ok {
+		t.Error("a request was resumed after its policy")
+	}
+	begin()
+	s.resumables.dropSession("s1")
+	if got := s.Stats().Resumable; got.Held != 0 || got.Detached != 0 || got.Messages != 0 || got.Bytes != 0 || len(s.resumables.bySession) != 0 {
+		t.Errorf("a session has ended, and %+v are held", got)
 	}
 }

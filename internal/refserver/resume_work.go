@@ -2,9 +2,12 @@ package refserver
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -29,14 +32,17 @@ type workArguments struct {
 	MaxWait  float64 `json:"maxWait,omitempty" jsonschema:"the maxWait, in seconds, that a resume policy should have"`
 	HangUp   int     `json:"hangUp,omitempty" jsonschema:"the server disconnects after so many messages on one connection; 0 = never"`
 	Fail     bool    `json:"fail,omitempty" jsonschema:"the work fails in the end"`
+	Ask      int     `json:"ask,omitempty" jsonschema:"after so many steps the server asks the client something (elicitation/create), and the work waits for the answer; 0 = never"`
 
-	token json.RawMessage // the call's progressToken; nil = no progress messages
+	token  json.RawMessage // the call's progressToken; nil = no progress messages
+	answer json.RawMessage // the response, where it is known from the start; see Options.ResumeAny
 }
 
 // workDone is the tool's structured result.
 type workDone struct {
 	Steps int    `json:"steps"`
 	Note  string `json:"note"`
+	Reply string `json:"reply,omitempty"` // the action of the client's answer
 }
 
 var errWorkFailed = errors.New("the work failed, as asked")
@@ -52,6 +58,8 @@ func (a workArguments) check() *rpcError {
 		return invalidParams("note has %d bytes: want at most %d", len(a.Note), maxWorkNote)
 	case a.LogEvery < 0 || a.HangUp < 0:
 		return invalidParams("logEvery and hangUp must be 0 or more")
+	case a.Ask < 0 || a.Ask > a.Steps:
+		return invalidParams("ask is %d: want a step, or 0", a.Ask)
 	case a.MaxWait < 0 || a.MaxWait > longestWait.Seconds():
 		return invalidParams("maxWait is %v: want seconds, up to %v", a.MaxWait, longestWait.Seconds())
 	}
@@ -97,6 +105,15 @@ func (j *job) advance() {
 	if j.ended {
 		return
 	}
+	if j.step == j.work.Ask {
+		j.ask()
+		return
+	}
+	j.proceed()
+}
+
+// proceed schedules the next step, or ends the work. The caller holds the lock.
+func (j *job) proceed() {
 	if j.step < j.work.Steps {
 		j.owner.agenda.at(j.due(), j.advance)
 		return
@@ -123,6 +140,63 @@ func (j *job) conclude() {
 	j.send(j.resultFrame())
 }
 
+// askPrefix begins the ids of the server's own requests.
+const askPrefix = "ask-"
+
+// ask sends a request to the client. The work goes on with the answer. The caller
+// holds the lock.
+func (j *job) ask() {
+	j.asked = askPrefix + rand.Text()
+	j.owner.mu.Lock()
+	j.owner.asking[j.asked] = j
+	j.owner.mu.Unlock()
+	j.owner.counts.asked.Add(1)
+	b := append(make([]byte, 0, 300), `data: {"jsonrpc":"2.0","id":`...)
+	b = quote(b, j.asked)
+	j.send(append(b, `,"method":"elicitation/create","params":{"message":"The work waits. Go on?","requestedSchema":{"type":"object","properties":{"note":{"type":"string"}}}}}`+"\n\n"...))
+}
+
+// answered takes the client's response to a request of the server, from the
+// principal of the work that waits for it. It returns false if the body is none.
+func (q *resumables) answered(w http.ResponseWriter, body []byte, principal string) bool {
+	var response struct {
+		ID     string `json:"id"`
+		Method string `json:"method"`
+		Result *struct {
+			Action string `json:"action"`
+		} `json:"result"`
+		Error *rpcError `json:"error"`
+	}
+	if json.Unmarshal(body, &response) != nil || response.Method != "" || !strings.HasPrefix(response.ID, askPrefix) {
+		return false
+	}
+	q.mu.Lock()
+	j := q.asking[response.ID]
+	if j != nil && j.principal == principal {
+		delete(q.asking, response.ID)
+	}
+	q.mu.Unlock()
+	if j == nil || j.principal != principal {
+		http.Error(w, "no request of this server has this id, or it was answered before", http.StatusBadRequest)
+		return true
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.gone && !j.ended {
+		j.asked, j.reply = "", "error"
+		if response.Result != nil {
+			j.reply = response.Result.Action
+			q.counts.answered.Add(1)
+		} else {
+			q.counts.denied.Add(1)
+		}
+		j.began = time.Now().Add(-time.Duration(j.step) * j.work.step()) // the wait was no work
+		j.proceed()
+	}
+	w.WriteHeader(http.StatusAccepted)
+	return true
+}
+
 func (j *job) progressFrame() []byte {
 	b := append(make([]byte, 0, 160), `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`...)
 	b = append(b, j.work.token...)
@@ -142,6 +216,9 @@ func (j *job) logFrame(seq int) []byte {
 }
 
 func (j *job) resultFrame() []byte {
+	if j.work.answer != nil {
+		return append(append([]byte("data: "), j.work.answer...), "\n\n"...)
+	}
 	text, note := j.work.Note, j.work.Note
 	if j.work.Fail {
 		text = errWorkFailed.Error() + ": " + note
@@ -153,7 +230,11 @@ func (j *job) resultFrame() []byte {
 	b = append(b, `}],"structuredContent":{"steps":`...)
 	b = strconv.AppendInt(b, int64(j.work.Steps), 10)
 	b = append(b, `,"note":`...)
-	b = append(quote(b, note), '}')
+	b = quote(b, note)
+	if j.work.Ask > 0 {
+		b = quote(append(b, `,"reply":`...), j.reply)
+	}
+	b = append(b, '}')
 	if j.work.Fail {
 		b = append(b, `,"isError":true`...)
 	}
@@ -165,7 +246,11 @@ func (j *job) resultFrame() []byte {
 func addWork(server *mcp.Server) {
 	mcp.AddTool(server, &mcp.Tool{Name: workTool, Description: "Works for a while and reports progress. Clients with the capability resumableRequests may disconnect and resume."},
 		func(ctx context.Context, _ *mcp.CallToolRequest, in workArguments) (*mcp.CallToolResult, workDone, error) {
-			if rpcErr := in.check(); rpcErr != nil {
+			rpcErr := in.check()
+			if rpcErr == nil && in.Ask > 0 {
+				rpcErr = invalidParams("ask needs a client that can resume the work")
+			}
+			if rpcErr != nil {
 				return nil, workDone{}, rpcErr
 			}
 			t := time.NewTimer(time.Duration(in.Steps) * in.step())

@@ -50,6 +50,12 @@ type rules struct {
 	optIn bool
 	// longPoll says that a poll may wait (timeoutMs).
 	longPoll bool
+	// older says that the spellings of the older sketch are sent: deliveryModes,
+	// nextPollSeconds, requestId, X-MCP-Signature. A cursor that is too old is an
+	// error (CursorExpired) and no gap, the server grants its own time to live,
+	// no callback is challenged, and an id that the client made is the
+	// subscription's.
+	older bool
 }
 
 // The errors that have a name in MCP Events. Their numbers differ between
@@ -64,6 +70,7 @@ const (
 	resourceExhausted
 	notSupported
 	callbackFailed
+	cursorExpired // of the older revision only
 )
 
 var (
@@ -86,8 +93,9 @@ var (
 		RevisionOlder: {
 			codes: map[errorName]int{
 				eventNotFound: -32011, accessForbidden: -32012, resourceExhausted: -32013, callbackFailed: -32015,
-				subscriptionNotFound: -32016, notSupported: -32017,
+				subscriptionNotFound: -32016, notSupported: -32017, cursorExpired: -32014,
 			},
+			older: true,
 		},
 	}
 )
@@ -113,6 +121,9 @@ func (s *Server) rulesOf(method string) *rules {
 	}
 	return nil
 }
+
+// spellsOlder reports whether the older spellings are sent.
+func (d *rules) spellsOlder() bool { return d != nil && d.older }
 
 // spell returns an error with the number that the rules give it.
 func (d *rules) spell(e *rpcError) *rpcError {
@@ -178,6 +189,12 @@ func unsupported(feature string, value any) *rpcError {
 // schemaChanged is how a subscription ends whose type was changed in place.
 func schemaChanged() *rpcError {
 	return named(notSupported, "Unsupported", map[string]any{"feature": "payloadSchema", "reason": "schema_changed"})
+}
+
+// expiredCursor is what the older revision answers to a cursor that cannot be
+// continued, in place of truncated.
+func expiredCursor() *rpcError {
+	return &rpcError{name: cursorExpired, Message: "Cursor expired"}
 }
 
 func callbackError(reason string) *rpcError {

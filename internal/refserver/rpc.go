@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+
+	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 )
 
 // Keys of the base protocol's _meta.
@@ -21,6 +23,7 @@ type call struct {
 	modern    bool
 	principal string // the bearer token; "" = anonymous
 	rules     *rules // nil for systems other than MCP Events
+	breach    *breach.Set
 }
 
 // envelope is the part of a JSON-RPC request that decides where it goes.
@@ -72,7 +75,7 @@ func (c *call) answer(w http.ResponseWriter, members []byte) {
 	if len(members) == 0 {
 		b = bytes.Replace(b, []byte(`",}}`), []byte(`"}}`), 1)
 	}
-	writeJSON(w, http.StatusOK, b)
+	c.send(w, http.StatusOK, b)
 }
 
 // fail writes an error response. The modern era maps two codes to HTTP statuses
@@ -88,11 +91,35 @@ func (c *call) fail(w http.ResponseWriter, e *rpcError) {
 			status = http.StatusNotFound
 		}
 	}
-	writeRPCError(w, status, c.id, e)
+	if b := encodeRPCError(w, c.id, e); b != nil {
+		c.send(w, status, b)
+	}
+}
+
+// send writes an answer.
+func (c *call) send(w http.ResponseWriter, status int, body []byte) {
+	if c.breach != nil {
+		h := http.Header{}
+		status, body = c.breach.Answer(c.method, c.params, status, body, h)
+		if media := h.Get("Content-Type"); media != "" {
+			w.Header().Set("Content-Type", media)
+			w.WriteHeader(status)
+			_, _ = w.Write(body) // the client may be gone
+			return
+		}
+	}
+	writeJSON(w, status, body)
 }
 
 // writeRPCError writes an error response; a nil id is written as null.
 func writeRPCError(w http.ResponseWriter, status int, id json.RawMessage, e *rpcError) {
+	if b := encodeRPCError(w, id, e); b != nil {
+		writeJSON(w, status, b)
+	}
+}
+
+// encodeRPCError returns an error response; nil if it has answered that it cannot.
+func encodeRPCError(w http.ResponseWriter, id json.RawMessage, e *rpcError) []byte {
 	if !validID(id) {
 		id = json.RawMessage("null")
 	}
@@ -103,9 +130,9 @@ func writeRPCError(w http.ResponseWriter, status int, id json.RawMessage, e *rpc
 	}{"2.0", id, e})
 	if err != nil {
 		http.Error(w, "cannot encode the error", http.StatusInternalServerError)
-		return
+		return nil
 	}
-	writeJSON(w, status, b)
+	return b
 }
 
 func writeJSON(w http.ResponseWriter, status int, body []byte) {

@@ -29,6 +29,7 @@ package refserver
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -43,7 +44,9 @@ import (
 	"github.com/eventmeter/eventmeter/internal/cputime"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 	"github.com/eventmeter/eventmeter/internal/refserver/issuer"
+	"github.com/eventmeter/eventmeter/internal/refserver/state"
 )
 
 // Server is the reference server. Make it with [New], open it with
@@ -60,6 +63,7 @@ type Server struct {
 	handler       *mcpHandler
 	base          *base
 	faultInjector *faultInjector // nil without faults
+	breach        *breach.Set    // the rows of conformance that are broken; nil = none
 	capacity      *capacity      // nil without Options.Capacity
 	forgetMu      sync.Mutex
 	forgotten     chan struct{} // closed when the Forget fault strikes; nil without faults
@@ -73,6 +77,7 @@ type Server struct {
 	resources     *resources
 	lists         *lists // nil without Options.Lists
 	resumables    *resumables
+	state         *state.File    // nil without Options.State
 	issuer        *issuer.Issuer // nil without Options.TokenLife
 	feed          *url.URL       // nil without Options.Feed
 	feedGuard     *dialguard.Guard
@@ -91,7 +96,17 @@ type Server struct {
 // listener is one open port.
 type listener struct {
 	net.Listener
-	http *http.Server
+	http   *http.Server
+	buffer int // see Options.SendBuffer
+}
+
+// Accept implements [net.Listener].
+func (l *listener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if tcp, ok := conn.(*net.TCPConn); ok && l.buffer > 0 {
+		_ = tcp.SetWriteBuffer(l.buffer) // a connection that is gone already fails when it is used
+	}
+	return conn, err
 }
 
 // The timeouts of requests and kept connections. The toolkit's clients close
@@ -155,7 +170,7 @@ func (s *Server) Close(ctx context.Context) error {
 	// Closing a connection does not wait for its handler.
 	_ = s.requests.wait(context.WithoutCancel(ctx)) // cannot fail: the context never ends
 	s.background.Wait()
-	if err != nil {
+	if err = errors.Join(err, s.state.Close()); err != nil {
 		return fmt.Errorf("target: close: %w", err)
 	}
 	return nil
@@ -195,8 +210,11 @@ func (s *Server) PublishAs(id, name string, data []byte) (eventID string, err er
 func (s *Server) Revoke(token string) {
 	s.principals.revoke(token)
 	for _, h := range s.hooks.openHooks(func(h *hook) bool { return h.principal == token || token == everybody }) {
-		s.terminate(h, forbidden(reasonRevoked))
+		if !s.breach.Breaks(breach.AuthzDeliveryTimeReverify, eventmeter.Webhook) {
+			s.terminate(h, forbidden(reasonRevoked), false)
+		}
 	}
+	s.flushState()
 	s.resources.revoke(token)
 }
 
@@ -239,6 +257,13 @@ func (s *Server) reserve() *rpcError {
 }
 
 func (s *Server) unreserve() { s.subscriptions.Add(-1) }
+
+// leave is unreserve for a stream that is over.
+func (s *Server) leave() {
+	if !s.breach.Breaks(breach.StreamCancelStopsDelivery, eventmeter.Push) {
+		s.unreserve()
+	}
+}
 
 // capacity is a token bucket for the deliveries of all modes together: a rate
 // per second, and a burst after a pause. Deliveries without a token wait in

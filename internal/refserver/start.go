@@ -18,12 +18,15 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 )
 
 // New makes a server that is not open yet. It fails on options out of range, on
-// a CA file that cannot be read, and if it cannot make a certificate.
+// a CA file or a state file that cannot be read, and if it cannot make a
+// certificate. A server that is never started has to be closed nevertheless.
 func New(opts Options) (*Server, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -38,6 +41,13 @@ func New(opts Options) (*Server, error) {
 	if s.hooks, err = newHooks(opts, s.counts, s.capacity, s.unreserve); err != nil {
 		return nil, err
 	}
+	s.hooks.dropped = func(h *hook, why *rpcError) {
+		if s.breach.Breaks(breach.TTLNoExpiryGCTerminated, eventmeter.Webhook) {
+			s.hooks.remove(h, nil)
+			return
+		}
+		s.terminate(h, why, true)
+	}
 	s.installFaults()
 	s.issuer = s.newIssuer()
 	if opts.Feed != "" {
@@ -50,6 +60,12 @@ func New(opts Options) (*Server, error) {
 		if s.cert, s.certPEM, err = selfSigned(opts.TLSAddr); err != nil {
 			return nil, err
 		}
+	}
+	if err = s.openState(); err == nil {
+		err = s.makeIdentity()
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.state.Close())
 	}
 	s.resumables = newResumables(s)
 	s.lists = newLists(opts.Lists, s.faultInjector)
@@ -64,7 +80,7 @@ func New(opts Options) (*Server, error) {
 // closed.
 func (s *Server) Start(ctx context.Context) error {
 	var err error
-	open := func(address string, handler http.Handler, secure bool) *listener {
+	open := func(address string, handler http.Handler, secure bool, buffer int) *listener {
 		if err != nil {
 			return nil
 		}
@@ -73,17 +89,17 @@ func (s *Server) Start(ctx context.Context) error {
 			err = fmt.Errorf("target: listen on %s: %w", address, err)
 			return nil
 		}
-		open := &listener{Listener: l, http: s.httpServer(handler, secure)}
+		open := &listener{Listener: l, buffer: buffer, http: s.httpServer(handler, secure)}
 		s.listeners = append(s.listeners, open)
 		return open
 	}
 	if !s.opts.Stdio {
-		s.mcp = open(s.opts.Addr, s.withStall(s.handler), false)
+		s.mcp = open(s.opts.Addr, s.withStall(s.handler), false, s.opts.SendBuffer)
 	}
 	if s.opts.TLS {
-		s.secure = open(s.opts.TLSAddr, s.withStall(s.handler), true)
+		s.secure = open(s.opts.TLSAddr, s.withStall(s.handler), true, s.opts.SendBuffer)
 	}
-	s.control = open(s.opts.AdminAddr, s.withStall(s.admin()), false)
+	s.control = open(s.opts.AdminAddr, s.withStall(s.admin()), false, 0)
 	if err == nil {
 		err = s.allowFeed(ctx)
 	}
@@ -98,7 +114,7 @@ func (s *Server) Start(ctx context.Context) error {
 			if l.http.TLSConfig != nil {
 				serve = func(on net.Listener) error { return l.http.ServeTLS(on, "", "") }
 			}
-			if err := serve(l.Listener); !errors.Is(err, http.ErrServerClosed) {
+			if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
 				s.opts.Logger.Error("listener failed", "address", l.Addr().String(), "error", err)
 			}
 		})
@@ -108,6 +124,7 @@ func (s *Server) Start(ctx context.Context) error {
 
 // startBackground starts the goroutines that serve no listener.
 func (s *Server) startBackground() {
+	s.restore()
 	s.background.Go(func() {
 		defer crash.Guard()
 		s.hooks.agenda.run(s.hooks.ctx)
@@ -191,7 +208,7 @@ func selfSigned(address string) (tls.Certificate, []byte, error) {
 	now := time.Now()
 	template := &x509.Certificate{
 		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: "eventmeter reference target"},
+		Subject:               pkix.Name{CommonName: "eventmeter reference server"},
 		NotBefore:             now.Add(-time.Hour),
 		NotAfter:              now.Add(30 * 24 * time.Hour),
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,

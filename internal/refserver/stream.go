@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 )
 
 // streamBatch is how many events go into one write of a stream.
@@ -50,6 +50,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call) {
 	if rpcErr == nil {
 		rpcErr = s.faultInjector.refuse("events", eventmeter.Push)
 	}
+	if rpcErr == nil && s.breaksStream(w, c) {
+		return
+	}
 	if rpcErr == nil {
 		rpcErr = s.reserve()
 	}
@@ -57,10 +60,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call) {
 		c.fail(w, rpcErr)
 		return
 	}
-	defer s.unreserve()
+	defer s.leave()
 	s.counts.streams.Add(1)
 	defer s.counts.streams.Add(-1)
-	s.streamHeader(w.Header())
 	r, stop := s.whileValid(r)
 	defer stop()
 	st := &stream{server: s, call: c, topic: t, wakeup: make(chan struct{}, 1), out: w, flush: http.NewResponseController(w).Flush, transientError: t.transientError.Load(), schema: t.schema.Load(), ctx: r.Context(), batch: streamBatch}
@@ -69,11 +71,16 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call) {
 	}
 	var position uint64
 	var truncated bool
-	st.reader, position, truncated = t.open(sel, p.start(), s.opts.QueueLen, func() { signal(st.wakeup) })
+	st.reader, position, truncated = t.open(sel, s.startOf(eventmeter.Push, c, t, p), s.opts.QueueLen, func() { signal(st.wakeup) })
 	defer st.reader.close()
+	if truncated && c.rules.spellsOlder() {
+		c.fail(w, expiredCursor())
+		return
+	}
+	s.streamHeader(w.Header())
 	st.reader.skipCut()
 	st.forgotten = s.forgetSignal()
-	if st.active(position, truncated) {
+	if s.breach.Breaks(breach.StreamActiveConfirmation, eventmeter.Push) && st.write(nil) || st.active(position, truncated) {
 		st.run(r)
 	}
 }
@@ -87,7 +94,7 @@ func (st *stream) run(r *http.Request) {
 	for {
 		changed, revoked := s.principals.watch(st.call.principal)
 		if why := st.over(revoked); why != nil {
-			if st.notify("terminated", errorMember(st.call.rules.spell(why))) {
+			if s.breach.Breaks(breach.StreamTerminatedEndsSubscription, eventmeter.Push) || st.notify("terminated", errorMember(st.call.rules.spell(why))) {
 				st.end()
 			}
 			return
@@ -98,18 +105,11 @@ func (st *stream) run(r *http.Request) {
 		select {
 		case <-st.wakeup:
 		case <-heartbeat.C:
-			rest := s.opts.Heartbeat - time.Since(st.written)
-			if _, missed := s.faultInjector.serverFault(faults.Heartbeats, eventmeter.Push); missed {
-				rest = s.opts.Heartbeat
-			} else if rest <= 0 {
-				// Read the position again: events that the filter dropped have
-				// moved it.
-				if !st.notify("heartbeat", st.cursorMember(nil, st.reader.currentPosition())) {
-					return
-				}
-				rest = s.opts.Heartbeat
+			again, ok := st.beat()
+			if !ok {
+				return
 			}
-			heartbeat.Reset(rest)
+			heartbeat.Reset(again)
 		case <-changed: // some principal was revoked; the loop checks which
 		case <-st.forgotten: // the fault closes the stream without a result
 			return
@@ -135,7 +135,7 @@ func (st *stream) deliver() bool {
 		if len(b.events) == 0 && !b.gap {
 			return true
 		}
-		if b.gap && !st.active(b.before, true) {
+		if b.gap && !st.announceGap(b.before) {
 			return false
 		}
 		if !st.server.capacity.take(st.ctx, st.server.closing, len(b.events)) {
@@ -150,7 +150,7 @@ func (st *stream) deliver() bool {
 		frames, ok := (*out)[:0], true
 		for _, e := range b.events {
 			if e.fault == nil {
-				frames = e.appendFrame(frames, st.call.id)
+				frames = st.appendEvent(frames, e)
 			} else if frames, ok = st.appendFaulty(frames, e); !ok {
 				break
 			}
@@ -175,10 +175,33 @@ func (st *stream) deliver() bool {
 	}
 }
 
+// announceGap says that events before a position are not on the stream. It returns
+// false if the stream is over.
+func (st *stream) announceGap(position uint64) bool {
+	if st.call.rules.spellsOlder() {
+		st.notify("error", errorMember(st.call.rules.spell(expiredCursor())))
+		return false
+	}
+	return st.active(position, true)
+}
+
 func (st *stream) active(position uint64, truncated bool) bool {
 	b := st.cursorMember(nil, position)
+	if st.call.rules.spellsOlder() {
+		return st.notify("active", b)
+	}
 	b = append(b, `,"truncated":`...)
 	return st.notify("active", strconv.AppendBool(b, truncated))
+}
+
+func (st *stream) heartbeat() bool {
+	if st.call.rules.spellsOlder() {
+		return st.notify("heartbeat", nil)
+	}
+	if st.server.breach.Breaks(breach.StreamHeartbeatNotSSEComment, eventmeter.Push) {
+		return st.write([]byte(": still here\n\n"))
+	}
+	return st.notify("heartbeat", st.cursorMember(nil, st.reader.currentPosition()))
 }
 
 func (st *stream) cursorMember(dst []byte, position uint64) []byte {
@@ -203,13 +226,33 @@ func (st *stream) appendNotification(b []byte, name string, members []byte) []by
 	b = append(b, name...)
 	b = append(b, `","params":{`...)
 	b = append(b, members...)
-	b = append(b, `,"_meta":{"`+subscriptionIDKey+`":`...)
+	if st.call.rules.spellsOlder() {
+		if len(members) > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(b, `"requestId":`...), st.call.id...)
+		return append(b, olderFrameEnd...)
+	}
+	b = append(b, frameMeta...)
 	b = append(b, st.call.id...)
 	return append(b, frameEnd...)
 }
 
+// appendEvent appends the frame of an event.
+func (st *stream) appendEvent(dst []byte, e *event) []byte {
+	if !st.call.rules.spellsOlder() {
+		return e.appendFrame(dst, st.call.id)
+	}
+	dst = append(dst, e.frame[:len(e.frame)-len(frameMeta)]...)
+	dst = append(append(dst, `,"requestId":`...), st.call.id...)
+	return append(dst, olderFrameEnd...)
+}
+
 // end writes the response that closes the stream.
 func (st *stream) end() {
+	if st.server.breach.Breaks(breach.StreamFinalResultTiming, eventmeter.Push) {
+		return
+	}
 	b := append(st.call.resultOpen([]byte("data: ")), `"_meta":{`...)
 	if st.call.rules.complete {
 		b = append(append(b, `"`+subscriptionIDKey+`":`...), st.call.id...)
@@ -219,6 +262,9 @@ func (st *stream) end() {
 
 func (st *stream) write(b []byte) bool {
 	st.written = time.Now()
+	if st.server.breach != nil {
+		b = st.server.breach.Frames(b)
+	}
 	if _, err := st.out.Write(b); err != nil {
 		return false
 	}
@@ -228,9 +274,9 @@ func (st *stream) write(b []byte) bool {
 // over returns why a stream has to end, or nil.
 func (st *stream) over(revoked bool) *rpcError {
 	switch {
-	case revoked:
+	case revoked && !st.server.breach.Breaks(breach.AuthzDeliveryTimeReverify, eventmeter.Push):
 		return forbidden(reasonRevoked)
-	case st.topic.withdrawn.Load():
+	case st.topic.withdrawn.Load() && !st.server.breach.Breaks(breach.RemovalTerminatesSubscriptions, eventmeter.Push):
 		return noSuchEvent()
 	case st.topic.schema.Load() != st.schema:
 		return schemaChanged()

@@ -3,10 +3,12 @@ package refserver
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -17,6 +19,8 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver/breach"
+	"github.com/eventmeter/eventmeter/internal/refserver/state"
 )
 
 // subscribeParams are the params of events/subscribe and events/unsubscribe.
@@ -28,6 +32,8 @@ type subscribeParams struct {
 		Secret string `json:"secret"`
 	} `json:"delivery"`
 	TTLMs json.RawMessage `json:"ttlMs"`
+	// ID is the client's own name of the subscription, in the older revision.
+	ID string `json:"id"`
 }
 
 // subscribeRequest is a checked subscribe call.
@@ -57,20 +63,33 @@ func (s *Server) readSubscription(c *call) (subscribeParams, *hook, selection, *
 	if p.Delivery == nil {
 		return p, nil, sel, invalidParams("delivery is missing")
 	}
-	u, rpcErr := parseCallback(p.Delivery.URL)
+	u, rpcErr := s.callbackOf(p.Delivery.URL)
 	if rpcErr != nil {
 		return p, nil, sel, rpcErr
 	}
-	key := strings.Join([]string{c.principal, p.Delivery.URL, p.Name, canonical}, "\x00")
-	sum := sha256.Sum256([]byte(key))
-	fresh := &hook{
-		hooks: s.hooks, key: key, id: "sub_" + hex.EncodeToString(sum[:12]),
-		principal: c.principal, url: u, topic: t, opened: make(chan struct{}),
+	fresh := s.newHook(state.Subscription{Principal: c.principal, URL: p.Delivery.URL, Name: p.Name, Arguments: json.RawMessage(canonical)}, u, t)
+	if c.rules.spellsOlder() && p.ID != "" {
+		fresh.key, fresh.id = strings.Join([]string{c.principal, p.Delivery.URL, p.ID}, "\x00"), p.ID
 	}
 	if c.smithery() {
 		fresh.makeDirect()
 	}
+	s.miskey(fresh, c, p)
 	return p, fresh, sel, nil
+}
+
+// newHook makes a subscription that is not registered yet.
+func (s *Server) newHook(of state.Subscription, u *url.URL, t *topic) *hook {
+	key := strings.Join([]string{of.Principal, of.URL, of.Name, string(of.Arguments)}, "\x00")
+	return &hook{
+		hooks: s.hooks, key: key, id: idOf(key),
+		principal: of.Principal, url: u, topic: t, kept: of, opened: make(chan struct{}),
+	}
+}
+
+func idOf(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return "sub_" + hex.EncodeToString(sum[:12])
 }
 
 func (s *Server) readSubscribe(c *call) (*subscribeRequest, *rpcError) {
@@ -78,10 +97,10 @@ func (s *Server) readSubscribe(c *call) (*subscribeRequest, *rpcError) {
 	if rpcErr != nil {
 		return nil, rpcErr
 	}
-	if p.Delivery.Mode != "webhook" {
+	if p.Delivery.Mode != "webhook" && !s.breach.Breaks(breach.SubscribeWebhookOnly, eventmeter.Webhook) {
 		return nil, unsupported("deliveryMode", p.Delivery.Mode)
 	}
-	key, rpcErr := parseSecret(p.Delivery.Secret)
+	key, rpcErr := s.secretOf(p.Delivery.Secret)
 	if rpcErr != nil {
 		return nil, rpcErr
 	}
@@ -92,11 +111,14 @@ func (s *Server) readSubscribe(c *call) (*subscribeRequest, *rpcError) {
 	if fresh.direct { // such subscriptions have no ttl and no cursor
 		return &subscribeRequest{fresh: fresh, sel: sel, ttl: cmp.Or(s.faultTTL(), s.opts.TTLDefault), secret: p.Delivery.Secret, key: signer}, nil
 	}
+	if fresh.older() { // it asks for no time to live
+		p.TTLMs = nil
+	}
 	ttl, rpcErr := s.grantFor(p.TTLMs)
 	if rpcErr != nil {
 		return nil, rpcErr
 	}
-	return &subscribeRequest{fresh: fresh, sel: sel, from: p.start(), ttl: ttl, secret: p.Delivery.Secret, key: signer}, nil
+	return &subscribeRequest{fresh: fresh, sel: sel, from: s.startOf(eventmeter.Webhook, c, fresh.topic, p.eventParams), ttl: ttl, secret: p.Delivery.Secret, key: signer}, nil
 }
 
 // grantFor decodes ttlMs: absent means the default, null no expiry.
@@ -106,14 +128,18 @@ func (s *Server) grantFor(ttl json.RawMessage) (time.Duration, *rpcError) {
 		return s.faultTTL(), nil
 	case len(ttl) == 0:
 		return s.opts.TTLDefault, nil
-	case string(ttl) == "null":
+	case string(ttl) == "null" && !s.breach.Breaks(breach.TTLNoRejectionPath, eventmeter.Webhook):
 		return 0, nil
 	}
 	var ms int64
-	if err := json.Unmarshal(ttl, &ms); err != nil || ms <= 0 {
-		return 0, invalidParams("ttlMs is not a positive whole number")
+	if err := json.Unmarshal(ttl, &ms); err != nil || ms < 0 {
+		return 0, invalidParams("ttlMs is not a whole number of 0 or more")
 	}
-	return min(max(millis(ms), s.opts.TTLMin), s.opts.TTLMax), nil
+	grant := min(max(millis(ms), s.opts.TTLMin), s.opts.TTLMax)
+	if grant != millis(ms) && s.breach.Breaks(breach.TTLNoRejectionPath, eventmeter.Webhook) {
+		return 0, invalidParams("ttlMs is out of range")
+	}
+	return grant, nil
 }
 
 // subscribe answers events/subscribe: it opens a subscription after the
@@ -124,11 +150,15 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request, c *call) {
 		h, made := s.hooks.claim(req.fresh)
 		if made {
 			var result []byte
-			if result, rpcErr = s.openHook(r.Context(), h, req); rpcErr == nil {
-				c.answer(w, result)
-				return
+			if result, rpcErr = s.openHook(r.Context(), h, req); rpcErr != nil {
+				break
 			}
-			break
+			if rpcErr = s.flushState(); rpcErr != nil {
+				s.hooks.remove(h, nil)
+				break
+			}
+			c.answer(w, result)
+			return
 		}
 		// Another call may be in the handshake of the same subscription.
 		select {
@@ -139,7 +169,13 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request, c *call) {
 			rpcErr = &rpcError{Code: codeInternal, Message: "Shutting down"}
 			continue
 		}
+		if s.breach.Breaks(breach.VerificationCachedPerPrincipalURL, eventmeter.Webhook) {
+			s.challenge(r.Context(), h, req.key) // the outcome does not matter
+		}
 		if result, ok := s.refreshHook(h, req); ok {
+			if rpcErr = s.flushState(); rpcErr != nil {
+				break
+			}
 			s.counts.refreshes.Add(1)
 			c.answer(w, result)
 			return
@@ -186,11 +222,15 @@ func (s *Server) openHook(ctx context.Context, h *hook, req *subscribeRequest) (
 	h.rotate(req.secret, req.key, now, 0)
 	reader, position, truncated := h.topic.open(req.sel, req.from, s.opts.QueueLen, h.wake)
 	h.reader = reader
+	if truncated && h.older() {
+		h.announceGap(position)
+	}
 	h.mu.Unlock()
+	expires := expiry(now, req.ttl)
+	hs.record(h, expires)
 	close(h.opened)
 	hs.mu.Unlock()
 	s.counts.subscribed.Add(1)
-	expires := expiry(now, req.ttl)
 	hs.grant(h, expires)
 	h.wake() // for what is replayed
 	return h.result(expires, position, truncated, nil), nil
@@ -209,11 +249,20 @@ func (s *Server) refreshHook(h *hook, req *subscribeRequest) ([]byte, bool) {
 	now := time.Now()
 	expires := expiry(now, req.ttl)
 	h.mu.Lock()
-	h.rotate(req.secret, req.key, now, s.opts.DualSignGrace)
+	grace := s.opts.DualSignGrace
+	if s.breach.Breaks(breach.DeliveryDualSignOnRotation, eventmeter.Webhook) {
+		grace = 0
+	}
+	if !s.breach.Breaks(breach.SubscribeRefreshReplacesSecret, eventmeter.Webhook) {
+		h.rotate(req.secret, req.key, now, grace)
+	}
 	st, position := h.status, h.watermark()
-	h.resume()
+	if !s.breach.Breaks(breach.SubscribeRefreshReactivates, eventmeter.Webhook) {
+		h.resume()
+	}
 	h.mu.Unlock()
 	st.throttled = s.faultInjector.throttled(eventmeter.Webhook, now)
+	hs.record(h, expires)
 	hs.grant(h, expires)
 	if st.suspended {
 		h.wake()
@@ -245,10 +294,13 @@ func (h *hook) result(expires time.Time, position uint64, truncated bool, st *st
 	out := struct {
 		ID            string          `json:"id"`
 		RefreshBefore *string         `json:"refreshBefore"`
-		Cursor        json.RawMessage `json:"cursor"`
-		Truncated     bool            `json:"truncated"`
+		Cursor        json.RawMessage `json:"cursor,omitempty"`
+		Truncated     *bool           `json:"truncated,omitempty"`
 		Status        *deliveryStatus `json:"deliveryStatus,omitempty"`
-	}{ID: h.id, RefreshBefore: instant(expires), Cursor: h.topic.appendCursorValue(nil, position), Truncated: truncated}
+	}{ID: h.id, RefreshBefore: instant(expires)}
+	if !h.older() {
+		out.Cursor, out.Truncated = h.topic.appendCursorValue(nil, position), &truncated
+	}
 	if st != nil {
 		out.Status = &deliveryStatus{Active: !st.suspended, LastDeliveryAt: instant(st.lastDelivery), FailedSince: instant(st.failedSince)}
 		if st.lastError != "" {
@@ -277,16 +329,149 @@ func (s *Server) unsubscribe(w http.ResponseWriter, _ *http.Request, c *call) {
 		c.fail(w, noSuchSubscription())
 		return
 	}
+	if rpcErr := s.flushState(); rpcErr != nil {
+		c.fail(w, rpcErr)
+		return
+	}
 	c.answer(w, nil)
+}
+
+// proven names what a proof is about.
+func (h *hook) proven() string { return h.principal + "\x00" + h.url.String() }
+
+// openState opens the file of [Options.State]. Ids of events begin anew with a
+// process: each start has a range of them, so that a receiver that drops what it
+// has seen does not drop new events.
+func (s *Server) openState() error {
+	if s.opts.State == "" {
+		return nil
+	}
+	f, err := state.Open(s.opts.State)
+	if err != nil {
+		return fmt.Errorf("target: State: %w", err)
+	}
+	s.state, s.hooks.state = f, f
+	s.broker.ids.Store((f.Read().Starts - 1) << 32)
+	return nil
+}
+
+// makeIdentity makes the key of [SignBoth], or takes that of the state.
+func (s *Server) makeIdentity() error {
+	if s.opts.Signature != SignBoth {
+		return nil
+	}
+	seed := s.state.Read().Identity
+	if len(seed) != ed25519.SeedSize {
+		seed = make([]byte, ed25519.SeedSize)
+		_, _ = rand.Read(seed) // never fails
+		s.state.SetIdentity(seed)
+		if err := s.state.Flush(); err != nil {
+			return fmt.Errorf("target: State: %w", err)
+		}
+	}
+	s.hooks.poster.identity = ed25519.NewKeyFromSeed(seed)
+	return nil
+}
+
+// flushState returns when the state is in its file.
+func (s *Server) flushState() *rpcError {
+	if err := s.state.Flush(); err != nil {
+		s.opts.Logger.Error("state", "error", err)
+		return &rpcError{Code: codeInternal, Message: "Internal error: the server cannot keep this over a restart"}
+	}
+	return nil
+}
+
+// restore opens the subscriptions of the state again.
+func (s *Server) restore() {
+	for id, r := range s.state.Read().Subscriptions {
+		if !r.Expires.IsZero() && !time.Now().Before(r.Expires) {
+			s.state.DropSubscription(id)
+			continue
+		}
+		if err := s.restoreHook(r); err != nil {
+			s.opts.Logger.Error("state: a subscription is left out", "id", id, "error", err)
+		}
+	}
+	s.resumables.restore()
+}
+
+// restoreHook opens one subscription again. Its callback counts as verified.
+// Events may have come since it was recorded, so it begins with a gap. If its
+// type is gone, or not its principal's any more, it is terminated.
+func (s *Server) restoreHook(r state.Subscription) error {
+	u, rpcErr := parseCallback(r.URL)
+	if rpcErr != nil {
+		return rpcErr
+	}
+	if rpcErr := s.reserve(); rpcErr != nil {
+		return rpcErr
+	}
+	c := &call{method: eventsPrefix + "subscribe", principal: r.Principal}
+	t, sel, _, refusal := s.resolve(eventmeter.Webhook, c, eventParams{Name: r.Name, Arguments: r.Arguments})
+	switch {
+	case s.opts.Proof == ProofAllowList && !hostListed(s.opts.CallbackHosts, u):
+		refusal = callbackError(failChallenge)
+	case s.issuer == nil && !s.admits(r.Principal):
+		refusal = forbidden(reasonRevoked)
+	}
+	secrets, expires := r.Secrets, r.Expires
+	r.Secrets = nil
+	h := s.newHook(r, u, t)
+	if err := h.restoreSecrets(secrets); err != nil {
+		s.unreserve()
+		return err
+	}
+	s.hooks.claim(h) // keys of a document differ
+	close(h.opened)
+	if refusal != nil {
+		s.terminate(h, refusal, false)
+		return nil
+	}
+	if s.breach.Breaks(breach.VerificationPersistedForNoExpiry, eventmeter.Webhook) {
+		s.challenge(s.hooks.ctx, h, h.secrets[0].key) // the outcome does not matter
+	}
+	s.hooks.proofs.note(h.proven(), u.Host, true, time.Now())
+	h.mu.Lock()
+	reader, position, _ := t.open(sel, start{}, s.opts.QueueLen, h.wake)
+	h.reader = reader
+	if !t.kind.noReplay {
+		h.announceGap(position)
+	}
+	h.mu.Unlock()
+	s.hooks.grant(h, expires)
+	h.wake()
+	return nil
+}
+
+func (h *hook) restoreSecrets(kept []state.Secret) error {
+	for _, k := range kept {
+		key, rpcErr := parseSecret(k.Text)
+		if rpcErr != nil {
+			return rpcErr
+		}
+		signer, err := standardwebhooks.NewWebhookRaw(key)
+		if err != nil {
+			return err
+		}
+		h.secrets = append(h.secrets, secret{text: k.Text, key: signer, until: k.Until})
+	}
+	return nil
 }
 
 // prove verifies that a callback wants the deliveries to a principal. Calls for
 // the same two share one verification, whose success holds from then on.
 func (s *Server) prove(h *hook, key *standardwebhooks.Webhook) *rpcError {
-	if h.direct {
+	if h.direct || h.older() {
 		return nil
 	}
-	proofs, subject := s.hooks.proofs, h.principal+"\x00"+h.url.String()
+	proofs, subject := s.hooks.proofs, h.proven()
+	if s.opts.Proof == ProofAllowList {
+		if !hostListed(s.opts.CallbackHosts, h.url) {
+			return callbackError(failChallenge) // the draft has no other word for it
+		}
+		return nil
+	}
 	if proofs.holds(subject) {
 		return nil
 	}
@@ -385,9 +570,9 @@ func (s *Server) challenge(ctx context.Context, h *hook, key *standardwebhooks.W
 		return callbackError(failChallenge)
 	}
 	s.counts.verifications.Add(1)
-	_, reply, failure := s.hooks.poster.post(ctx, &message{
+	_, reply, failure := s.hooks.poster.post(context.WithValue(ctx, isChallenge{}, true), &message{
 		url: h.url, subscriptionID: h.id, id: envelopeID("verification"), body: body,
-		keys: []*standardwebhooks.Webhook{key},
+		keys: []*standardwebhooks.Webhook{key}, breach: s.breach,
 	})
 	var answer struct {
 		Challenge string `json:"challenge"`
@@ -395,10 +580,10 @@ func (s *Server) challenge(ctx context.Context, h *hook, key *standardwebhooks.W
 	switch {
 	case failure != "":
 		return callbackError(failure)
-	case json.Unmarshal(reply, &answer) != nil || answer.Challenge != challenge:
-		return callbackError(failChallenge)
+	case json.Unmarshal(reply, &answer) == nil && answer.Challenge == challenge:
+		return nil
 	}
-	return nil
+	return s.unproved(reply)
 }
 
 // checkDocument looks the callback up in the document of its origin.

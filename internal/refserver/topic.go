@@ -350,7 +350,13 @@ type event struct {
 	fault *faults.Fault
 }
 
-const frameEnd = "}}}\n\n"
+// frameMeta comes before the id that names the stream of a frame, frameEnd after it.
+// In the older revision, requestId names it, and olderFrameEnd follows.
+const (
+	frameMeta     = `,"_meta":{"` + subscriptionIDKey + `":`
+	frameEnd      = "}}}\n\n"
+	olderFrameEnd = "}}\n\n"
+)
 
 // newEvent encodes an event. data is valid compact JSON; newEvent does not keep
 // it.
@@ -372,7 +378,7 @@ func newEvent(t *topic, n uint64, id, key string, at time.Time, data []byte) *ev
 	end := len(b)
 	b = append(b, `,"cursor":`...)
 	b = t.appendCursorValue(b, n)
-	b = append(b, `,"_meta":{"`+subscriptionIDKey+`":`...)
+	b = append(b, frameMeta...)
 	return &event{n: n, at: at, id: id, key: key, fields: b[start:end:end], data: b[own:end:end], frame: b}
 }
 

@@ -2,6 +2,7 @@ package refserver
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -9,8 +10,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -433,5 +436,217 @@ func TestFailuresOfAMinute(t *testing.T) {
 	p.note("s", "h", false, now.Add(2*time.Minute))
 	if f := p.failed["h"]; f.count != 1 {
 		t.Errorf("%d failures are counted in the second minute", f.count)
+	}
+}
+
+// A subscription without an expiry whose callback fails for long is dropped,
+// with one terminated envelope, even if its deliveries are suspended. One with
+// an expiry stays until then, and so does one whose callback recovers.
+func TestDroppedAfterLongFailure(t *testing.T) {
+	for name, c := range map[string]struct {
+		more      string
+		recovers  bool
+		dropped   bool
+		envelopes int
+	}{
+		"no expiry": {more: `,"ttlMs":null`, dropped: true, envelopes: 1},
+		"an expiry": {more: `,"ttlMs":86400000`},
+		"recovers":  {more: `,"ttlMs":null`, recovers: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := Options{DropAfter: time.Hour, SuspendAfter: 2, RetryMax: 5, RetryBase: time.Second, State: t.TempDir() + "/state.json"}
+			bubble(t, opts, func(t *testing.T, s *Server, f *fakeReceiver) {
+				fails := true
+				f.answer = func(int) int {
+					if fails {
+						return 503
+					}
+					return 204
+				}
+				wish := subscription("tick", testSecret, c.more)
+				result(t, s, "t", "events/subscribe", wish)
+				publish(t, s, "tick", `{}`)
+				time.Sleep(59 * time.Minute)
+				if s.hooks.count() != 1 || len(f.ids()) != 2 {
+					t.Fatalf("%d subscriptions after 59 minutes, attempts %v", s.hooks.count(), f.ids())
+				}
+				if c.recovers {
+					fails = false
+					result(t, s, "t", "events/subscribe", wish)
+				}
+				time.Sleep(2 * time.Hour)
+				synctest.Wait()
+				if got := s.hooks.count(); (got == 0) != c.dropped {
+					t.Errorf("%d subscriptions in the end", got)
+				}
+				if got := len(s.state.Read().Subscriptions); (got == 0) != c.dropped {
+					t.Errorf("%d subscriptions are kept", got)
+				}
+				var last []received
+				for _, p := range f.posts {
+					if strings.Contains(string(p.body), `"terminated"`) {
+						last = append(last, p)
+					}
+				}
+				if len(last) != c.envelopes {
+					t.Fatalf("%d terminated envelopes, want %d", len(last), c.envelopes)
+				}
+				for _, p := range last {
+					if want := signature(t, testSecret, p.header.Get("webhook-id"), p.header.Get("webhook-timestamp"), p.body); p.header.Get("webhook-signature") != want {
+						t.Errorf("headers %v, want the signature %s", p.header, want)
+					}
+					if got, want := string(p.body), `{"error":{"code":-32027,"message":"Callback endpoint error","data":{"reason":"http_5xx"}},"type":"terminated"}`; got != want {
+						t.Errorf("envelope %s, want %s", got, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Without a file that can be written, a server does not promise what it cannot
+// keep.
+func TestSubscriptionsThatCannotBeKept(t *testing.T) {
+	dir := t.TempDir() + "/gone"
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	bubble(t, Options{State: dir + "/state.json"}, func(t *testing.T, s *Server, f *fakeReceiver) {
+		wish := subscription("tick", testSecret, `,"ttlMs":null`)
+		result(t, s, "t", "events/subscribe", wish)
+		if err := os.Rename(dir, dir+"-away"); err != nil {
+			t.Fatal(err)
+		}
+		other := subscription("tick", testSecret, `,"ttlMs":null,"arguments":{}`)
+		for _, params := range []string{wish, strings.Replace(other, "/h", "/i", 1)} {
+			_, text := rpc(t, s, "t", `{"jsonrpc":"2.0","id":1,"method":"events/subscribe","params":`+params+`}`)
+			if !strings.Contains(text, `"code":-32603`) || !strings.Contains(text, "cannot keep this") {
+				t.Errorf("answer %s", text)
+			}
+		}
+		if got := s.hooks.count(); got != 1 {
+			t.Errorf("%d subscriptions, want the first alone", got)
+		}
+		if err := os.Rename(dir+"-away", dir); err != nil {
+			t.Fatal(err)
+		}
+		result(t, s, "t", "events/subscribe", wish)
+	})
+}
+
+// What is no longer right at a restart is not opened again: the subscription is
+// terminated, or was over.
+func TestRestartsLookAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		name, more string
+		change     func(*Options)
+		after      time.Duration
+		body       string
+	}{
+		"type gone":    {name: "presence.changed", more: `,"ttlMs":null`, change: func(o *Options) { o.Presence = false }, body: `"code":-32023`},
+		"token gone":   {name: "tick", more: `,"ttlMs":null`, change: func(o *Options) { o.Tokens = []string{"other"} }, body: `"code":-32024`},
+		"host gone":    {name: "tick", more: `,"ttlMs":null`, change: func(o *Options) { o.Proof, o.CallbackHosts = ProofAllowList, []string{"other.example"} }, body: `"code":-32027`},
+		"expired":      {name: "tick", more: `,"ttlMs":600000`, after: time.Hour},
+		"not expired":  {name: "tick", more: `,"ttlMs":86400000`, after: time.Hour, body: `"type":"gap"`},
+		"has no gaps":  {name: "presence.changed", more: `,"ttlMs":null`},
+		"after a fall": {name: "tick", more: `,"ttlMs":null`, body: `"type":"gap"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := Options{Presence: true, State: t.TempDir() + "/state.json"}
+			bubble(t, opts, func(t *testing.T, s *Server, _ *fakeReceiver) {
+				result(t, s, "t", "events/subscribe", subscription(c.name, testSecret, c.more))
+			})
+			if c.change != nil {
+				c.change(&opts)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(c.after)
+				s, err := New(opts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f := &fakeReceiver{}
+				s.hooks.poster.transport = f
+				s.startBackground()
+				synctest.Wait()
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				switch {
+				case c.body == "" && len(f.posts) > 0, c.body != "" && (len(f.posts) != 1 || !strings.Contains(string(f.posts[0].body), c.body)):
+					t.Errorf("posts %v, want one with %q", f.posts, c.body)
+				}
+				closeServer(t, s)
+			})
+		})
+	}
+}
+
+// With both signatures, the second is of the key that the server shows, over the
+// same bytes. It signs nothing else, and a restart keeps it.
+func TestServersOwnSignature(t *testing.T) {
+	r := newReceiver(t)
+	opts := Options{Signature: SignBoth, State: t.TempDir() + "/state.json", AllowPrivateCallbacks: true, CallbackRoots: r.roots}
+	var shown [2]string
+	for start := range 2 {
+		s, err := New(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		shown[start] = shownKey(t, s)
+		x, err := base64.RawURLEncoding.DecodeString(shown[start])
+		if err != nil || len(x) != ed25519.PublicKeySize {
+			t.Fatalf("key %q: %v", shown[start], err)
+		}
+		if start == 0 {
+			result(t, s, "t", "events/subscribe", strings.Replace(subscription("tick", testSecret, `,"ttlMs":null`), "https://hook.example", r.URL, 1))
+		}
+		publish(t, s, "tick", `{}`)
+		for range 2 { // the challenge or the gap, and the event
+			p := r.next(t)
+			id, at := p.header.Get("webhook-id"), p.header.Get("webhook-timestamp")
+			first, second, _ := strings.Cut(p.header.Get("webhook-signature"), " ")
+			if want := signature(t, testSecret, id, at, p.body); first != want {
+				t.Errorf("the first signature is %s, want %s", first, want)
+			}
+			signed, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(second, "v1a,"))
+			text := []byte(id + "." + at + "." + string(p.body))
+			if err != nil || !strings.HasPrefix(second, "v1a,") || !ed25519.Verify(x, text, signed) {
+				t.Errorf("%s is not signed by the key: %q, %v", text, second, err)
+			}
+			text[len(text)-2] ^= 1
+			if ed25519.Verify(x, text, signed) {
+				t.Error("another text has the same signature")
+			}
+		}
+		closeServer(t, s)
+	}
+	if shown[0] != shown[1] {
+		t.Errorf("the key changed from %s to %s", shown[0], shown[1])
+	}
+}
+
+// shownKey is the public key of a server, as it shows it to everybody.
+func shownKey(t *testing.T, s *Server) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	s.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/.well-known/mcp-webhook-jwks.json", nil))
+	var set struct {
+		Keys []struct{ Kty, Crv, X string }
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &set); err != nil || w.Code != 200 || len(set.Keys) != 1 || set.Keys[0].Kty != "OKP" || set.Keys[0].Crv != "Ed25519" {
+		t.Fatalf("keys: HTTP %d %s, %v", w.Code, w.Body, err)
+	}
+	return set.Keys[0].X
+}
+
+func TestNoKeyWithoutItsSignature(t *testing.T) {
+	s := startServer(t, Options{})
+	w := httptest.NewRecorder()
+	s.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/.well-known/mcp-webhook-jwks.json", nil))
+	if w.Code != http.StatusNotFound {
+		t.Errorf("HTTP %d %s", w.Code, w.Body)
 	}
 }

@@ -38,6 +38,7 @@ import (
 //	receiver       how the webhook receiver answers next
 //	posts          the next posts that it gets: header lines, an empty line, the body
 //	close          the server is closed, while streams are open
+//	restart        it ends, and another one with its options takes its place
 //
 // In expectations <name:kind> matches a value of that kind and binds it; the
 // same name must match the same value ever after. In what is sent, <name> is
@@ -59,6 +60,7 @@ func TestWire(t *testing.T) {
 }
 
 type wire struct {
+	opts     Options
 	server   *Server
 	receiver *receiver
 	bound    map[string]string
@@ -77,17 +79,11 @@ func runWire(t *testing.T, archive *txtar.Archive) {
 		setOptions(t, &opts, string(archive.Files[0].Data))
 		archive.Files = archive.Files[1:]
 	}
-	s, err := New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	w.server = s
+	w.opts = opts
+	w.start(t)
 	defer func() {
 		if !w.closed {
-			closeServer(t, s)
+			closeServer(t, w.server)
 		}
 	}()
 	for i, f := range archive.Files {
@@ -96,6 +92,17 @@ func runWire(t *testing.T, archive *txtar.Archive) {
 			t.Fatalf("failed at step %d: %s", i+1, f.Name)
 		}
 	}
+}
+
+func (w *wire) start(t *testing.T) {
+	s, err := New(w.opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.server = s
 }
 
 func (w *wire) step(t *testing.T, kind, name, text string) bool {
@@ -120,7 +127,8 @@ func (w *wire) step(t *testing.T, kind, name, text string) bool {
 		w.read(t, w.write(t, text))
 		if kind == "open" {
 			if got := w.last.Header.Get("Content-Type"); got != "text/event-stream" || w.last.StatusCode != 200 {
-				t.Fatalf("not a stream: %d %s", w.last.StatusCode, got)
+				body, _ := io.ReadAll(w.last.Body)
+				t.Fatalf("not a stream: %d %s %s", w.last.StatusCode, got, body)
 			}
 			w.streams[name] = bufio.NewReader(w.last.Body)
 			return true
@@ -156,6 +164,10 @@ func (w *wire) step(t *testing.T, kind, name, text string) bool {
 				return false
 			}
 		}
+		return true
+	case "restart":
+		closeServer(t, w.server)
+		w.start(t)
 		return true
 	case "close":
 		w.closed = true
@@ -364,6 +376,14 @@ func setOptions(t *testing.T, o *Options, text string) {
 			if o.Faults, err = faults.Parse(value); err != nil {
 				t.Fatal(err)
 			}
+		case "State":
+			o.State = filepath.Join(t.TempDir(), value)
+		case "AllowList":
+			o.Proof, o.CallbackHosts = ProofAllowList, strings.Fields(value)
+		case "ResumeAny":
+			o.ResumeAny = length
+		case "DropAfter":
+			o.DropAfter = length
 		case "Presence":
 			o.Presence = value == "true"
 		case "Revision":
@@ -388,6 +408,7 @@ func setOptions(t *testing.T, o *Options, text string) {
 			o.Lists.TTL = length
 		case "ListManner":
 			o.Lists.Private, o.Lists.Older, o.Lists.Strict = value == "private", value == "older", value == "strict"
+			o.Lists.NoHints = value == "nohints"
 		case "SSEAnswers":
 			o.SSEAnswers = value == "true"
 		case "PublicOnly":

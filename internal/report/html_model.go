@@ -87,8 +87,12 @@ type runView struct {
 	Verdict    string
 	Unclean    []uncleanLine
 	Thresholds []thresholdRow
-	Shards     []shardRow
-	Health     [][2]string
-	Profile    string
-	Repeat     string
+	// Conformance is the verdict of the rows, Rows the rows themselves; "" and none
+	// where no lane was judged.
+	Conformance string
+	Rows        []conformanceRow
+	Shards      []shardRow
+	Health      [][2]string
+	Profile     string
+	Repeat      string
 }

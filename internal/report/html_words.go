@@ -34,6 +34,7 @@ func newRunView(p *Page) runView {
 	j := judge(r)
 	v.Word, v.Class, v.Verdict, v.Unclean = j.word, j.class, j.text, j.unclean
 	v.Health = health(r)
+	v.Conformance, v.Rows = conformanceLine(r), conformanceRows(r, "")
 	return v
 }
 

@@ -56,7 +56,8 @@ type junitProblem struct {
 // two more say that the run was complete and that the generator was not the bottleneck. A missed
 // threshold is a failure. A partial run, a bottleneck and a threshold that was not evaluated are
 // errors, because they say nothing about the target; none of them is skipped, because a CI system
-// counts a skipped test as good. Unclean figures and warnings are the suite's output, and the
+// counts a skipped test as good. A row of conformance that was seen
+// is a test case of the class eventmeter.conformance. Unclean figures and warnings are the suite's output, and the
 // upstream's own figures its properties. Each result is a suite, named by its profile and numbered
 // in order.
 func JUnit(w io.Writer, runs ...*results.Result) error {
@@ -112,15 +113,17 @@ func junitOf(r *results.Result) junitSuite {
 		}
 		suite.Cases = append(suite.Cases, c)
 	}
-	for _, c := range suite.Cases {
-		suite.Tests++
-		if c.Failure != nil {
-			suite.Failures++
+	for _, row := range conformanceRows(r, "") {
+		c := junitCase{Class: "eventmeter.conformance", Name: row.Row, Time: "0"}
+		switch row.Verdict {
+		case results.RowNotSeen:
+			continue // a CI system counts a skipped test as good
+		case results.RowBroken:
+			c.Failure = problem("conformance", row.text())
 		}
-		if c.Error != nil {
-			suite.Errors++
-		}
+		suite.Cases = append(suite.Cases, c)
 	}
+	suite.sum()
 	for _, u := range uncleanLines(lanesOf(r)) {
 		suite.Out += "not clean: " + u.String() + "\n"
 	}
@@ -128,6 +131,19 @@ func junitOf(r *results.Result) junitSuite {
 		suite.Out += "warning: " + warningText(w) + "\n"
 	}
 	return suite
+}
+
+// sum counts the suite's test cases.
+func (s *junitSuite) sum() {
+	for _, c := range s.Cases {
+		s.Tests++
+		if c.Failure != nil {
+			s.Failures++
+		}
+		if c.Error != nil {
+			s.Errors++
+		}
+	}
 }
 
 func writeXML(w io.Writer, doc any) error {

@@ -111,6 +111,7 @@ func Markdown(w io.Writer, r *results.Result) error {
 		}
 		p.printf("\n")
 	}
+	p.conformanceMarkdown(r)
 	for _, w := range r.Warnings {
 		p.printf("- ⚠️ %s\n", Markup(strings.TrimPrefix(w.Lane+": "+w.Text, ": ")))
 	}

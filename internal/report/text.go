@@ -29,6 +29,7 @@ func Text(w io.Writer, r *results.Result) error {
 	p.upstream(&r.Upstream)
 	p.resolution(r)
 	p.verdicts(r)
+	p.conformance(r)
 	p.part(r)
 	p.shards(r)
 	p.generator(r)

@@ -228,6 +228,8 @@ upstream: {admin: "%s", workers: 16, payload: {text: "{{.Probe}}"}}
 		t.Fatal(err)
 	}
 	out := runs(t, Options{Profile: p})
+	l := out.Result.Lanes[0]
+	caughtUp(w, l.Delivered/subs)
 	if err := w.Close(); err != nil {
 		t.Error(err)
 	}
@@ -237,7 +239,6 @@ upstream: {admin: "%s", workers: 16, payload: {text: "{{.Probe}}"}}
 	if silent == 0 || announced == 0 || unknown == 0 || alarms == 0 {
 		t.Fatalf("the witness saw %d silent, %d announced and %d of unknown order, %d false alarms: the server did not what it should", silent, announced, unknown, alarms)
 	}
-	l := out.Result.Lanes[0]
 	// Each loss that is silent stands alone, and is claimed by the heartbeat of
 	// the next group whose last event came.
 	got := [...]int64{l.Expected, l.Delivered, l.LostSilent, l.LostAnnounced, l.LostOrderUnknown, l.Gaps.FalseAlarms, l.Gaps.Overclaimed}

@@ -11,8 +11,8 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen"
 )
 
-// attach opens the subscriptions of all lanes and returns when each is active,
-// or with the first failure where the profile says stop.
+// attach opens the subscriptions of all lanes. It returns when every subscription is
+// active, or at the first failure of a lane with attach.onFailure: stop.
 func (p *pass) attach(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.profile.Phases.Ready, errNotReady)
 	defer cancel()
@@ -33,7 +33,7 @@ func (p *pass) attach(ctx context.Context) error {
 				errs[i] = p.attachFailure(l, stats, err)
 				abort(errs[i])
 			case stats.Attached < l.Subscriptions:
-				errs[i] = fmt.Errorf("%w: lane %s: none of its %d subscriptions could be opened", ErrTarget, l.Name, l.Subscriptions)
+				errs[i] = fmt.Errorf("%w: lane %s: none of its %d subscriptions could be opened, first: %w", ErrTarget, l.Name, l.Subscriptions, stats.FirstError)
 				abort(errs[i])
 			}
 		})
@@ -66,8 +66,8 @@ func (p *pass) attachFailure(l *lane, stats loadgen.AttachStats, err error) erro
 	return AttachError{Err: fmt.Errorf("%w: lane %s: %d of %d subscriptions were active, then: %w", ErrTarget, l.Name, stats.Attached, l.Subscriptions, err)}
 }
 
-// untilStopped gives a context that also ends when the run is stopped or the
-// embedded target is gone, with the reason as its cause.
+// untilStopped returns a context that also ends when the run is stopped or the target
+// process is gone, with the reason as its cause.
 func (p *pass) untilStopped(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var gone <-chan struct{}
@@ -89,8 +89,8 @@ func (p *pass) untilStopped(ctx context.Context) (context.Context, context.Cance
 	return ctx, cancel
 }
 
-// churn ends and reopens subscriptions of the lanes that ask for it; the
-// returned function stops it and waits.
+// churn ends and reopens subscriptions of the lanes with a churn rate. The returned
+// function stops it and waits.
 func (p *pass) churn(ctx context.Context) func() {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -115,8 +115,8 @@ func (p *pass) churn(ctx context.Context) func() {
 	})
 }
 
-// detach ends all subscriptions in order. An end that the target does not
-// confirm counts for nothing: the run is over.
+// detach ends all subscriptions in order. It ignores failures, because everything has
+// been measured by then.
 func (p *pass) detach(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
@@ -124,7 +124,7 @@ func (p *pass) detach(ctx context.Context) {
 	for i, l := range p.lanes {
 		wg.Go(func() {
 			defer crash.Guard()
-			// Detach leaves a subscription alone that is not open.
+			// The driver ignores subscriptions that are not open.
 			_, _ = loadgen.Attach(ctx, loadgen.AttachOptions{
 				N: l.Subscriptions, Concurrency: l.Lane.Attach.Concurrency, Continue: true,
 			}, p.drivers[i].Detach)

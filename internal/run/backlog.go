@@ -9,19 +9,19 @@ import (
 	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
-// Backlog is what was owed and not delivered while a pass was measured.
+// Backlog is the number of owed and undelivered events during the measured phase.
 type Backlog struct {
-	// Readings are those of the last two thirds of the measured part.
+	// Readings are taken in the last two thirds of the measured phase.
 	Readings []capacity.Reading
-	Most     int64 // deliveries owed at once
-	// Achieved is how many copies of events were received per second.
+	Most     int64 // largest reading
+	// Achieved is the number of copies of events received per second.
 	Achieved float64
-	// Undrained is what was still owed when the drain was over.
+	// Undrained is the number of deliveries still owed at the end of the drain.
 	Undrained int64
 }
 
-// readBacklog reads the backlog while the pass measures; the returned function ends
-// that and waits.
+// readBacklog reads the backlog during the measured phase. The returned function
+// stops it and waits.
 func (p *pass) readBacklog(ctx context.Context) func() {
 	if p.backlog == nil {
 		return func() {}
@@ -38,8 +38,8 @@ func (p *pass) readBacklog(ctx context.Context) func() {
 	}
 }
 
-// readBacklogUntil reads from the end of the warm-up until the end of the measured
-// part.
+// readBacklogUntil reads the backlog from the end of the warm-up until the end of the
+// measured phase.
 func (p *pass) readBacklogUntil(ctx context.Context) {
 	ph := p.profile.Phases
 	from := p.firing.Start().Add(ph.Warmup)
@@ -54,8 +54,8 @@ func (p *pass) readBacklogUntil(ctx context.Context) {
 	}()
 	tick := time.NewTicker(min(max(ph.Measure/60, 25*time.Millisecond), time.Second))
 	defer tick.Stop()
-	// What is owed of the warm-up is not in these readings, so they rise at
-	// first even where the backlog does not.
+	// Deliveries owed from the warm-up are not in these readings, so the readings
+	// rise at first even if the backlog does not.
 	settled := from.Add(ph.Measure / 3)
 	for now := began; now < from.Add(ph.Measure); now = p.clock.Now() {
 		n := p.ledger.Outstanding()
@@ -71,7 +71,7 @@ func (p *pass) readBacklogUntil(ctx context.Context) {
 	}
 }
 
-// messages counts all copies of all events that came so far.
+// messages counts all copies of all events received so far.
 func (p *pass) messages() (n int64) {
 	for _, l := range p.ledger.Live().Lanes {
 		n += l.EventMessages

@@ -10,22 +10,22 @@ import (
 	"github.com/eventmeter/eventmeter/internal/summary"
 )
 
-// A checkpoint is what a run has measured so far, as a result that says so. It is
-// written every few seconds, so that a process that is killed leaves more than an
-// empty directory. See [Options.Checkpoint].
+// A checkpoint is the result of a run in progress, marked as such. It is written
+// every few seconds, so that a run that is killed leaves more than an empty
+// directory. See [Options.Checkpoint].
 const (
 	checkpointFirst = 2 * time.Second
 	checkpointEvery = 5 * time.Second
-	// checkpointShare is how many times as long as a checkpoint took the next one
-	// is waited for at the least: checkpoints take 1 % of a processor at most.
+	// checkpointShare bounds the cost of checkpoints to 1 % of a processor: the pause
+	// after a checkpoint is at least this many times as long as writing it took.
 	checkpointShare = 100
 )
 
-// errCheckpoint is why the result in a checkpoint is partial.
+// errCheckpoint is the reason why the result in a checkpoint is partial.
 var errCheckpoint = errors.New("this is a checkpoint, written while the run went on: the run was killed, or is not over")
 
-// checkpoints begins to write checkpoints of the pass. The returned function ends
-// that and waits.
+// checkpoints writes checkpoints of the pass until the returned function is called,
+// which waits for the last one.
 func (p *pass) checkpoints() (stop func()) {
 	if p.opts.Checkpoint == nil {
 		return func() {}
@@ -57,7 +57,7 @@ func (p *pass) checkpoints() (stop func()) {
 	})
 }
 
-// checkpoint is the outcome so far.
+// checkpoint returns the outcome so far.
 func (p *pass) checkpoint() *Outcome {
 	account := p.ledger.Snapshot(p.opts.Shard != nil)
 	p.wholeNames(&account)
@@ -77,8 +77,8 @@ func (p *pass) checkpoint() *Outcome {
 	return &Outcome{Result: c.Result, Part: part}
 }
 
-// copied is the run with a result of its own, in which the phase that goes on
-// ends now.
+// copied returns a copy of the run with a result of its own, in which the current
+// phase ends now.
 func (p *pass) copied() *run {
 	r := p.run
 	p.phaseMu.Lock()

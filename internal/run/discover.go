@@ -14,28 +14,29 @@ import (
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
-// Discovery is what a target offers.
+// Discovery is the answer of a target to the question what it offers.
 type Discovery struct {
-	// Offer is of MCP Events. Its first part, who the target is, is always there.
+	// Offer is the target's offer of MCP Events. The name of the target is always
+	// set.
 	driver.Offer
-	// Others are the event types of the other systems that the target knows.
+	// Others are the event types of other systems that the target supports.
 	Others []SystemOffer
-	// Abilities are those that are no event types.
+	// Abilities are the abilities of the target besides event types.
 	Abilities mcpclient.Abilities
-	// NoEvents is why MCP Events could not be listed, where the target did not
-	// just say that it has no such method.
+	// NoEvents is why MCP Events could not be listed. It is empty if the target has
+	// no such method.
 	NoEvents string `json:",omitempty"`
 }
 
-// SystemOffer is what a target offers of one system.
+// SystemOffer is the offer of a target for one system.
 type SystemOffer struct {
 	System string
 	Events []driver.EventType
 }
 
-// DiscoverTarget connects to the target at t.URL, or starts t.Command, and asks what it
-// offers. The host must be this machine or in allowHosts. Errors wrap [ErrProfile] or
-// [ErrTarget]; a target that has nothing of any system is such an error.
+// DiscoverTarget connects to the target at t.URL, or starts t.Command, and asks what
+// it offers. The host must be this machine or in allowHosts. Errors wrap [ErrProfile]
+// or [ErrTarget]. A target that offers nothing of any system is an error.
 func DiscoverTarget(ctx context.Context, t profiles.Target, allowHosts []string, version string) (Discovery, error) {
 	secrets := SecretsOf(&profiles.Profile{Target: t})
 	found, err := discover(ctx, t, allowHosts, version)
@@ -56,7 +57,7 @@ func discover(ctx context.Context, t profiles.Target, allowHosts []string, versi
 		return found, err
 	}
 	opts.Guard = guard
-	// Some servers only show what a client says that it can use.
+	// Some servers only offer what the client declares support for.
 	opts.Capabilities, opts.Extensions = systems.Capabilities(), []string{events.Extension}
 	e, err := mcpclient.NewEndpoint(opts)
 	if err != nil {
@@ -76,8 +77,9 @@ func discover(ctx context.Context, t profiles.Target, allowHosts []string, versi
 	return found, nil
 }
 
-// askAll asks for every system in turn. What the target does not know it does
-// not offer; the first such answer is the error if there is nothing else.
+// askAll asks the target about every system in turn. A system that the target does
+// not know is not offered; the first such answer is the error if the target offers
+// nothing at all.
 func (f *Discovery) askAll(ctx context.Context, e *mcpclient.Endpoint) error {
 	all := systems.All()
 	var err error
@@ -90,7 +92,7 @@ func (f *Discovery) askAll(ctx context.Context, e *mcpclient.Endpoint) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()
-	// A server that answers one of them oddly may still have the others.
+	// A server that gives an invalid answer about one system may support others.
 	types := 0
 	for _, of := range all[1:] {
 		if of.Discover == "" {
@@ -111,8 +113,8 @@ func (f *Discovery) askAll(ctx context.Context, e *mcpclient.Endpoint) error {
 	return err
 }
 
-// askSystem asks a connected target for the event types of one system, and, to
-// examine it, for its revision. It subscribes to nothing.
+// askSystem asks a connected target for the event types of one system and, if examine
+// is true, for the revision that it speaks. It opens no subscription.
 func askSystem(ctx context.Context, e *mcpclient.Endpoint, of systems.System, examine bool) (driver.Offer, error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()
@@ -124,6 +126,9 @@ func askSystem(ctx context.Context, e *mcpclient.Endpoint, of systems.System, ex
 	}
 	defer func() { _ = d.Close(ctx) }()
 	o, err := d.(driver.Discoverer).Discover(ctx)
+	if f, ok := d.(driver.Figurer); ok {
+		o.Conform = f.Figures().Conform
+	}
 	if x, ok := d.(driver.Examiner); ok && examine && err == nil {
 		err = x.Examine(ctx, &o)
 	}

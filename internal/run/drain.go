@@ -9,14 +9,14 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 )
 
-// settle is how long a drain goes on after the last owed event has come, so
-// that a duplicate on its heels is still seen.
+// settle is how long a drain continues after the last owed event has arrived, so that
+// a duplicate right behind it is counted.
 const settle = 500 * time.Millisecond
 
-// drain waits until nothing is owed any more, or the drain timeout is over and every
-// poller that is owed something has polled once more since, for
-// [driver.PollPatience] at most. After an error it still waits if the target is
-// there: what is in flight may count.
+// drain waits until nothing is owed any more, or until the drain timeout is over and
+// every poller with owed events has polled once more, for at most
+// [driver.PollPatience]. After an error it still waits if the target is there,
+// because deliveries in flight may count.
 func (p *pass) drain(ctx context.Context, failed error) error {
 	timeout, patience := p.profile.Phases.Drain, p.opts.polls
 	if patience == 0 {
@@ -31,9 +31,9 @@ func (p *pass) drain(ctx context.Context, failed error) error {
 	}
 	p.enter("drain", timeout)
 	p.drainOwn()
-	// An event that was published at the very end has the whole drain timeout
-	// before the poll that decides whether it is lost. One that was accepted later
-	// still has none, but a poll of its own.
+	// An event published at the very end has the whole drain timeout before the poll
+	// that decides whether it is lost. An event accepted after that still gets a poll
+	// of its own.
 	end := p.clock.Now().Add(timeout)
 	accepted, since := p.acceptedSoFar(), end
 	var quietSince time.Time
@@ -65,24 +65,24 @@ func (p *pass) drain(ctx context.Context, failed error) error {
 	}
 }
 
-// acceptedSoFar is how many emissions the upstream has taken.
+// acceptedSoFar returns how many emissions the upstream has accepted.
 func (p *pass) acceptedSoFar() uint64 {
 	if p.firing == nil {
 		return 0
 	}
-	return p.firing.Stats().Accepted
+	return p.firing.Counts().Accepted
 }
 
-// laneBehind is a lane with pollers that are owed something and have not polled
-// since.
+// laneBehind is a lane with pollers that are owed events and have not polled since an
+// instant.
 type laneBehind struct {
 	lane         string
 	behind, open int
 	owed         int64
 }
 
-// pollersBehind returns the lanes that are owed something and have pollers that
-// have not polled since an instant.
+// pollersBehind returns the lanes that are owed events and have pollers that have not
+// polled since an instant.
 func (p *pass) pollersBehind(since eventmeter.Instant) (all []laneBehind) {
 	for i, d := range p.drivers {
 		d, ok := d.(driver.Poller)
@@ -100,10 +100,10 @@ func (p *pass) pollersBehind(since eventmeter.Instant) (all []laneBehind) {
 	return all
 }
 
-// warnDrainCut says what is not known because the drain was cut.
+// warnDrainCut warns about the figures that are unknown because the drain was cut.
 func (p *pass) warnDrainCut(all []laneBehind, after time.Duration) {
 	for _, l := range all {
-		p.Warn("drain-cut", l.lane, "the drain was cut %v after phases.drain (%v): %d of %d pollers had not polled to the end since, and %d deliveries of the lane were owed. Those that no poll asked for are excused, not lost: raise phases.drain above the wait between two polls (timings.pollInterval)",
+		p.Warn("drain-cut", l.lane, "the drain was cut %v after phases.drain (%v): %d of %d pollers had not polled to the end since, and %d deliveries of the lane were owed. Events that no poll requested are excused, not lost: raise phases.drain above the wait between two polls (timings.pollInterval)",
 			after.Round(time.Millisecond), p.profile.Phases.Drain, l.behind, l.open, l.owed)
 	}
 }

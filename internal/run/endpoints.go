@@ -23,25 +23,25 @@ const (
 	discoverTimeout = 30 * time.Second
 )
 
-// targetSide is everything that has to do with the server: its process, the
-// endpoints at which it is reached, and the upstream that publishes its events.
+// targetSide is the run's side of the server: its process, the endpoints that reach
+// it, and the upstream that publishes its events.
 type targetSide struct {
 	child     embedded.Server
-	embedded  *embedded.Ready   // the embedded target, whoever started it; nil = there is none, or it is reached over stdio
-	program   *program          // where it is reached over standard input and output
+	embedded  *embedded.Ready   // the embedded target; nil = there is none, or it is reached over stdio
+	program   *program          // nil unless the target is reached over standard input and output
 	dir       *embedded.TempDir // removed at the end; nil where there is none
 	plain     *mcpclient.Endpoint
-	tls       *mcpclient.Endpoint // the embedded target's second endpoint, where a lane needs it
+	tls       *mcpclient.Endpoint // the embedded target's second endpoint, nil unless a lane needs it
 	authority *sinks.Authority
 	callbacks int // connections of the target to each webhook listener
 	upstream  upstream.Upstream
-	feed      *upstream.Feed // the upstream, where it is polled by the target
+	feed      *upstream.Feed // the upstream if the target polls it, else nil
 }
 
-// serves notes where the embedded target is.
+// serves records the embedded target's addresses.
 func (t *targetSide) serves(r embedded.Ready) { t.embedded = &r }
 
-// lend takes over the server that an earlier run left behind.
+// lend takes over the server that an earlier run left running.
 func (t *targetSide) lend(k *embedded.Keep) {
 	t.child, t.dir, t.authority = k.Server, k.Dir, k.Authority
 	t.serves(k.Server.Ready())
@@ -54,7 +54,7 @@ func (t *targetSide) endpointFor(http string) *mcpclient.Endpoint {
 	return t.plain
 }
 
-// startOver has the endpoint start the program, and reads what it writes on standard
+// startOver makes the endpoint start the program, and reads the program's standard
 // error.
 func (t *targetSide) startOver(o *mcpclient.EndpointOptions) {
 	if t.program == nil {
@@ -71,7 +71,7 @@ func (t *targetSide) addFeed(o *embedded.Options) {
 	}
 	o.Feed = t.feed.URL()
 	if u, err := url.Parse(o.Feed); err == nil && !sinks.Loopback(u.Hostname()) {
-		o.AllowHosts = []string{u.Hostname()} // an address of this process
+		o.AllowHosts = []string{u.Hostname()} // the feed is served by this process
 	}
 }
 
@@ -95,19 +95,16 @@ func endpointOptions(t profiles.Target, version string) (mcpclient.EndpointOptio
 	return o, nil
 }
 
-// oauthOptions reads what principals need to get tokens: the secret from the
-// environment, and first refresh tokens from their file. The embedded target
-// takes any secret.
+// oauthOptions reads what principals need to get tokens: the client's secret from the
+// environment, and first refresh tokens from their file. The embedded target accepts
+// any secret.
 func oauthOptions(t *profiles.Target) (*mcpclient.OAuth, error) {
 	p := &t.OAuth
-	o := &mcpclient.OAuth{
-		Grant: p.Grant, Principals: p.Principals, Scopes: p.Scopes, TokenURL: p.TokenURL, InForm: p.Auth == "form",
-		RefreshAt: p.RefreshAt, Timeout: p.Timeout,
-	}
-	var err error
-	if o.ClientID, err = p.ClientIDs(); err != nil {
+	ids, err := profiles.ClientIDs(p)
+	if err != nil {
 		return nil, fmt.Errorf("clientId: %w", err)
 	}
+	o := mcpclient.OAuthOf(p, ids)
 	switch {
 	case p.SecretEnv != "":
 		if o.Secret = os.Getenv(p.SecretEnv); o.Secret == "" {
@@ -144,7 +141,7 @@ func rootsFrom(file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// variables are NAME=value, in order.
+// variables formats env as NAME=value, sorted.
 func variables(env map[string]string) (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		out = append(out, name+"="+env[name])

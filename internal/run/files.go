@@ -8,12 +8,12 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// spareFiles is how many files a run needs besides one per stream: the
-// binary's own, listeners, upstream and poll connections.
+// spareFiles is the number of files that a run needs besides one per stream: for the
+// binary, listeners, the upstream and poll connections.
 const spareFiles = 256
 
-// checkFiles refuses a run that would run out of files half-way, where every
-// failure would look like the target's.
+// checkFiles refuses a run that would run out of files on the way, because every
+// failure would then look like the target's.
 func checkFiles(p *profiles.Profile, limit int64) error {
 	if limit == 0 {
 		return nil
@@ -25,13 +25,13 @@ func checkFiles(p *profiles.Profile, limit int64) error {
 	return nil
 }
 
-// filesNeeded estimates how many files a run has open at its widest.
+// filesNeeded estimates the largest number of files that a run has open.
 func filesNeeded(p *profiles.Profile) int64 {
 	need, widest := int64(spareFiles), int64(0)
 	for _, l := range p.Lanes {
 		n := FilesOf(l)
 		if p.Target.OverStdio() && l.Mode != "webhook" {
-			n = 0 // everything shares two pipes
+			n = 0 // all lanes share two pipes
 		}
 		widest = max(widest, n)
 		need += n
@@ -42,9 +42,9 @@ func filesNeeded(p *profiles.Profile) int64 {
 	return need
 }
 
-// callbackConnections is how many connections the target may have open to each
-// webhook listener: as many as the memory pays for, and not so many that the rest
-// of the run is short of files. limit is that of files, 0 = there is none.
+// callbackConnections returns how many connections the target may have open to each
+// webhook listener: as many as the memory budget allows, but few enough to leave
+// files for the rest of the run. limit is the limit of open files, 0 = none.
 func callbackConnections(p *profiles.Profile, limit, memory int64) int {
 	lanes, reserved := int64(0), int64(0)
 	for _, l := range p.Lanes {
@@ -64,7 +64,7 @@ func callbackConnections(p *profiles.Profile, limit, memory int64) int {
 	return int(max(most/lanes, leastCallbacks))
 }
 
-// leastCallbacks is how many connections every webhook listener takes.
+// leastCallbacks is the least number of connections that a webhook listener accepts.
 const leastCallbacks = 16
 
 // FilesOf estimates the sockets of a lane at this end.
@@ -72,7 +72,7 @@ func FilesOf(l profiles.Lane) int64 {
 	n := int64(l.Subscriptions)
 	switch {
 	case l.Mode == "webhook":
-		// Callbacks come over the target's own pool of connections.
+		// Callbacks arrive over the target's own pool of connections.
 		return min(n, 2048)
 	case l.HTTP != "1.1":
 		return 1 + n/100

@@ -12,11 +12,11 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 )
 
-// getReady is how long before its time a shard begins to watch itself.
+// getReady is how long before publishing a shard starts to watch its own health.
 const getReady = 250 * time.Millisecond
 
 // begin waits for the other shards until shortly before publishing begins, and
-// returns when that is; 0, without other shards, is at once.
+// returns the instant at which it begins; 0 = at once, without other shards.
 func (p *pass) begin(ctx context.Context) (eventmeter.Instant, error) {
 	s := p.opts.Shard
 	if s == nil {
@@ -39,7 +39,7 @@ func (p *pass) begin(ctx context.Context) (eventmeter.Instant, error) {
 	return start, nil
 }
 
-// fire runs the schedule: warm-up, then the measured part, with churn beside it.
+// fire runs the schedule through warm-up and measured phase, with churn beside it.
 func (p *pass) fire(ctx context.Context, start eventmeter.Instant) error {
 	ph := p.profile.Phases
 	schedule, number := p.myEmissions()
@@ -73,12 +73,14 @@ func (p *pass) fire(ctx context.Context, start eventmeter.Instant) error {
 	defer stopReading()
 	stopChurn := p.churn(ctx)
 	defer stopChurn()
+	endBeside := p.beside(ctx)
+	defer endBeside()
 	loadgen.Loop(ctx, p.firing, loadgen.LoopOptions{Fire: p.target.upstream.Fire, Workers: p.profile.Upstream.Workers})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	// The schedule may end a little before the phase does; the phase is a
-	// length of time that the profile promises.
+	// The schedule may end a little before the phase does, but the profile promises
+	// the whole length of the phase.
 	if err := p.pause(ctx, ph.Warmup+ph.Measure-p.clock.Now().Sub(p.firing.Start())); err != nil {
 		return err
 	}
@@ -86,15 +88,15 @@ func (p *pass) fire(ctx context.Context, start eventmeter.Instant) error {
 	return watch.whole(outer)
 }
 
-// awaitChurn stops churn and waits for its calls: the end of the watch would
-// cancel them, and count them as failed. They have as long as a subscription has
-// to open, and no longer than the target answers.
+// awaitChurn stops churn and waits for its calls, because the end of the watch would
+// cancel them and count them as failed. It waits at most as long as a subscription
+// may take to open, and only while the target answers.
 func (p *pass) awaitChurn(ctx context.Context, stop func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer crash.Guard()
 		defer close(ended)
-		stop() // the caller stops churn once more, which waits for this call
+		stop() // the caller calls stop again, which waits for this call
 	}()
 	most := time.NewTimer(p.profile.Phases.Ready)
 	defer most.Stop()
@@ -116,15 +118,15 @@ func (p *pass) awaitChurn(ctx context.Context, stop func()) {
 	}
 }
 
-// lastFailure says for the end of a sentence why the latest emission failed, and
-// what to look at.
+// lastFailure ends a sentence with the reason why the latest emission failed and what
+// to check.
 func (p *pass) lastFailure() string {
 	if e, ok := p.target.upstream.(upstream.Explainer); ok {
 		if _, latest := e.Failures(); latest != "" {
 			return fmt.Sprintf(", the last one: %s; is the target still up, and upstream (kind %s) right?", latest, p.profile.Upstream.Kind)
 		}
 	}
-	return fmt.Sprintf(": it is gone, or upstream.kind %s cannot reach it", p.profile.Upstream.Kind)
+	return fmt.Sprintf(": the target is gone, or upstream.kind %s cannot reach it", p.profile.Upstream.Kind)
 }
 
 func (p *pass) firingFrom(start eventmeter.Instant) {
@@ -143,21 +145,26 @@ func (p *pass) firedUntil(at eventmeter.Instant) {
 		p.ledger.Measure(at, at) // nothing was published
 		return
 	}
-	// A run that was stopped early is measured until then.
+	// A run that was stopped early is measured until the stop.
 	ph := &p.profile.Phases
 	p.ledger.Measure(p.seen.start.Add(ph.Warmup), min(p.seen.start.Add(ph.Warmup+ph.Measure), at))
 }
 
-// beginOwn gives the lanes that make work of their own the time of the measured part.
+// beginOwn tells the lanes that do their own work when the measured phase begins and
+// ends.
 func (p *pass) beginOwn(start eventmeter.Instant) {
 	ph := p.profile.Phases
-	p.eachPhased(func(d driver.Phased) { d.Begin(start.Add(ph.Warmup), start.Add(ph.Warmup+ph.Measure)) })
+	for _, d := range p.drivers {
+		if d, ok := d.(driver.Beginner); ok {
+			d.Begin(start.Add(ph.Warmup), start.Add(ph.Warmup+ph.Measure))
+		}
+	}
 }
 
-// drainOwn has them begin nothing new.
+// drainOwn makes the lanes that do their own work start nothing new.
 func (p *pass) drainOwn() { p.eachPhased(driver.Phased.Drain) }
 
-// pendingOwn is how much of their work is under way.
+// pendingOwn returns how much of the lanes' own work is still in progress.
 func (p *pass) pendingOwn() (n int64) {
 	p.eachPhased(func(d driver.Phased) { n += d.Pending() })
 	return n
@@ -168,5 +175,34 @@ func (p *pass) eachPhased(do func(driver.Phased)) {
 		if d, ok := d.(driver.Phased); ok {
 			do(d)
 		}
+	}
+}
+
+// beside starts [Options.Beside]. The caller must call the function that it returns,
+// which cancels the work and waits for it.
+func (p *pass) beside(ctx context.Context) (end func()) {
+	if p.opts.Beside == nil {
+		return func() {}
+	}
+	first := p.lanes[0]
+	b := Beside{
+		Clock: p.clock, Endpoint: p.target.plain, Event: first.Event, Arguments: first.templates.Arguments(0), Types: p.types,
+		Publishing: p.profile.Upstream.Kind != "none",
+	}
+	for _, d := range p.drivers {
+		if r, ok := d.(interface{ Callbacks() *driver.Inbox }); ok && b.Inbox == nil {
+			b.Inbox = r.Callbacks()
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer crash.Guard()
+		defer close(done)
+		p.opts.Beside(ctx, b)
+	}()
+	return func() {
+		cancel()
+		<-done
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
-// CheckHost refuses a host that is not this machine, unless the profile allows
-// it and the command line names it a second time: a load generator that can be
-// pointed anywhere by a file somebody else wrote is a weapon.
+// CheckHost refuses a host that is not this machine, unless the profile allows it and
+// the command line names it a second time: a load generator that a file from somebody
+// else can point anywhere is a weapon.
 //
-// What is let through is what guard lets connections through to: a name is
-// resolved here, and never again.
+// Guard then allows connections to the checked addresses alone: a name is resolved
+// here and never again.
 func CheckHost(ctx context.Context, guard *dialguard.Guard, rawURL, what string, allowed []string) error {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
@@ -36,14 +36,14 @@ func CheckHost(ctx context.Context, guard *dialguard.Guard, rawURL, what string,
 	return fmt.Errorf("%w: %s: %s is not this machine; if you may put load on it, name it a second time with --allow-host %s", ErrProfile, what, host, host)
 }
 
-// isLoopback says whether every address of host is on this machine's loopback.
+// isLoopback reports whether every address of host is a loopback address.
 func isLoopback(ctx context.Context, guard *dialguard.Guard, host string) bool {
 	addrs, err := guard.Lookup(ctx, host)
 	return err == nil && len(addrs) > 0 && !slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !a.Unmap().IsLoopback() })
 }
 
-// checkHosts applies the rule of [CheckHost] to every URL of the profile. A
-// host that the profile allows must be named on the command line too.
+// checkHosts applies [CheckHost] to every URL of the profile. A host that the profile
+// allows must be named on the command line as well.
 func checkHosts(ctx context.Context, guard *dialguard.Guard, p *profiles.Profile, named []string) error {
 	if p.Target.URL != "" {
 		if err := CheckHost(ctx, guard, p.Target.URL, "target.url", named); err != nil {
@@ -66,8 +66,8 @@ func checkHosts(ctx context.Context, guard *dialguard.Guard, p *profiles.Profile
 	return nil
 }
 
-// checkUpstreamHosts applies the rule of [CheckHost] to every URL that the
-// upstream sends to.
+// checkUpstreamHosts applies [CheckHost] to every URL that the upstream sends
+// requests to.
 func checkUpstreamHosts(ctx context.Context, guard *dialguard.Guard, u *profiles.Upstream, named []string) error {
 	for _, one := range []struct{ key, url string }{
 		{"upstream.admin", u.Admin},

@@ -10,7 +10,7 @@ import (
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
-// stamped tells whether any of the lanes takes times from the kernel.
+// stamped reports whether any of the lanes takes its receive times from the kernel.
 func (r *run) stamped(lanes []*lane) bool {
 	for _, l := range lanes {
 		if r.stampedLane(&l.Lane) {
@@ -20,10 +20,9 @@ func (r *run) stamped(lanes []*lane) bool {
 	return false
 }
 
-// stampedLane tells whether the kernel times a lane's deliveries. Lanes are
-// there to be compared: unless it is asked for, none has the kernel's times
-// where another one cannot, since these leave out what a delivery waits for this
-// program and so would make that lane look faster.
+// stampedLane reports whether the kernel times a lane's deliveries. Kernel times
+// exclude the wait for this program and so make a lane look faster. To keep lanes
+// comparable, no lane uses them unless all can, or the profile asks for them.
 func (r *run) stampedLane(l *profiles.Lane) bool {
 	switch r.profile.Generator.KernelTimestamps {
 	case "off":
@@ -39,23 +38,24 @@ func (r *run) stampedLane(l *profiles.Lane) bool {
 	return r.stampable(l)
 }
 
-// stampedStreams tells whether the kernel times what comes on a lane's streams:
-// its deliveries, or notifications that no other lane has.
+// stampedStreams reports whether the kernel times the messages on a lane's streams:
+// deliveries, or notifications that only this lane's system has.
 func (r *run) stampedStreams(l *profiles.Lane) bool {
 	of, err := systems.Find(l.System)
 	return r.stampedLane(l) || err == nil && of.Notifies && r.profile.Generator.KernelTimestamps != "off"
 }
 
-// stampable tells whether a lane could have the kernel's times. What its
-// connections could do is known by the stream client; that it has one, by the driver.
+// stampable reports whether a lane could use kernel times: the driver must have a
+// stream client, and the stream client must be able to use them on the lane's
+// connections.
 func (r *run) stampable(l *profiles.Lane) bool {
 	return streamclient.Stamps(streamclient.Options{}) &&
 		stamps(l) && l.HTTP != "2" &&
 		r.target.plain != nil && strings.HasPrefix(r.target.plain.URL(), "http:")
 }
 
-// warnStamps names the lanes that cannot have what was asked for. A run that was
-// put together of shards has no target, and those have warned.
+// warnStamps names the lanes that cannot use kernel times although the profile asks
+// for them. A merged run has no target; its shards have warned already.
 func (r *run) warnStamps() {
 	if r.profile.Generator.KernelTimestamps != "on" || r.target.plain == nil {
 		return
@@ -68,12 +68,12 @@ func (r *run) warnStamps() {
 	}
 	for _, l := range r.lanes {
 		if !r.stampable(&l.Lane) {
-			r.Warn("kernel-timestamps", l.Name, "the times of its deliveries are not the kernel's: that takes Linux, the system %s, mode push and no TLS", strings.Join(able, " or "))
+			r.Warn("kernel-timestamps", l.Name, "its deliveries do not have the kernel's receive times, which require Linux, the system %s, mode push and no TLS", strings.Join(able, " or "))
 		}
 	}
 }
 
-// stamps tells whether the driver of a lane can take the kernel's times.
+// stamps reports whether the driver of a lane can use kernel times.
 func stamps(l *profiles.Lane) bool {
 	of, err := systems.Find(l.System)
 	return err == nil && slices.Contains(of.KernelTimestamps, eventmeter.Mode(l.Mode))

@@ -18,8 +18,8 @@ import (
 
 const progressEvery = 200 * time.Millisecond
 
-// reportProgress tells [Options.Progress] how the pass is doing. The returned function
-// ends that and waits.
+// reportProgress calls [Options.Progress] until the returned function is called,
+// which waits for the last call.
 func (p *pass) reportProgress() (stop func()) {
 	if p.opts.Progress == nil {
 		return func() {}
@@ -50,7 +50,7 @@ func (p *pass) reportProgress() (stop func()) {
 	}
 }
 
-// follow shows the run's metrics, if they are wanted.
+// follow shows the run's metrics if there is a collector.
 func (r *run) follow() {
 	fleet, shard := shardLabels(r.Result.Run, r.id, r.opts.Shard)
 	r.followed = r.opts.Collector.Begin(metrics.Run{
@@ -83,6 +83,7 @@ func (p *pass) follow(ctx context.Context) *metrics.Pass {
 			if f, ok := d.(driver.Figurer); ok {
 				own := f.Figures()
 				l.Own[i] = metrics.FiguresOf(own.Values, own.Timings)
+				l.Own[i].Conform = own.Conform
 			}
 		}
 		l.Health.Generator, l.Health.Target = generator(), target()
@@ -90,7 +91,7 @@ func (p *pass) follow(ctx context.Context) *metrics.Pass {
 	})
 }
 
-// lookNow reads all but the ledger and the lanes.
+// lookNow returns the state of the pass without its ledger and lanes.
 func (p *pass) lookNow() metrics.Look {
 	p.phaseMu.Lock()
 	s := p.seen
@@ -103,8 +104,8 @@ func (p *pass) lookNow() metrics.Look {
 	return l
 }
 
-// bursts is how many bursts of the schedule were due by now, or until publishing was
-// over, and when the last was.
+// bursts returns how many bursts of the schedule were due by now, or by the end of
+// publishing, and when the last one was.
 func (p *pass) bursts(start, stopped eventmeter.Instant) (int64, time.Time) {
 	every := p.profile.Schedule.Every
 	if p.profile.Schedule.Kind != "burst" || start == 0 {
@@ -122,7 +123,8 @@ func (p *pass) bursts(start, stopped eventmeter.Instant) (int64, time.Time) {
 	return int64(last) + 1, p.clock.Time(start.Add(last * every))
 }
 
-// lastLook is what the account says, with the target's use as in the result.
+// lastLook returns the final figures of the account, with the target's resource use
+// as in the result.
 func (p *pass) lastLook(a *ledger.Account, own []results.PartFigures, target *results.Process) *metrics.Look {
 	if p.followed == nil {
 		return nil
@@ -130,7 +132,9 @@ func (p *pass) lastLook(a *ledger.Account, own []results.PartFigures, target *re
 	l := p.lookNow()
 	l.Detail = a.Live()
 	for _, f := range own {
-		l.Own = append(l.Own, metrics.FiguresOf(f.Values, f.Timings))
+		of := metrics.FiguresOf(f.Values, f.Timings)
+		of.Conform = f.Conform
+		l.Own = append(l.Own, of)
 	}
 	if target == nil { // it could not be read any more
 		delete(l.Health.Used, metrics.Target)
@@ -139,7 +143,8 @@ func (p *pass) lastLook(a *ledger.Account, own []results.PartFigures, target *re
 	return &l
 }
 
-// shardLabels are what tells the shards of a run apart, and what they share.
+// shardLabels returns the labels that distinguish the shards of a run, and the label
+// that they share.
 func shardLabels(name string, id uint32, s *Shard) (fleet, shard string) {
 	if s == nil {
 		return name, ""

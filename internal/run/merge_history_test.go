@@ -127,9 +127,9 @@ func (h *made) emission() {
 // spread delivers an emission to everybody who hears its source.
 func (h *made) spread(e eventmeter.Emission) {
 	for _, sub := range h.subs {
-		heard := h.whole.lanes[sub.Lane].hears(int(sub.Index))
+		owed := h.whole.lanes[sub.Lane].owed(int(sub.Index))
 		hears := false
-		for _, s := range heard {
+		for _, s := range owed {
 			hears = hears || s == e.Source
 		}
 		d := eventmeter.Delivery{Sub: sub, Stamp: e.Stamp, Probed: true, EventID: uint64(e.Source)<<32 | uint64(e.Seq), Bytes: 100}
@@ -167,8 +167,8 @@ func (h *made) noise() {
 	sub := h.any()
 	h.delivered(eventmeter.Delivery{Sub: sub, At: h.now, Bytes: 7}, false)
 	h.delivered(eventmeter.Delivery{Sub: sub, At: h.now, Bytes: 9, Probed: true, Stamp: eventmeter.Stamp{Run: 12345, Seq: 1}}, false)
-	heard := h.whole.lanes[sub.Lane].hears(int(sub.Index))
-	h.delivered(eventmeter.Delivery{Sub: sub, At: h.now, Bytes: 9, Probed: true, Stamp: eventmeter.Stamp{Source: heard[0], Seq: 1 << 20}}, true)
+	owed := h.whole.lanes[sub.Lane].owed(int(sub.Index))
+	h.delivered(eventmeter.Delivery{Sub: sub, At: h.now, Bytes: 9, Probed: true, Stamp: eventmeter.Stamp{Source: owed[0], Seq: 1 << 20}}, true)
 	for _, kind := range []eventmeter.NoticeKind{eventmeter.Reconnected, eventmeter.Rejected, eventmeter.Malformed, eventmeter.Claimed, eventmeter.DeadStream, eventmeter.TransientError, eventmeter.Oversized} {
 		h.noticed(eventmeter.Notice{Sub: sub, Kind: kind, At: h.now, Detail: []string{"one thing", "another"}[h.rand.IntN(2)]})
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
-// observeFrom tells the observers when the schedule begins.
+// observeFrom starts the observers when the schedule begins.
 func (p *pass) observeFrom(start eventmeter.Instant) {
 	if p.tracer != nil {
 		p.tracer.Start(start)
@@ -19,8 +19,8 @@ func (p *pass) observeFrom(start eventmeter.Instant) {
 	}
 }
 
-// observed adds what the observer saw until then to the lanes' own figures. A pass
-// that ended early is measured by the time that it had.
+// observed adds the observer's figures to those of the lanes. A pass that ended early
+// is measured over the time that it had.
 func (p *pass) observed(figures []results.PartFigures, until eventmeter.Instant, warning func(code, lane, format string, args ...any)) {
 	if p.observer == nil || p.firing == nil {
 		return
@@ -55,16 +55,16 @@ func (p *pass) observed(figures []results.PartFigures, until eventmeter.Instant,
 		}
 		f.Timings["observedAge"] = o.Age
 		if o.Age.Histogram.TotalCount() > 0 {
-			warning("clocks", p.lanes[i].Name, "observedAge is the difference between this machine's clock and the one that stamped the events: it is as wrong as the two differ; %d of %d events came from the future", o.Ahead, o.Age.Histogram.TotalCount())
+			warning("clocks", p.lanes[i].Name, "observedAge is measured with two clocks, this machine's and the one that stamped the events, and is wrong by their difference; %d of %d events carry a time in the future", o.Ahead, o.Age.Histogram.TotalCount())
 		}
 	}
 }
 
-// usesLists reports whether what the lane receives are lists, and no events.
+// usesLists reports whether the lane receives lists instead of events.
 func usesLists(l *lane) bool {
 	of, err := systems.Find(l.System)
 	return err == nil && of.UsesLists
 }
 
-// stopObserving notes when the observers stop.
+// stopObserving records when the observers stop.
 func (p *pass) stopObserving() { p.observedUntil = p.clock.Now() }

@@ -7,15 +7,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
 
-// checkLanes holds the lanes of the systems that list event types against what
-// the target lists. Only what a lane needs is asked for. A target that does not
-// know the method is given the benefit of the doubt, and a list that is empty
-// says nothing.
+// checkLanes compares the lanes of systems that list event types with the target's
+// list. It requests only what a lane needs. It accepts a target that does not know
+// the method, and an empty list.
 func (r *run) checkLanes(ctx context.Context) error {
 	if err := r.checkListeners(); err != nil {
 		return err
@@ -28,11 +28,20 @@ func (r *run) checkLanes(ctx context.Context) error {
 		if err != nil && !errors.Is(err, mcpclient.ErrNotOffered) {
 			return fmt.Errorf("%w: %w", ErrTarget, err)
 		}
+		r.keepListed(of.Name, offer.Conform)
+		r.types = append(r.types, offer.Events...)
 		if err := r.checkSystem(of.Name, offer); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// keepListed keeps what the list showed, for the first lane of the system.
+func (r *run) keepListed(system string, seen conform.Account) {
+	if i := slices.IndexFunc(r.lanes, func(l *lane) bool { return l.System == system }); i >= 0 && seen != nil {
+		r.listed, r.listedFor = seen, r.lanes[i]
+	}
 }
 
 func (r *run) checkSystem(system string, offer driver.Offer) error {
@@ -51,9 +60,9 @@ func (r *run) checkSystem(system string, offer driver.Offer) error {
 	return nil
 }
 
-// checkListeners refuses lanes that would take each other's notifications: a
-// session of the legacy era has one stream for them, and all lanes at an
-// endpoint share a principal's session. In turns they are alone.
+// checkListeners refuses lanes that would receive each other's notifications: a
+// session of the legacy era has one stream for them, and all lanes at an endpoint
+// share a principal's session. Lanes that take turns do not conflict.
 func (r *run) checkListeners() error {
 	if r.profile.Phases.Order == "turns" {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
-// part is what a shard leaves for a merge, beside its result.
+// part returns what a merge needs of a shard besides its result.
 func (r *run) part() *results.Part {
 	s := r.opts.Shard
 	if s == nil {
@@ -24,7 +24,7 @@ func (r *run) part() *results.Part {
 	return out
 }
 
-// wholeNames gives the subscriptions in examples their numbers in the whole run.
+// wholeNames changes the subscriptions in examples to their numbers in the whole run.
 func (p *pass) wholeNames(a *ledger.Account) {
 	for i := range a.Lanes {
 		for j := range a.Lanes[i].Examples {
@@ -34,14 +34,14 @@ func (p *pass) wholeNames(a *ledger.Account) {
 	}
 }
 
-// keepPart keeps one pass of a shard for a merge.
+// keepPart stores one pass of a shard for the merge.
 func (p *pass) keepPart(a ledger.Account, own []results.PartFigures, in results.Generator, process *results.Process) {
 	if p.opts.Shard != nil {
 		p.partPasses = append(p.partPasses, p.partPass(a, own, in, process))
 	}
 }
 
-// partPass is what a merge needs of a pass.
+// partPass returns what a merge needs of a pass.
 func (p *pass) partPass(a ledger.Account, own []results.PartFigures, in results.Generator, process *results.Process) results.PartPass {
 	start := p.firing.Start()
 	part := results.PartPass{
@@ -50,7 +50,7 @@ func (p *pass) partPass(a ledger.Account, own []results.PartFigures, in results.
 	return part
 }
 
-// thisMachine tells the machines of a run apart in a report.
+// thisMachine returns the host name, which tells the machines of a run apart.
 func thisMachine() string {
 	name, err := os.Hostname()
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
-// pass runs lanes through their phases and adds what came of it to the result.
-// When publishing had begun, the account is added even if an error is returned.
+// pass runs lanes through all phases and adds their figures to the result. Once
+// publishing has begun, the account is added even if pass returns an error.
 func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	p := &pass{run: r, lanes: lanes}
 	if err := p.prepare(); err != nil {
 		return err
 	}
-	defer r.endTrace() // when the drivers are closed and write no more to it
+	defer r.endTrace() // after the drivers are closed and write nothing more
 	endProgress := p.reportProgress()
 	defer endProgress()
 	defer p.watchers.Wait()
@@ -29,7 +29,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 
 	p.enter("attach", r.profile.Phases.Ready)
 	shown := p.follow(ctx)
-	defer shown.Settle(nil) // where there is no account
+	defer shown.Settle(nil) // if there is no account
 	if err := p.attach(ctx); err != nil {
 		return err
 	}
@@ -40,18 +40,9 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 		p.detach(ctx)
 		return err
 	}
-	ph := &r.profile.Phases
-	p.watch, err = health.Start(health.WatchOptions{
-		TargetPID: r.targetPID(ctx), TargetMetrics: r.opts.TargetMetrics, Guard: r.guard, Siblings: r.siblings,
-		KernelTimestamps: r.stamped(lanes), Length: ph.Warmup + ph.Measure,
-	})
-	switch {
-	case errors.Is(err, health.ErrMetrics):
-		return fmt.Errorf("%w: %w", ErrTarget, err)
-	case err != nil:
+	if err := p.watchGenerator(ctx); err != nil {
 		return err
 	}
-	p.shownBy(p.watch)
 	endCheckpoints := p.checkpoints()
 	defer endCheckpoints()
 	err = p.fire(ctx, start)
@@ -88,7 +79,24 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	return err
 }
 
-// keepSubscriptions keeps the counts of each subscription, where they are wanted.
+// watchGenerator starts to watch this process and the target's.
+func (p *pass) watchGenerator(ctx context.Context) (err error) {
+	ph := &p.profile.Phases
+	p.watch, err = health.Start(health.WatchOptions{
+		TargetPID: p.targetPID(ctx), TargetMetrics: p.opts.TargetMetrics, Guard: p.guard, Siblings: p.siblings,
+		KernelTimestamps: p.stamped(p.lanes), Length: ph.Warmup + ph.Measure,
+	})
+	switch {
+	case errors.Is(err, health.ErrMetrics):
+		return fmt.Errorf("%w: %w", ErrTarget, err)
+	case err != nil:
+		return err
+	}
+	p.shownBy(p.watch)
+	return nil
+}
+
+// keepSubscriptions stores the counts of each subscription if Options requests them.
 func (p *pass) keepSubscriptions() {
 	if !p.opts.Subscriptions {
 		return
@@ -119,13 +127,16 @@ func (p *pass) measured(ctx context.Context) error {
 	return p.opts.Measured(ctx, admin, p.guard.Client())
 }
 
-// driverFigures asks each lane's driver for what only its system has.
+// driverFigures returns the figures that only the lanes' own systems have.
 func (p *pass) driverFigures() []results.PartFigures {
 	out := make([]results.PartFigures, len(p.drivers))
 	for i, d := range p.drivers {
 		if f, ok := d.(driver.Figurer); ok {
 			own := f.Figures()
-			out[i] = results.PartFigures{Values: own.Values, Timings: own.Timings}
+			out[i] = results.PartFigures{Values: own.Values, Timings: own.Timings, Conform: own.Conform}
+			if p.lanes[i] == p.listedFor {
+				out[i].Conform = out[i].Conform.Plus(p.listed)
+			}
 		}
 	}
 	return out

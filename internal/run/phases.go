@@ -23,33 +23,33 @@ type pass struct {
 	ledger   *ledger.Ledger
 	recorder eventmeter.Recorder // the ledger, and the observers beside it
 	number   uint32              // from 0
-	observer *sinks.Observer     // nil where something is published
+	observer *sinks.Observer     // nil if the run publishes events
 	stamper  *loadgen.Stamper
 	drivers  []driver.Driver
 	firing   *loadgen.Firing
 	watch    *health.Watch
-	trouble  atomic.Pointer[string] // what is wrong with the target now; nil if nothing is
+	trouble  atomic.Pointer[string] // the target's current trouble; nil if there is none
 	watchers sync.WaitGroup         // goroutines that end with the contexts of a phase
 
 	observedUntil eventmeter.Instant
 
 	phaseMu sync.Mutex
-	seen    seen // what metrics are read from
+	seen    seen // for metrics
 	phase   string
 	began   eventmeter.Instant
 	limit   time.Duration
 }
 
-// seen is what the metrics of a pass are read from; it is guarded by the pass's
+// seen holds what the metrics of a pass are made of. It is guarded by the pass's
 // phaseMu.
 type seen struct {
 	phases  []metrics.Phase
 	watch   *health.Watch
-	start   eventmeter.Instant // of the schedule, 0 before
-	stopped eventmeter.Instant // when no more was published, 0 before
+	start   eventmeter.Instant // of the schedule; 0 until then
+	stopped eventmeter.Instant // end of publishing; 0 until then
 }
 
-// enter ends the last phase, and begins the one of that name if it has one.
+// enter ends the current phase, and begins the phase of that name if metrics show it.
 func (s *seen) enter(name, lane string, at time.Time) {
 	if n := len(s.phases); n > 0 && s.phases[n-1].End.IsZero() {
 		s.phases[n-1].End = at
@@ -59,7 +59,7 @@ func (s *seen) enter(name, lane string, at time.Time) {
 	}
 }
 
-// enter begins a phase and closes the one before; limit is how long it may take.
+// enter ends the current phase and begins another; limit is its longest duration.
 func (p *pass) enter(name string, limit time.Duration) {
 	p.phaseMu.Lock()
 	defer p.phaseMu.Unlock()
@@ -71,14 +71,14 @@ func (p *pass) enter(name string, limit time.Duration) {
 	p.phase, p.began, p.limit = name, now, limit
 }
 
-// mayTake says how long the phase may take after all.
+// mayTake changes the longest duration of the current phase.
 func (p *pass) mayTake(limit time.Duration) {
 	p.phaseMu.Lock()
 	defer p.phaseMu.Unlock()
 	p.limit = limit
 }
 
-// phaseUntil is the phase that goes on, if it ended at now; the caller holds
+// phaseUntil returns the current phase as if it ended at now. The caller holds
 // phaseMu.
 func (p *pass) phaseUntil(now eventmeter.Instant) results.Phase {
 	return results.Phase{Name: p.phase, Lane: p.turn(), Start: results.Nanos(p.began), End: results.Nanos(now)}
@@ -90,7 +90,7 @@ func (p *pass) current() (name string, elapsed, limit time.Duration) {
 	return p.phase, p.clock.Now().Sub(p.began), p.limit
 }
 
-// turn is the lane whose turn it is, or "" where they do not take turns.
+// turn returns the lane whose turn it is, or "" if lanes do not take turns.
 func (p *pass) turn() string {
 	if p.profile.Phases.Order == "turns" {
 		return p.lanes[0].Name

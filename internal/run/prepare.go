@@ -32,7 +32,7 @@ func (p *pass) prepare() error {
 	}
 	for i, l := range p.lanes {
 		o := l.options(uint16(i), r.clock, p.recorder, &r.target, r.profile.Schedule.Seed)
-		o.Push.KernelTimestamps = r.stampedStreams(&l.Lane)
+		o.KernelTimestamps = r.stampedStreams(&l.Lane)
 		o.Published, o.Sole = p.ledger, p.ledger.Sole
 		d, err := systems.New(o)
 		if err != nil {
@@ -44,8 +44,8 @@ func (p *pass) prepare() error {
 	return nil
 }
 
-// openLedger makes the pass's ledger, and gives the pass its run number: what
-// comes late from the pass before is foreign to this one.
+// openLedger makes the pass's ledger and gives the pass its run number. Late events
+// of an earlier pass have another run number and count as foreign.
 func (p *pass) openLedger() error {
 	r := p.run
 	specs := make([]ledger.LaneSpec, len(p.lanes))
@@ -63,30 +63,29 @@ func (p *pass) openLedger() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrProfile, err)
 	}
-	// Nothing lies in the measured window until publishing begins. Live counters
-	// of the window would fall back to 0 then.
+	// Until publishing begins, keep everything out of the measured window; otherwise
+	// live counters of the window would fall back to 0 then.
 	p.ledger.Measure(math.MaxInt64, math.MaxInt64)
 	return nil
 }
 
-// interval is the width of the intervals that a display shows: about a hundred
-// a run, of 100 ms to 1 s.
+// interval returns the width of the intervals that a display shows: about a hundred
+// per run, of 100 ms to 1 s.
 func interval(measure time.Duration) time.Duration {
 	const step = 100 * time.Millisecond
 	return min(max((measure/100).Truncate(step), step), time.Second)
 }
 
-// recorded is the width of the intervals of a run's time series: at most 120
-// intervals, however long the run is. Each holds two histograms of every lane,
-// which would otherwise be most of the memory that a long run takes.
+// recorded returns the width of the intervals of a run's time series, so that there
+// are at most 120 of them. Each holds two histograms of every lane, which would
+// otherwise be most of the memory of a long run.
 func recorded(measure time.Duration) time.Duration {
 	const most = 120
 	width := interval(measure)
 	return width * max((measure+most*width-1)/(most*width), 1)
 }
 
-// recorderOf records what happens in a pass: in the ledger, and in the observers
-// beside it.
+// recorderOf returns the recorder of a pass: the ledger, and the observers beside it.
 func (p *pass) recorderOf() (eventmeter.Recorder, error) {
 	all := []eventmeter.Recorder{p.ledger}
 	if p.profile.Upstream.Kind == "none" {

@@ -12,28 +12,32 @@ import (
 )
 
 const (
-	// askAfter is how long an emission must have waited for its answer, or nothing must
-	// have been accepted since one failed, until the target is asked whether it is
-	// there. With askFor that is less than two seconds.
+	// askAfter is how long an emission must have waited for its answer, or nothing
+	// must have been accepted after a failure, before the target is asked whether it
+	// is there. With askFor it makes less than two seconds.
 	askAfter = 700 * time.Millisecond
-	// askFor is how long the target has to answer then.
+	// askFor is how long the target has to answer.
 	askFor = time.Second
-	// lostAfter is how long nothing at all must have been accepted, with emissions
-	// failing, until the target counts as gone.
+	// lostAfter is how long emissions must have failed, with none accepted, before
+	// the target counts as gone.
 	lostAfter = 2 * time.Second
-	// lostEmissions is how many must have failed by then, where the target still
-	// answers.
+	// lostEmissions is how many emissions must have failed by then if the target
+	// still answers.
 	lostEmissions = 3
-	// returnWithin is how long a target that refuses connections has to come back
-	// at the end of publishing and of the drain: it may be starting again.
+	// returnWithin is how long a target that refuses connections has to come back at
+	// the end of publishing and of the drain, because it may be restarting.
 	returnWithin = 2 * time.Second
+	// answerWithin is how long a target that takes connections has to answer then. One
+	// that is overloaded, or shares a busy machine, is slow and not gone: what is missing
+	// is a loss to be counted.
+	answerWithin = 10 * time.Second
 )
 
-// errSilent says that the target neither answered nor refused.
+// errSilent says that the target neither answered nor refused a connection.
 var errSilent = errors.New("it does not answer")
 
-// ask asks the target whether it is there. The error is errSilent where nothing
-// came in time.
+// ask asks the target whether it is there. It returns errSilent if no answer came in
+// time.
 func (p *pass) ask(ctx context.Context, within time.Duration) error {
 	if c := p.target.child; c != nil {
 		select {
@@ -54,14 +58,14 @@ func (p *pass) ask(ctx context.Context, within time.Duration) error {
 	return err
 }
 
-// stillThere makes sure that the target has not gone: what is missing then says
-// nothing about its delivery. One that does not answer counts as gone if
+// stillThere returns an error if the target is gone: missing events then say nothing
+// about its delivery. A target that does not answer counts as gone only if
 // somethingMissing.
 func (p *pass) stillThere(ctx context.Context, somethingMissing bool) error {
 	const again = 200 * time.Millisecond
 	end := time.Now().Add(returnWithin)
 	for {
-		err := p.ask(ctx, returnWithin)
+		err := p.ask(ctx, answerWithin)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -71,7 +75,7 @@ func (p *pass) stillThere(ctx context.Context, somethingMissing bool) error {
 			if !somethingMissing {
 				return nil
 			}
-			return fmt.Errorf("%w: %w within %v", ErrTarget, err, returnWithin)
+			return fmt.Errorf("%w: %w within %v", ErrTarget, err, answerWithin)
 		case time.Now().After(end):
 			return fmt.Errorf("%w: it is gone: %w", ErrTarget, err)
 		}
@@ -81,26 +85,26 @@ func (p *pass) stillThere(ctx context.Context, somethingMissing bool) error {
 	}
 }
 
-// accepting follows whether emissions are accepted. Its state belongs to one
-// goroutine until that has ended.
+// accepting follows whether emissions are accepted. Its fields belong to one
+// goroutine until that goroutine has ended.
 type accepting struct {
 	p     *pass
-	last  loadgen.Stats // when one was accepted last, or nothing was wrong
-	since time.Time     // of last
-	asked time.Time     // when the target was asked last
-	lost  error         // its answer: nil if it is there
+	last  loadgen.Counts // counts when an emission was last accepted, or none had failed
+	since time.Time      // of last
+	asked time.Time      // when the target was asked last
+	lost  error          // its answer; nil if it is there
 
-	silent time.Time // since when it has not answered; zero if it does
+	silent time.Time // when the target stopped answering; zero if it answers
 
 	cancel context.CancelCauseFunc
 	ended  chan struct{} // closed when the watch is over
 }
 
-// check takes note of what became of the emissions, and returns why the target is
-// gone.
-func (a *accepting) check(ctx context.Context, s loadgen.Stats, now time.Time) error {
+// check looks at the outcomes of the emissions so far, and returns an error if the
+// target is gone.
+func (a *accepting) check(ctx context.Context, s loadgen.Counts, now time.Time) error {
 	failed := s.Refused + s.Uncertain - a.last.Refused - a.last.Uncertain
-	pending := s.Fired - min(s.Fired, s.Accepted+s.Refused+s.Uncertain) // they are not counted in one moment
+	pending := s.Fired - min(s.Fired, s.Accepted+s.Refused+s.Uncertain) // the counters are not read at one instant
 	if s.Accepted > a.last.Accepted || failed == 0 && pending == 0 {
 		a.answered(now)
 		a.last, a.since, a.lost, a.asked = s, now, nil, time.Time{}
@@ -132,7 +136,7 @@ func (a *accepting) check(ctx context.Context, s loadgen.Stats, now time.Time) e
 	return nil
 }
 
-// answered notes that the target is there, and warns if it was not.
+// answered records that the target is there, and warns if it did not answer before.
 func (a *accepting) answered(now time.Time) {
 	if a.silent.IsZero() {
 		return
@@ -143,12 +147,12 @@ func (a *accepting) answered(now time.Time) {
 	a.p.trouble.Store(nil)
 }
 
-// watchTarget ends the returned context when the target is gone: it will not
-// come back in the middle of a measurement, and the figures so far are worth
-// keeping. The caller must end the watch.
+// watchTarget returns a context that ends when the target is gone: a target does not
+// come back during a measurement, and the figures so far are worth keeping. The
+// caller must end the watch.
 func (p *pass) watchTarget(ctx context.Context) (context.Context, *accepting) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	a := &accepting{p: p, last: p.firing.Stats(), since: time.Now(), cancel: cancel, ended: make(chan struct{})}
+	a := &accepting{p: p, last: p.firing.Counts(), since: time.Now(), cancel: cancel, ended: make(chan struct{})}
 	p.watchers.Go(func() {
 		defer crash.Guard()
 		defer close(a.ended)
@@ -160,7 +164,7 @@ func (p *pass) watchTarget(ctx context.Context) (context.Context, *accepting) {
 				return
 			case <-tick.C:
 			}
-			if err := a.check(ctx, p.firing.Stats(), time.Now()); err != nil {
+			if err := a.check(ctx, p.firing.Counts(), time.Now()); err != nil {
 				cancel(err)
 				return
 			}
@@ -175,12 +179,12 @@ func (a *accepting) end() {
 	<-a.ended
 }
 
-// whole ends the watch when every emission is resolved. An error says that nothing
-// was accepted in the last seconds of publishing, or at all, or that the target is
-// gone.
+// whole ends the watch when every emission is resolved. It returns an error if
+// nothing was accepted in the last seconds of publishing, or at all, or if the target
+// is gone.
 func (a *accepting) whole(ctx context.Context) error {
 	a.end()
-	s, now := a.p.firing.Stats(), time.Now()
+	s, now := a.p.firing.Counts(), time.Now()
 	a.answered(now)
 	failed := s.Refused + s.Uncertain - a.last.Refused - a.last.Uncertain
 	span := now.Sub(a.since)

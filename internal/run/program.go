@@ -13,15 +13,15 @@ import (
 type program struct {
 	command []string
 	ready   readyTransport
-	admin   string // base URL of its admin listener, "" if that is not known
+	admin   string // base URL of its admin listener, "" if it is not known
 }
 
-// readyTime is how long a program may take, after the handshake, to say
-// where events are injected.
+// readyTime is how long a program may take, after the handshake, to print where
+// events are injected.
 const readyTime = 5 * time.Second
 
-// readyTransport is a Writer that finds the first line that is an [embedded.Ready] with an
-// admin address. It is safe for concurrent use.
+// readyTransport is a Writer that finds the first line that holds an [embedded.Ready]
+// with an admin address. It is safe for concurrent use.
 type readyTransport struct {
 	found chan embedded.Ready
 
@@ -31,7 +31,7 @@ type readyTransport struct {
 	seen int
 }
 
-// readyBound is how far into standard error the line is looked for.
+// readyBound is how many bytes of standard error are searched for the line.
 const readyBound = 64 << 10
 
 // Write implements [io.Writer].

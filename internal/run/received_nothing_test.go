@@ -1,6 +1,7 @@
 package run
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 // A lane whose subscriptions hear nothing says so, with the likely causes in
 // order, and its thresholds are not evaluated; the lanes beside it are judged.
 func TestALaneThatHearsNothing(t *testing.T) {
+	t.Parallel() // it mostly waits
 	p, err := profiles.Parse("a.yaml", []byte(`name: a
 lanes:
   - {name: push, mode: push, subscriptions: 2, event: chat.message, arguments: {channel: "channel-0"}, sources: "0"}
@@ -20,7 +22,7 @@ lanes:
   - {name: hook, mode: webhook, subscriptions: 2, event: chat.message, arguments: {channel: nowhere}, sources: "0"}
 upstream: {sources: 1, payload: {channel: "channel-{{.Source}}", text: "{{.Probe}}"}}
 schedule: {kind: constant, rate: 20/s}
-phases: {warmup: 0, measure: 500ms, drain: 200ms}
+phases: {warmup: 0, measure: 500ms, drain: 5s}
 thresholds: ["*.lostSilent == 0", "*.unexpected == 0", "run.upstream.refused == 0"]
 `), nil, systems.Table)
 	if err != nil {
@@ -44,7 +46,8 @@ thresholds: ["*.lostSilent == 0", "*.unexpected == 0", "run.upstream.refused == 
 			warned[w.Lane] = w.Text
 		}
 	}
-	const begin = "it received nothing at all: 20 deliveries were owed to its 2 subscriptions, and its thresholds are not evaluated. Likely causes, the likeliest first: "
+	// A busy machine publishes fewer events than planned.
+	begin := fmt.Sprintf("it received nothing at all: %d deliveries were owed to its 2 subscriptions, and its thresholds are not evaluated. Likely causes, the likeliest first: ", 2*o.Result.Upstream.Accepted)
 	causes := []string{`the event type ("chat.message")`, `the arguments ({"channel":"nowhere"})`, `sources ("0")`}
 	for lane, more := range map[string][]string{"deaf": nil, "hook": {"certificate", "suspended"}} {
 		rest, ok := strings.CutPrefix(warned[lane], begin)

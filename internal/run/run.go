@@ -1,6 +1,6 @@
 // Package run takes a profile through its phases (attach, warm-up, measure, drain,
-// detach) and returns the result. Here the schedule, the upstream, the drivers, the
-// ledger and the target meet.
+// detach) and returns the result. It connects the schedule, the upstream, the
+// drivers, the ledger and the target.
 package run
 
 import (
@@ -14,11 +14,10 @@ import (
 
 // Run runs the profile.
 //
-// When the run ended early, Outcome is partial, and the error says why; it
-// wraps [ErrProfile], [ErrTarget], [context.Canceled] or [ErrStopped]. Outcome
-// is nil if nothing was measured. A nil error means that the run is whole;
-// whether it met its thresholds, and whether the generator was the bottleneck,
-// is in the result.
+// If the run ended early, Outcome is partial and the error says why; it wraps
+// [ErrProfile], [ErrTarget], [context.Canceled] or [ErrStopped]. Outcome is nil if
+// nothing was measured. A nil error means that the run is complete; the result says
+// whether it met its thresholds and whether the generator was the bottleneck.
 func Run(ctx context.Context, opts Options) (*Outcome, error) {
 	secrets := SecretsOf(opts.Profile)
 	if save := opts.Checkpoint; save != nil {
@@ -67,10 +66,9 @@ func doRun(ctx context.Context, opts Options, secrets *errtext.Secrets) (*Outcom
 	return out, err
 }
 
-// UntilStop gives a context that is also cancelled by stop, until opened is
-// called, which says whether it was. Nothing has been measured by then that would
-// have to be drained. release must be called when nothing uses the context any
-// more.
+// UntilStop returns a context that stop also cancels, until opened is called; opened
+// reports whether stop did. Before that nothing has been measured, so there is
+// nothing to drain. Call release when nothing uses the context any more.
 func UntilStop(ctx context.Context, stop <-chan struct{}) (opening context.Context, opened func() bool, release func()) {
 	opening, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -91,8 +89,7 @@ func UntilStop(ctx context.Context, stop <-chan struct{}) (opening context.Conte
 	}, func() { cancel(nil) }
 }
 
-// passes runs all lanes together or one after the other, and finishes the
-// result.
+// passes runs all lanes together or one after the other, and finishes the result.
 func (r *run) passes(ctx context.Context) (*Outcome, error) {
 	var err error
 	if r.profile.Phases.Order == "turns" {
@@ -107,13 +104,13 @@ func (r *run) passes(ctx context.Context) (*Outcome, error) {
 	if len(r.Accounts) == 0 {
 		return nil, err
 	}
-	part := r.part() // with the warnings so far: those about figures are for the merged ones
+	part := r.part() // before warnings about figures are added: a merge makes its own
 	r.endTokens()
 	r.finish(err)
 	return &Outcome{Result: r.Result, Accounts: r.Accounts, Traced: r.entries, TraceErr: r.traceErr, Part: part, Subscriptions: r.subs, Backlog: r.backlog}, err
 }
 
-// finish fills in what is known only at the end.
+// finish sets the parts of the result that are known only at the end.
 func (r *run) finish(err error) {
 	r.SetUpstream(r.upstreamFigures())
 	r.warnEnded()

@@ -24,7 +24,7 @@ func scheduleOf(p *profiles.Profile) loadgen.Schedule {
 	return loadgen.Constant{Rate: float64(s.Rate)}
 }
 
-// schedule is when the emissions of a pass are due.
+// schedule returns the schedule of a pass.
 func (r *run) schedule() loadgen.Schedule {
 	switch {
 	case r.profile.Upstream.Kind == "none" || r.opts.Idle:
@@ -35,8 +35,8 @@ func (r *run) schedule() loadgen.Schedule {
 	return scheduleOf(r.profile)
 }
 
-// myEmissions is the part of the schedule that this process fires, and the number
-// of each of its emissions in the whole; nil means that they are the same.
+// myEmissions returns the part of the schedule that this process publishes, and the
+// number of each of its emissions in the whole schedule; nil = the same.
 func (r *run) myEmissions() (loadgen.Schedule, func(uint64) uint64) {
 	whole := r.schedule()
 	s := r.opts.Shard

@@ -16,12 +16,12 @@ import (
 // secret is a text of a profile that must not be shown.
 type secret struct {
 	field, value string
-	// credential is set where the place or the name says that it is one. Other
-	// header values are hidden if they can be, without a warning if not.
+	// credential is set if the key or the name marks the value as a secret. Other
+	// header values are hidden if possible, without a warning if not.
 	credential bool
 }
 
-// SecretsOf are the secrets that a profile holds.
+// SecretsOf returns the secrets in a profile.
 func SecretsOf(p *profiles.Profile) *errtext.Secrets {
 	var texts []string
 	for _, s := range listSecrets(p) {
@@ -32,7 +32,7 @@ func SecretsOf(p *profiles.Profile) *errtext.Secrets {
 	return errtext.NewSecrets(texts...)
 }
 
-// listSecrets lists them by field, in a fixed order.
+// listSecrets lists the secrets by field, in a fixed order.
 func listSecrets(p *profiles.Profile) []secret {
 	t, u := &p.Target, &p.Upstream
 	var all []secret
@@ -77,13 +77,13 @@ func listSecrets(p *profiles.Profile) []secret {
 	return all
 }
 
-// addVariable adds what is secret of an environment variable. Most variables are
-// settings, such as a port, a level or a path, which stand in many texts: they are
+// addVariable adds the secrets in an environment variable. Most variables are
+// settings such as a port, a level or a path, which occur in many texts; they are
 // left out unless the name says that they are secret.
 func addVariable(add func(field, value string, credential bool), field, name, value string) {
 	credential := secretName(name)
 	if u, err := url.Parse(value); err == nil && u.Scheme != "" && u.Host != "" && !credential {
-		for _, part := range errtext.InURL(value) { // what a connection string holds
+		for _, part := range errtext.InURL(value) { // a connection string may hold credentials
 			add(field, part, u.User != nil)
 		}
 		return
@@ -103,11 +103,11 @@ func addVariable(add func(field, value string, credential bool), field, name, va
 	}
 }
 
-// minSecretLine is the length of the shortest line of a secret of several lines
-// that is hidden by itself.
+// minSecretLine is the length of the shortest line of a multi-line secret that is
+// hidden by itself.
 const minSecretLine = 16
 
-// setting matches values that are no secret by themselves: words with separators,
+// setting matches values that are not secret by themselves: words with separators,
 // numbers with units, paths and addresses.
 var setting = regexp.MustCompile(`^(?:[A-Za-z]+(?:[-_. ,][A-Za-z]+)*|[0-9.:]+[A-Za-z%]{0,3}|\.{0,2}/[^\s?]*|[A-Za-z.-]+:[0-9]+)$`)
 
@@ -119,8 +119,8 @@ func secretName(name string) bool {
 	return slices.ContainsFunc(secretNames, func(part string) bool { return strings.Contains(name, part) })
 }
 
-// whyShown says why a secret cannot be hidden: it stands in texts, or in names
-// that the result is read by, of its own. It is empty where it can.
+// whyShown returns why a secret cannot be hidden: it occurs in texts or names that
+// the result needs. It returns "" if the secret can be hidden.
 func whyShown(p *profiles.Profile, value string) string {
 	if len(value) < errtext.MinSecret {
 		return "shorter than " + strconv.Itoa(errtext.MinSecret) + " characters"

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -90,7 +91,7 @@ func TestVariablesAreHidden(t *testing.T) {
 // that holds is a secret.
 func TestClientSecretIsHidden(t *testing.T) {
 	t.Setenv("OAUTH_TEST_SECRET", "very-secret-words")
-	p := &profiles.Profile{Target: profiles.Target{OAuth: profiles.OAuth{ClientID: "c", SecretEnv: "OAUTH_TEST_SECRET"}}}
+	p := &profiles.Profile{Target: profiles.Target{OAuth: settings.OAuth{ClientID: "c", SecretEnv: "OAUTH_TEST_SECRET"}}}
 	if got := SecretsOf(p).Scrub("client_secret=very-secret-words"); got != "client_secret=…" {
 		t.Error(got)
 	}

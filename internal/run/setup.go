@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/metrics"
@@ -17,6 +18,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/shard/split"
 	"github.com/eventmeter/eventmeter/internal/summary"
 	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
@@ -30,16 +32,22 @@ type run struct {
 	profile *profiles.Profile
 	clock   *eventmeter.Clock
 	id      uint32
-	guard   *dialguard.Guard // of every connection
+	guard   *dialguard.Guard // checks every connection
 	lanes   []*lane
+
+	// listed is what the list of event types showed of the rows of conformance. It
+	// counts as that lane's.
+	listed    conform.Account
+	listedFor *lane
+	types     []driver.EventType // that the target lists
 
 	followed *metrics.Following // nil without metrics
 	target   targetSide
 	subs     [][]ledger.SubCounts
-	backlog  *Backlog // where it is wanted
+	backlog  *Backlog // if Options requested it
 	passNo   uint32
 
-	plan       *split.Plan // of a shard
+	plan       *split.Plan // nil unless the run is a shard
 	siblings   []int       // processes of other shards on this machine
 	sources    []netip.Addr
 	common     string
@@ -48,11 +56,11 @@ type run struct {
 	trace    []upstream.TraceEntry // of upstream.kind replay
 	times    loadgen.Trace         // of schedule.kind trace
 	tracer   *upstream.TraceRecorder
-	traced   bool // a trace was begun
+	traced   bool // a trace was started
 	entries  int64
 	traceErr error
 
-	hurried bool // the run was stopped before anything was measured
+	hurried bool // stopped before anything was measured
 }
 
 // Check checks everything that can be checked without touching the target.
@@ -110,8 +118,8 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 	return r, nil
 }
 
-// checkProfile holds the profile against what is known without the target:
-// thresholds, hosts and faults.
+// checkProfile checks the parts of the profile that need no target: thresholds, hosts
+// and faults.
 func (r *run) checkProfile(ctx context.Context) ([]results.Threshold, error) {
 	p := r.profile
 	thresholds, err := results.ParseThresholds(p.Thresholds)
@@ -143,7 +151,7 @@ func (r *run) checkProfile(ctx context.Context) ([]results.Threshold, error) {
 	return thresholds, nil
 }
 
-// emptyResult is the result before anything was measured.
+// emptyResult returns the result before anything is measured.
 func (r *run) emptyResult(profile json.RawMessage) *results.Result {
 	p := r.profile
 	return &results.Result{
@@ -163,7 +171,7 @@ func (r *run) emptyResult(profile json.RawMessage) *results.Result {
 	}
 }
 
-// warnSecrets names the secrets that are not looked for.
+// warnSecrets names the secrets that are not hidden.
 func (r *run) warnSecrets() {
 	for _, s := range listSecrets(r.profile) {
 		if why := whyShown(r.profile, s.value); s.credential && why != "" {
@@ -172,16 +180,16 @@ func (r *run) warnSecrets() {
 	}
 }
 
-// warnAssumptions says what is only assumed of the clients that lanes imitate.
+// warnAssumptions names the assumptions about the clients that lanes imitate.
 func (r *run) warnAssumptions() {
 	for _, l := range r.lanes {
-		for _, text := range l.Assumptions() {
+		for _, text := range l.Webhook.Assumptions(l.Client) {
 			r.Warn("assumption", l.Name, "client %s: %s", l.Client, text)
 		}
 	}
 }
 
-// Name is the run id in results: that of a shard has its index behind it.
+// Name returns the run id in results. A shard's index is appended.
 func Name(id uint32, s *Shard) string {
 	if s == nil {
 		return fmt.Sprintf("%08x", id)
@@ -189,14 +197,15 @@ func Name(id uint32, s *Shard) string {
 	return fmt.Sprintf("%08x-%d", id, s.Index)
 }
 
-// NewID picks the number that tells this run's events from all others'.
+// NewID picks the number that tells this run's events from those of other runs.
 func NewID() uint32 {
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // it never fails
 	return binary.BigEndian.Uint32(b[:])
 }
 
-// mine is the profile with the lanes as they are here: cut down, of a shard.
+// mine returns the profile with the lanes of this process; a shard has a part of each
+// lane.
 func (r *run) mine() *profiles.Profile {
 	p := *r.profile
 	p.Lanes = make([]profiles.Lane, len(r.lanes))
@@ -206,8 +215,8 @@ func (r *run) mine() *profiles.Profile {
 	return &p
 }
 
-// readTraces reads the files that the profile names, and holds what is in them
-// against it: a profile alone does not say how much it publishes.
+// readTraces reads the trace files that the profile names and checks them against it:
+// the profile alone does not say how much is published.
 func (r *run) readTraces() error {
 	u, s, p := r.profile.Upstream, r.profile.Schedule, r.profile.Phases
 	if u.Kind == "replay" {
@@ -240,9 +249,8 @@ func (r *run) readTraces() error {
 	return nil
 }
 
-// checkFaults reads the faults of the embedded target and refuses those that
-// mean nothing to a system of the profile's lanes: the run would seem to
-// have withstood faults that were never committed.
+// checkFaults reads the faults of the embedded target and refuses faults that have no
+// effect on any system of the profile: the run would seem to have withstood them.
 func checkFaults(p *profiles.Profile) error {
 	spec, err := faults.Load(p.Target.Embedded.Faults)
 	if err != nil {

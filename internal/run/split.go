@@ -17,8 +17,8 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// StartAt is a Barrier for shards that cannot talk to each other: all begin at
-// the same time by the wall clock.
+// StartAt returns a Barrier for shards that cannot communicate: all of them begin at
+// the same wall-clock time.
 func StartAt(t time.Time) func(context.Context, int) (time.Time, error) {
 	return func(context.Context, int) (time.Time, error) {
 		if late := time.Since(t); late > 0 {
@@ -28,11 +28,11 @@ func StartAt(t time.Time) func(context.Context, int) (time.Time, error) {
 	}
 }
 
-// errLate is for a shard that was not ready when the others began.
+// errLate is the error of a shard that was not ready when the others began.
 var errLate = errors.New("this shard was not ready in time")
 
-// SharedRun is the base of run numbers for shards that cannot talk to each
-// other: it follows from what they have in common.
+// SharedRun derives the base of run numbers for shards that cannot communicate from
+// what they have in common.
 func SharedRun(p *profiles.Profile, count int, start time.Time) (uint32, error) {
 	common, err := commonHash(p)
 	if err != nil {
@@ -42,8 +42,8 @@ func SharedRun(p *profiles.Profile, count int, start time.Time) (uint32, error) 
 	return uint32(sum[0])<<24 | uint32(sum[1])<<16 | uint32(sum[2])<<8 | uint32(sum[3]), nil
 }
 
-// commonHash is a hash of the profile as all shards must have it. Where a
-// shard's webhooks arrive is its own.
+// commonHash returns a hash of the profile without the parts that differ between
+// shards, such as webhook addresses.
 func commonHash(p *profiles.Profile) (string, error) {
 	common := *p
 	common.Lanes = slices.Clone(p.Lanes)
@@ -59,7 +59,7 @@ func commonHash(p *profiles.Profile) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// place is what the result of a shard says of itself; nil of a whole run.
+// place returns the shard's place for its result; nil for a run that is not split.
 func (s *Shard) place() *results.PartOf {
 	if s == nil {
 		return nil
@@ -67,7 +67,7 @@ func (s *Shard) place() *results.PartOf {
 	return &results.PartOf{Index: s.Index, Count: s.Count}
 }
 
-// check refuses what shards cannot do.
+// check refuses what a run in shards cannot do.
 func (s *Shard) check(p *profiles.Profile, recorded bool) error {
 	switch {
 	case s.Count < 2 || s.Index < 0 || s.Index >= s.Count:
@@ -90,7 +90,7 @@ func (s *Shard) check(p *profiles.Profile, recorded bool) error {
 	return nil
 }
 
-// nextPort is the address with a port that is higher by n; port 0 stays.
+// nextPort returns the address with its port raised by n. Port 0 stays 0.
 func nextPort(address string, n int) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -106,7 +106,7 @@ func nextPort(address string, n int) (string, error) {
 	return net.JoinHostPort(host, strconv.Itoa(number+n)), nil
 }
 
-// shardLanes works out the plan and cuts the lanes down to the shard's part.
+// shardLanes makes the plan and reduces the lanes to the shard's part.
 func (r *run) shardLanes() error {
 	s := r.opts.Shard
 	if s == nil {
@@ -142,8 +142,8 @@ func (r *run) shardLanes() error {
 	return nil
 }
 
-// runID is the run number of a pass, and which numbers are of its siblings.
-// Passes and shards share out the numbers from the base on.
+// runID returns the run number of a pass, and a function that reports whether a
+// number is that of a sibling. Passes and shards share the numbers from the base on.
 func (r *run) runID(pass uint32) (uint32, func(uint32) bool) {
 	s := r.opts.Shard
 	if s == nil {
@@ -153,13 +153,13 @@ func (r *run) runID(pass uint32) (uint32, func(uint32) bool) {
 	passes := uint32(len(r.lanes))
 	base := r.id
 	return base + pass*count + index, func(run uint32) bool {
-		n := run - base // wraps as run numbers do
+		n := run - base // wraps around, as run numbers do
 		return n < passes*count && n%count != index
 	}
 }
 
-// seed is the seed of what a shard draws for itself and not for one of its
-// subscriptions.
+// seed returns the seed of random values that belong to the shard and not to one of
+// its subscriptions.
 func (r *run) seed() uint64 {
 	seed := r.profile.Schedule.Seed
 	if s := r.opts.Shard; s != nil {

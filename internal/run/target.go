@@ -25,8 +25,8 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// open starts the embedded target where there is none, connects, and makes
-// sure that the target offers what the profile asks for.
+// open starts the embedded target if the profile names no other, connects, and checks
+// that the target offers what the profile requests.
 func (r *run) open(ctx context.Context) error {
 	var err error
 	t := &r.target
@@ -63,9 +63,9 @@ func (r *run) needsListener() bool {
 	return slices.ContainsFunc(r.lanes, func(l *lane) bool { return l.Mode == "webhook" })
 }
 
-// startEmbedded starts the reference target where the profile names no other,
-// trusting this run's callbacks. A shard gets the address of one that serves
-// them all.
+// startEmbedded starts the reference server, which trusts this run's callbacks, if
+// the profile names no other. A shard receives the address of the target that all
+// shards share.
 func (r *run) startEmbedded(ctx context.Context) error {
 	t := &r.target
 	var callbacks []byte
@@ -110,8 +110,8 @@ func (r *run) startEmbedded(ctx context.Context) error {
 	return nil
 }
 
-// TargetOptions are the options of an embedded target that trusts callbacks,
-// PEM, which is written to dir.
+// TargetOptions returns the options of an embedded target that trusts the
+// certificates in callbacks (PEM), which it writes to dir.
 func TargetOptions(p *profiles.Profile, dir string, callbacks []byte) (embedded.Options, error) {
 	o, err := embedded.OptionsOf(spoken(p))
 	if err != nil {
@@ -128,8 +128,7 @@ func TargetOptions(p *profiles.Profile, dir string, callbacks []byte) (embedded.
 	return o, nil
 }
 
-// spoken returns the settings of the embedded target with the revision that it
-// speaks.
+// spoken returns the settings of the embedded target, with its revision filled in.
 func spoken(p *profiles.Profile) profiles.Embedded {
 	e := p.Target.Embedded
 	e.Revision = cmp.Or(e.Revision, p.Target.Revision)
@@ -181,7 +180,7 @@ func (r *run) connect(ctx context.Context) error {
 	return nil
 }
 
-// shares is how many processes share the run's memory budget.
+// shares returns how many processes share the run's memory budget.
 func (r *run) shares() int {
 	if s := r.opts.Shard; s != nil {
 		return max(s.Count, 1)
@@ -189,7 +188,7 @@ func (r *run) shares() int {
 	return 1
 }
 
-// checkOffer notes who the target is, and compares what it offers with what the
+// checkOffer records the target's identity, and compares its offer with what the
 // lanes need.
 func (r *run) checkOffer(ctx context.Context) error {
 	who := r.target.plain.Server()
@@ -209,13 +208,13 @@ func eventNames(o driver.Offer) []string {
 	return names
 }
 
-// hurriedTimeout is how long sessions have to end when a run is stopped before
+// hurriedTimeout is how long sessions have to end if the run is stopped before
 // anything was measured.
 const hurriedTimeout = 300 * time.Millisecond
 
-// close ends everything that open began.
+// close ends everything that open started.
 func (r *run) close() {
-	r.endTrace() // of a pass that did not begin
+	r.endTrace() // in case the pass did not begin
 	t := &r.target
 	limit := closeTimeout
 	if r.hurried {
@@ -225,7 +224,7 @@ func (r *run) close() {
 	defer cancel()
 	for _, e := range []*mcpclient.Endpoint{t.plain, t.tls} {
 		if e != nil {
-			// The target may be gone; the run is over either way.
+			// The target may be gone, and nothing more is measured.
 			_ = e.Close(ctx)
 		}
 	}
@@ -242,8 +241,8 @@ func (r *run) close() {
 	t.dir.Remove()
 }
 
-// targetPID is the process of the target, where it is one of this machine and
-// its owner can be read; else 0.
+// targetPID returns the process id of the target if it runs on this machine and can
+// be determined, else 0.
 func (r *run) targetPID(ctx context.Context) int {
 	if r.target.embedded != nil {
 		return r.target.embedded.PID
@@ -258,7 +257,8 @@ func (r *run) targetPID(ctx context.Context) int {
 	return health.ListenerPID(u)
 }
 
-// commandEmbedded prepares the embedded target, which the endpoint starts.
+// commandEmbedded prepares the embedded target over standard input and output; the
+// endpoint starts it.
 func (r *run) commandEmbedded(o embedded.Options) error {
 	if r.opts.EmbeddedCommand == nil {
 		return fmt.Errorf("%w: it names no target, and no embedded target can be started here", ErrProfile)
@@ -279,8 +279,8 @@ func (r *run) commandEmbedded(o embedded.Options) error {
 	return nil
 }
 
-// findAdmin waits for the program to say where events are injected, if that has
-// to be known.
+// findAdmin waits for the program to print where events are injected, if the upstream
+// needs the address.
 func (r *run) findAdmin(ctx context.Context) error {
 	p, u := r.target.program, r.profile.Upstream
 	if p == nil || u.Admin != "" || u.Kind != "inject" && (u.Kind != "replay" || u.Replay.URL != "") {
@@ -290,7 +290,7 @@ func (r *run) findAdmin(ctx context.Context) error {
 	defer wait.Stop()
 	select {
 	case ready := <-p.ready.found:
-		// A program may say anything; the load goes to this machine only.
+		// A program may print any address, but the load may go to this machine only.
 		if err := CheckHost(ctx, r.guard, ready.Admin, "the admin address that the program printed", r.opts.AllowHosts); err != nil {
 			return err
 		}
@@ -305,8 +305,8 @@ func (r *run) findAdmin(ctx context.Context) error {
 	}
 }
 
-// tokenFigures is what was done for tokens that expire; nil where there are
-// none.
+// tokenFigures returns the counts of requests for expiring tokens; nil without such
+// tokens.
 func (r *run) tokenFigures() *results.Tokens {
 	var out *results.Tokens
 	for _, e := range []*mcpclient.Endpoint{r.target.plain, r.target.tls} {
@@ -325,7 +325,7 @@ func (r *run) tokenFigures() *results.Tokens {
 	return out
 }
 
-// endTokens ends requests for tokens that are under way: the lanes are closed.
+// endTokens ends requests for tokens in progress. The lanes must be closed.
 func (r *run) endTokens() {
 	for _, e := range []*mcpclient.Endpoint{r.target.plain, r.target.tls} {
 		if e != nil {
@@ -334,7 +334,7 @@ func (r *run) endTokens() {
 	}
 }
 
-// stdioFigures is what passed the pipes; nil where there are none.
+// stdioFigures returns the traffic over the pipes; nil without pipes.
 func (r *run) stdioFigures() *results.Stdio {
 	if r.target.plain == nil {
 		return nil
@@ -353,8 +353,8 @@ func (r *run) stdioFigures() *results.Stdio {
 	return out
 }
 
-// targetName is the target's address in the result. That of an embedded program
-// would be full of temporary files.
+// targetName returns the target's address in the result. The command of an embedded
+// target is shortened, because it names temporary files.
 func (r *run) targetName() string {
 	if r.profile.Target.IsEmbedded() && r.profile.Target.OverStdio() {
 		return "stdio:eventmeter serve --stdio"
@@ -362,8 +362,8 @@ func (r *run) targetName() string {
 	return r.target.plain.URL()
 }
 
-// declares returns the capabilities and extensions that the lanes need to declare
-// as clients.
+// declares returns the capabilities and extensions that the lanes must declare as
+// clients.
 func (r *run) declares() (capabilities, extensions []string) {
 	for _, of := range systems.All() {
 		if slices.ContainsFunc(r.lanes, func(l *lane) bool { return l.System == of.Name }) {

@@ -22,7 +22,7 @@ func readTrace(name string) ([]upstream.TraceEntry, error) {
 	return entries, nil
 }
 
-// startTrace begins to write the trace that was asked for, of the first pass.
+// startTrace starts the trace of Options.Record in the first pass.
 func (r *run) startTrace() error {
 	if r.opts.Record == nil || r.tracer != nil || r.traced {
 		return nil

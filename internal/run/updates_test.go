@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
@@ -21,8 +22,9 @@ import (
 // resource event://NAME.
 type plainServer struct {
 	modern bool
-	every  int  // 1: an update for each change; 2: one for two changes (coalesced)
-	mute   bool // after the tenth change nobody is told any more
+	every  int           // 1: an update for each change; 2: one for two changes (coalesced)
+	mute   bool          // after the tenth change nobody is told any more
+	late   time.Duration // until a HEAD request is answered
 
 	mu       sync.Mutex
 	sessions map[string]*plainSession
@@ -57,6 +59,11 @@ func (s *plainServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,%s}`, m.ID, result)
 	}
 	switch {
+	case r.Method == http.MethodHead:
+		select {
+		case <-time.After(s.late):
+		case <-r.Context().Done():
+		}
 	case r.Method == http.MethodDelete:
 	case r.Method == http.MethodGet:
 		s.mu.Lock()
@@ -218,5 +225,13 @@ func TestUpdatesThatStop(t *testing.T) {
 	}
 	if got := l.Figures["updatesObserved"]; got != float64(s.written) || s.written != 2*2*10 {
 		t.Errorf("%v observed, %d written", got, s.written)
+	}
+}
+
+// A target that is slow to say that it is there has lost something, and is not gone.
+func TestASlowTargetIsNotGone(t *testing.T) {
+	t.Parallel()
+	if l, r := runPlain(t, &plainServer{every: 1, mute: true, late: returnWithin + 500*time.Millisecond}); l.LostSilent == 0 || r.Partial {
+		t.Errorf("%d lost silently, partial %v (%s)", l.LostSilent, r.Partial, r.Reason)
 	}
 }

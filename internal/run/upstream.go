@@ -14,8 +14,8 @@ import (
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
-// openFeed opens a feed before the target starts, which has to know where it
-// is.
+// openFeed opens a feed before the target starts, because the target needs its
+// address.
 func (r *run) openFeed() error {
 	u := r.profile.Upstream
 	if u.Kind != "feed" {
@@ -35,7 +35,7 @@ func (r *run) openFeed() error {
 	return nil
 }
 
-// openUpstream makes the upstream that the profile asks for.
+// openUpstream makes the upstream of the profile.
 func (r *run) openUpstream() (upstream.Upstream, error) {
 	u := r.profile.Upstream
 	trusted, err := r.upstreamTLS()
@@ -76,14 +76,14 @@ func (r *run) openUpstream() (upstream.Upstream, error) {
 	}
 	base := r.adminURL()
 	if base == "" {
-		return nil, errors.New("kind inject needs upstream.admin (or --upstream-url), the admin address that the reference target printed; for any other server use kind http")
+		return nil, errors.New("kind inject needs upstream.admin (or --upstream-url), the admin address that the reference server printed; for any other server use kind http")
 	}
 	return upstream.NewInject(upstream.InjectOptions{
 		Admin: base, Event: u.Event, Payload: payload, ClientOptions: r.clientOptions(trusted),
 	})
 }
 
-// clientOptions are those of upstreams that send HTTP requests.
+// clientOptions returns the options of upstreams that send HTTP requests.
 func (r *run) clientOptions(trusted *tls.Config) upstream.ClientOptions {
 	u := &r.profile.Upstream
 	return upstream.ClientOptions{Timeout: u.Timeout, Connections: u.Workers, TLS: trusted, Dial: r.dial()}
@@ -98,8 +98,8 @@ func (r *run) dial() upstream.DialFunc {
 	return r.guard.Dial(&net.Dialer{Timeout: timeout, KeepAlive: 30 * time.Second})
 }
 
-// adminURL is the base URL of the reference target's admin listener, "" if there is
-// none.
+// adminURL returns the base URL of the reference server's admin listener, "" if there
+// is none.
 func (r *run) adminURL() string {
 	switch base := r.profile.Upstream.Admin; {
 	case base != "":
@@ -112,9 +112,9 @@ func (r *run) adminURL() string {
 	return ""
 }
 
-// upstreamTLS is how https is checked on the way to the upstream: what stands
-// before a target has its certificate from the same authority, more often than
-// not. nil means Go's defaults.
+// upstreamTLS returns how https connections to the upstream are verified. A proxy in
+// front of a target usually has a certificate from the same authority, so
+// target.caFile is trusted here as well. nil means Go's defaults.
 func (r *run) upstreamTLS() (*tls.Config, error) {
 	file := r.profile.Target.CAFile
 	if file == "" {
@@ -187,7 +187,7 @@ func (r *run) openReplay(trusted *tls.Config) (upstream.Upstream, error) {
 	return replay, nil
 }
 
-// callTool calls the profile's tool, as the principal of the source's number.
+// callTool calls the profile's tool as the principal with the source's number.
 func (r *run) callTool(ctx context.Context, source int, arguments []byte) upstream.ToolAnswer {
 	a := r.target.plain.CallTool(ctx, source, r.profile.Upstream.Tool.Name, arguments)
 	return upstream.ToolAnswer{
@@ -195,7 +195,7 @@ func (r *run) callTool(ctx context.Context, source int, arguments []byte) upstre
 	}
 }
 
-// prepareUpstream settles with the target what has to be settled before publishing.
+// prepareUpstream makes the agreements with the target that publishing needs.
 func (r *run) prepareUpstream(ctx context.Context) error {
 	p, ok := r.target.upstream.(upstream.Preparer)
 	if !ok {
@@ -211,7 +211,7 @@ func (r *run) prepareUpstream(ctx context.Context) error {
 
 const prepareTimeout = 30 * time.Second
 
-// upstreamFigures are the figures that only the upstream has.
+// upstreamFigures returns the figures that only the upstream has.
 func (r *run) upstreamFigures() results.PartFigures {
 	f, ok := r.target.upstream.(upstream.Figurer)
 	if !ok {
@@ -225,16 +225,16 @@ func (r *run) upstreamFigures() results.PartFigures {
 	return out
 }
 
-// warnEnded tells of an upstream that ended by itself.
+// warnEnded warns of an upstream that ended by itself.
 func (r *run) warnEnded() {
 	if e, ok := r.target.upstream.(upstream.Ender); ok {
 		if err := e.Ended(); err != nil {
-			r.Warn("upstream-ended", "", "%v; what was published after that was refused", err)
+			r.Warn("upstream-ended", "", "%v; events published after it ended were refused", err)
 		}
 	}
 }
 
-// firstFailure says for the end of a sentence why the first emission failed.
+// firstFailure ends a sentence with the reason why the first emission failed.
 func (r *run) firstFailure() string {
 	if e, ok := r.target.upstream.(upstream.Explainer); ok {
 		if first, _ := e.Failures(); first != "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/refserver"
 )
 
-// InProcess serves the reference target in this process, for
+// InProcess serves the reference server in this process, for
 // run.Options.Embedded. What is not given is as tests want it.
 func InProcess(ctx context.Context, o embedded.Options) (embedded.Server, error) {
 	o.NextPoll = cmp.Or(o.NextPoll, 50*time.Millisecond)
@@ -25,7 +25,7 @@ func InProcess(ctx context.Context, o embedded.Options) (embedded.Server, error)
 	return start(ctx, o)
 }
 
-// InProcessWith serves the reference target with these options, of which the
+// InProcessWith serves the reference server with these options, of which the
 // given ones replace those that a run decides on.
 func InProcessWith(ctx context.Context, given embedded.Options, o refserver.Options) (embedded.Server, error) {
 	o.CallbackCAFile, o.Faults, o.Revision = given.CallbackCAFile, given.Faults, given.Revision
@@ -65,7 +65,7 @@ func (s *inProcess) Stop() {
 	})
 }
 
-// StartTarget opens the reference target in this process, as a foreign target.
+// StartTarget opens the reference server in this process, as a foreign target.
 func StartTarget(t *testing.T, o refserver.Options) *refserver.Server {
 	t.Helper()
 	s, err := refserver.New(o)

@@ -47,7 +47,7 @@ func newLane(s spec, clock *eventmeter.Clock) (client, error) {
 		var err error
 		c.ledger, err = ledger.New(ledger.Options{
 			Clock: clock, Run: runID, Sources: s.groups(), DetachGrace: s.Timeout,
-			Lanes: []ledger.LaneSpec{{Name: s.Mode, System: "events", Mode: mode, Subscriptions: s.Streams, Hears: sources(s)}},
+			Lanes: []ledger.LaneSpec{{Name: s.Mode, System: "events", Mode: mode, Subscriptions: s.Streams, Owed: sources(s)}},
 		})
 		if err != nil {
 			return nil, err
@@ -69,9 +69,14 @@ func newLane(s spec, clock *eventmeter.Clock) (client, error) {
 	o := driver.Options{
 		Clock: clock, Recorder: c.rec, Endpoint: c.endpoint, Mode: mode, Event: eventName, HTTP: s.HTTP,
 		Subscriptions: s.Streams, Timeout: s.Timeout,
-		Push:    driver.PushOptions{Heartbeat: 2 * heartbeat, KernelTimestamps: s.Kernel},
-		Poll:    driver.PollOptions{MinInterval: s.PollEvery},
-		Webhook: driver.WebhookOptions{TTL: s.TTL},
+		Push:             driver.Push{Heartbeat: 2 * heartbeat},
+		KernelTimestamps: s.Kernel, Unjudged: s.Unjudged,
+	}
+	if s.PollEvery > 0 {
+		o.Poll = &driver.Poll{MinInterval: s.PollEvery}
+	}
+	if s.TTL > 0 {
+		o.Webhook.TTL = s.TTL.String()
 	}
 	if s.Groups > 0 {
 		o.Arguments = func(i int) json.RawMessage { return json.RawMessage(s.arguments(i)) }
@@ -153,6 +158,12 @@ func (c *lane) recorder() eventmeter.Recorder { return c.rec }
 func (c *lane) finish(o *outcome) {
 	c.base.finish(o)
 	o.Refreshes, o.Failures = c.tally.refreshes.Load(), c.tally.failures.Load()
+	if f, ok := c.driver.(driver.Figurer); ok {
+		for _, row := range f.Figures().Conform {
+			o.Judged += row.Seen
+			o.Broken += row.Broken
+		}
+	}
 	if c.ledger == nil {
 		return
 	}

@@ -143,6 +143,17 @@ func (f *figures) throughput() float64 {
 	return ratio(f.delivered(), f.longest(func(o *outcome) time.Duration { return o.Paced.Took }))
 }
 
+// judged is the rows of conformance that a delivery was held against, heartbeats
+// and openings included.
+func (f *figures) judged() float64 {
+	return ratio(f.count(func(o *outcome) int64 { return o.Judged }), f.delivered())
+}
+
+// broken is how often a row was broken.
+func (f *figures) broken() int64 {
+	return int64(f.count(func(o *outcome) int64 { return o.Broken }))
+}
+
 // longest is the longest duration among the processes, in seconds.
 func (f *figures) longest(of func(*outcome) time.Duration) float64 {
 	var d time.Duration

@@ -86,7 +86,7 @@ func (p *publisher) flood(ctx context.Context) (loadgen.Stats, error) {
 		})
 	}
 	work.Wait()
-	s := loadgen.Stats{Accepted: accepted.Load(), Refused: n.Load() - accepted.Load()}
+	s := loadgen.Stats{Counts: loadgen.Counts{Accepted: accepted.Load(), Refused: n.Load() - accepted.Load()}}
 	if s.Accepted == 0 {
 		return s, errNoneAccepted
 	}

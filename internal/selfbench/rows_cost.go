@@ -2,6 +2,7 @@ package selfbench
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -67,6 +68,32 @@ func measureLedger(ctx context.Context, r *runner) error {
 	share := relative(cpu.Peers[0].Value, cpu.Measured, "%", func(x float64) float64 { return 100 * (1 - x) })
 	r.add(Line{What: "the ledger's share", Measured: share}.goal("shown", true))
 	r.add(line("memory per stream", "KiB", got[0], (*figures).memory).peer(counting, got[1], (*figures).memory))
+	return nil
+}
+
+// judgingShare is by how many percent judging may raise the CPU per delivery.
+const judgingShare = 3
+
+func measureJudging(ctx context.Context, r *runner) error {
+	with := r.push("eventmeter", "eventmeter", "1.1", r.scaled(10_000, 1, perStream1))
+	without := with
+	without.Name, without.Client.Unjudged = "eventmeter, nothing judged", true
+	// The difference is smaller than the noise of a run: the median of many is judged.
+	got, err := r.measure(ctx, min(5*r.opts.Repeats, 15), with, without)
+	if err != nil {
+		return err
+	}
+	cpu := line("CPU per delivery", "µs", got[0], (*figures).perDelivery).peer("nothing judged", got[1], (*figures).perDelivery)
+	r.add(cpu)
+	more := relative(cpu.Measured, cpu.Peers[0].Value, "%", func(x float64) float64 { return 100 * (x - 1) })
+	r.add(Line{What: "what judging adds", Measured: more}.atMost("at most 3 %", judgingShare))
+	rows := line("rows judged per delivery", "", got[0], (*figures).judged).peer("nothing judged", got[1], (*figures).judged)
+	var broken int64
+	for _, f := range got[0] {
+		broken += f.broken()
+	}
+	rows.Note = fmt.Sprintf("%s messages broke a row", grouped(broken))
+	r.add(rows.goal("some, and no message breaks one", rows.Measured.Low > 0 && broken == 0 && rows.Peers[0].High == 0))
 	return nil
 }
 

@@ -147,6 +147,7 @@ var rows = []row{
 	{"allocations", "Allocations per delivery", measureAllocations},
 	{"operations", "Single operations", measureOperations},
 	{"ledger", "The ledger's share of CPU", measureLedger},
+	{"judging", "What judging conformance adds", measureJudging},
 	{"sdk", "The official Go SDK's client", measurePeer},
 	{"curve", "Growth", measureCurve},
 }

@@ -31,6 +31,8 @@ type spec struct {
 	Groups int
 	// Count replaces the ledger with a recorder that only counts.
 	Count bool
+	// Unjudged leaves out the rows of conformance.
+	Unjudged bool
 	// Kernel uses the kernel's receive times. Error compares the recorded times
 	// with the send times that events carry.
 	Kernel, Error bool
@@ -92,6 +94,8 @@ type outcome struct {
 	Kernel int64 // deliveries with the kernel's receive time
 	Shared int64 // deliveries that shared a read
 	Copies int64 // deliveries that Kernel and Shared are a part of
+
+	Judged, Broken int64 // occasions on which rows of conformance were judged, and broken
 
 	Refreshes int64 // of webhook subscriptions
 	Failures  int64 // failed calls

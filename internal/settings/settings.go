@@ -1,45 +1,53 @@
-// Package settings is what the settings of lanes are declared with. A driver
-// declares its own, and profiles and the k6 extension decode them, so that
-// neither side imports the other.
+// Package settings declares the settings of lanes. Each driver declares its own; the
+// blocks poll, push and webhook, which lanes of several systems have, are declared
+// here. Profiles, the k6 extension and drivers use the same declarations, so profiles
+// import no driver.
 package settings
 
 import (
+	"cmp"
+	"fmt"
+	"reflect"
 	"strconv"
+	"strings"
 	"time"
 )
 
-// Settings are what only lanes of one system can be asked for: a pointer to a
-// struct. The fields have the tags of a profile: yaml and json (the same key),
-// check (bounds) and needs (another key of the group, or of another group of the
-// lane, without which this one has no effect, and why).
+// Settings are the settings of lanes of one system: a pointer to a struct. Its fields
+// have the tags of a profile: yaml and json (the same key), check (bounds) and needs
+// (another key of the group, or of another group of the lane, without which this one
+// has no effect, and why).
 type Settings interface {
-	// Key is the key of the settings in a lane.
+	// Key returns the key of the settings in a lane.
 	Key() string
-	// Check reports what is wrong with them and with their lane, as far as the
-	// tags do not say it.
+	// Check reports what is wrong with the settings and their lane, beyond what the
+	// tags check.
 	Check(Lane)
 }
 
-// System is a system that lanes can be of, as far as profiles have to know it.
+// System describes a system that lanes can use, as far as profiles need it.
 type System struct {
 	Name string
-	// Modes are the modes that a lane of it can have.
+	// Modes are the modes that its lanes can have.
 	Modes []string
-	// Settings returns new settings, with the defaults of a lane of that mode.
+	// Settings returns new settings with the defaults of a lane in that mode.
 	Settings func(mode string) Settings
-	// Event is the event of lanes that name none.
+	// Event is the default event of its lanes.
 	Event string
-	// NoEvents says that its lanes subscribe to no event and to no source.
+	// NoEvents is set if its lanes subscribe to no event and no source.
 	NoEvents bool
-	// UsesLists says that its lanes use the lists of the target.
+	// UsesLists is set if its lanes use the lists of the target.
 	UsesLists bool
+	// Judges is set if the sink of its webhook lanes checks deliveries as an imitated
+	// client does.
+	Judges bool
 }
 
-// Table are all systems, in the order in which they are named to people.
+// Table has all systems, in the order in which messages name them.
 type Table []System
 
-// Find returns the system with that name; false where there is none. "" is the
-// first one.
+// Find returns the system with that name, and whether there is one. "" is the first
+// one.
 func (t Table) Find(name string) (System, bool) {
 	for _, s := range t {
 		if s.Name == name || name == "" {
@@ -49,7 +57,7 @@ func (t Table) Find(name string) (System, bool) {
 	return System{}, false
 }
 
-// Names are the names of all systems.
+// Names returns the names of all systems.
 func (t Table) Names() (names []string) {
 	for _, s := range t {
 		names = append(names, s.Name)
@@ -57,32 +65,32 @@ func (t Table) Names() (names []string) {
 	return names
 }
 
-// Lane is a lane of a profile while its settings are checked. Its functions take
-// a key by its path from the lane, as in poll.minInterval.
+// Lane is a lane of a profile while its settings are checked. Its functions take a
+// key by its path in the lane, such as poll.minInterval.
 type Lane struct {
 	Mode string
-	// TTL is webhook.ttl, LongPoll poll.timeout.
+	// TTL is webhook.ttl, LongPoll is poll.timeout.
 	TTL      string
 	LongPoll time.Duration
 	MaxAge   time.Duration
 	// Revision is the revision of MCP Events that the lane speaks.
 	Revision string
-	// NoSources says that the lane subscribes to no source.
+	// NoSources is set if the lane subscribes to no source.
 	NoSources bool
-	// OverStdio says that the target is reached over standard input and output.
+	// OverStdio is set if the target is reached over standard input and output.
 	OverStdio bool
-	// Drain is how long a run waits for what is under way at its end.
+	// Drain is how long a run waits at its end for events in flight.
 	Drain time.Duration
 	// Given reports whether the profile gives a key.
 	Given func(key string) bool
 	// Bad reports a problem with a key: what is wrong, and how to fix it.
 	Bad func(key, what, fix string)
-	// Missing reports that a key is not given, unless one that is not known may be
-	// meant for it.
+	// Missing reports a missing key, unless an unknown key is probably the missing
+	// one, misspelt.
 	Missing func(key, fix string)
 }
 
-// Reject reports each of the keys of a group that is given.
+// Reject reports each of the keys of a group that the profile gives.
 func (l *Lane) Reject(group string, keys []string, what, fix string) {
 	for _, key := range keys {
 		if group != "" {
@@ -92,6 +100,65 @@ func (l *Lane) Reject(group string, keys []string, what, fix string) {
 			l.Bad(key, what, fix)
 		}
 	}
+}
+
+// Fill sets the fields of a struct that are zero to those of defaults, in nested
+// structs as well.
+func Fill[S any](s *S, defaults S) {
+	fill(reflect.ValueOf(s).Elem(), reflect.ValueOf(defaults))
+}
+
+func fill(v, from reflect.Value) {
+	for i := range v.NumField() {
+		switch f := v.Field(i); {
+		case f.Kind() == reflect.Struct:
+			fill(f, from.Field(i))
+		case f.IsZero():
+			f.Set(from.Field(i))
+		}
+	}
+}
+
+// Problem returns the first problem of settings that belong to no profile. It checks
+// the values that are not zero.
+func Problem(set Settings) (err error) {
+	given := map[string]bool{}
+	bad := func(key, what, fix string) {
+		if what != "" {
+			err = cmp.Or(err, fmt.Errorf("%s: %s; %s", key, what, fix))
+		}
+	}
+	var walk func(at string, v reflect.Value)
+	walk = func(at string, v reflect.Value) {
+		switch v.Kind() {
+		case reflect.Struct:
+			for i := range v.NumField() {
+				f, here := v.Field(i), v.Type().Field(i)
+				key, _, _ := strings.Cut(here.Tag.Get("yaml"), ",")
+				if key = at + "." + key; f.IsZero() {
+					continue
+				}
+				given[key] = true
+				if check := here.Tag.Get("check"); check != "" {
+					what, fix := Wrong(f, check)
+					bad(key, what, fix)
+				} else {
+					walk(key, f)
+				}
+			}
+		case reflect.Slice:
+			for i := range v.Len() {
+				walk(at+"."+strconv.Itoa(i), v.Index(i))
+			}
+		}
+	}
+	walk(set.Key(), reflect.ValueOf(set).Elem())
+	set.Check(Lane{
+		Given:   func(key string) bool { return given[key] },
+		Bad:     bad,
+		Missing: func(key, fix string) { bad(key, "is missing", fix) },
+	})
+	return err
 }
 
 // Rate is events per second. It is written "20/s", "300/m", "3600/h" or as a

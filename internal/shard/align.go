@@ -6,11 +6,11 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// align says, for each shard and each pass of it, how much later its times
-// stand in the merged result, so that all begin to publish at the same instant in
-// every pass. Each shard's clock began when the shard did, so all passes are
-// laid over those of one shard: of those with most passes, the one that began
-// latest. No shift is negative, and that one's are equal.
+// align returns, for each shard and each of its passes, how much later its times are
+// placed in the merged result, so that all shards begin to publish at the same
+// instant in every pass. Each shard's clock began with the shard, so all passes are
+// aligned with those of one shard: of the shards with the most passes, the one that
+// began last. No shift is negative.
 func align(all []archived) [][]results.Nanos {
 	var ref *results.Part
 	for _, s := range all {
@@ -35,9 +35,8 @@ func align(all []archived) [][]results.Nanos {
 	return out
 }
 
-// mergePhases lays the shards' phases over each other, as the series of the
-// passes that they belong to: each phase from the first shard's begin to the
-// last one's end.
+// mergePhases aligns the shards' phases like the series of their passes: each phase
+// lasts from the first shard's beginning to the last one's end.
 func mergePhases(all []archived, shifts [][]results.Nanos) []results.Phase {
 	out := []results.Phase{}
 	for i, s := range all {
@@ -59,9 +58,9 @@ func mergePhases(all []archived, shifts [][]results.Nanos) []results.Phase {
 	return out
 }
 
-// passOf is the pass in which a lane had its turn, and the only one where lanes
-// take none. A turn that was broken off before it published has left no account: it
-// came after the last that has.
+// passOf returns the pass in which a lane had its turn; 0 if lanes do not take turns.
+// A turn that ended before it published has no account, and comes after the last
+// pass.
 func passOf(p *results.Part, lane string) int {
 	if lane == "" {
 		return 0

@@ -50,3 +50,19 @@ func TestMergePollFigures(t *testing.T) {
 		t.Errorf("%v, %d waits, p50 %d, max %d, at most %v", got.Values, h.TotalCount(), h.ValueAtQuantile(50), h.Max(), most)
 	}
 }
+
+// The p95 of all shards is that of all samples: here of 19 fast requests in one shard
+// and one slow request in the other, it is fast.
+func TestMergePercentile(t *testing.T) {
+	part := func(p95 float64, n int64, took time.Duration) results.PartFigures {
+		h := hdrhistogram.New(1000, int64(10*time.Minute), 3)
+		if err := h.RecordValues(int64(took), n); err != nil {
+			t.Fatal(err)
+		}
+		return results.PartFigures{Values: map[string]float64{"latencyP95Ms": p95}, Timings: map[string]ledger.Timing{"latency": {Histogram: h}}}
+	}
+	got, _ := mergeFigures([]results.PartFigures{part(10, 19, 10*time.Millisecond), part(900, 1, 900*time.Millisecond)})
+	if p95 := got.Values["latencyP95Ms"]; p95 < 9.9 || p95 > 10.1 {
+		t.Errorf("p95 is %v ms, want 10", p95)
+	}
+}

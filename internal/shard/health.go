@@ -9,8 +9,8 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// mergeHealth lists the shards, and judges the generators machine by machine:
-// several on one share its processors.
+// mergeHealth lists the shards, and judges the generators per machine, because those
+// on one machine share its processors.
 func (m *merge) mergeHealth() {
 	res, all := m.Result, m.all
 	var first int64
@@ -39,7 +39,7 @@ func (m *merge) mergeHealth() {
 	m.JudgeMachines(machines)
 }
 
-// shardOf is the line of one shard in the result.
+// shardOf returns the entry of one shard in the result.
 func shardOf(s archived, first int64) results.Shard {
 	out := results.Shard{
 		Index: s.part.Index, Count: s.part.Count, Machine: s.part.Machine,
@@ -57,11 +57,11 @@ func shardOf(s archived, first int64) results.Shard {
 	return out
 }
 
-// warnShards says what a reader of a merged result should know.
+// warnShards adds the warnings that only a merged result needs.
 func (m *merge) warnShards() {
 	res, all := m.Result, m.all
 	if res.Coverage < 1 {
-		m.Warn("coverage", "", "%.1f %% of the pairs of event and subscription were measured: a subscription is owed only what its own shard publishes, and these hear what others publish, too (%d copies, counted as foreign)", 100*res.Coverage, foreign(res))
+		m.Warn("coverage", "", "%.1f %% of the pairs of event and subscription were measured: a subscription is owed only what its own shard publishes, and these also receive what others publish (%d copies, counted as foreign)", 100*res.Coverage, foreign(res))
 	}
 	var latest results.Nanos
 	for _, s := range res.Shards {
@@ -73,7 +73,7 @@ func (m *merge) warnShards() {
 	for _, s := range all[1:] {
 		a, b := all[0].result.Host, s.result.Host
 		if a.OS != b.OS || a.Arch != b.Arch || a.CPU != b.CPU || a.CPUs != b.CPUs || a.Memory != b.Memory || a.Kernel != b.Kernel {
-			m.Warn("mixed-machines", "", "shard %d ran on another kind of machine than shard %d, which is the host of this result", s.part.Index, all[0].part.Index)
+			m.Warn("mixed-machines", "", "shard %d ran on another kind of machine than shard %d, whose machine is the host of this result", s.part.Index, all[0].part.Index)
 		}
 	}
 }
@@ -85,6 +85,6 @@ func foreign(r *results.Result) (n int64) {
 	return n
 }
 
-// maxSkew is how far apart shards may begin without a warning: shorter than any
-// interval of a time series.
+// maxSkew is the largest difference between the starts of shards without a warning.
+// It is shorter than any interval of a time series.
 const maxSkew = health.MaxReadDelay

@@ -10,8 +10,8 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// shownTogether shows a run of several processes as one: it adds up
-// their snapshots. Its methods do nothing on nil.
+// shownTogether shows a run of several processes as one by adding up their snapshots.
+// Its methods do nothing on nil.
 type shownTogether struct {
 	followed *metrics.Following
 
@@ -21,7 +21,7 @@ type shownTogether struct {
 	passes []*metrics.Pass
 }
 
-// add takes in the snapshots of a shard.
+// add stores the snapshots of a shard.
 func (t *shownTogether) add(shard int, looks []metrics.Look) {
 	if t == nil {
 		return
@@ -34,7 +34,7 @@ func (t *shownTogether) add(shard int, looks []metrics.Look) {
 	}
 }
 
-// down notes that a shard is gone.
+// down records that a shard has ended.
 func (t *shownTogether) down(shard int) {
 	if t == nil {
 		return
@@ -44,7 +44,7 @@ func (t *shownTogether) down(shard int) {
 	t.up[shard] = false
 }
 
-// together is one snapshot of pass n of all shards.
+// together returns one snapshot of pass n of all shards.
 func (t *shownTogether) together(n int) metrics.Look {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,8 +76,8 @@ func (t *shownTogether) shards() []metrics.Shard {
 	return out
 }
 
-// finish shows what the merge says; a nil merge leaves all as it was
-// last.
+// finish shows the final figures of the merge. With a nil merge the last snapshots
+// stay.
 func (t *shownTogether) finish(merged *merge) {
 	if t == nil {
 		return
@@ -103,7 +103,7 @@ func (t *shownTogether) finish(merged *merge) {
 			}
 			cpu := process.CPU.Duration().Seconds()
 			if math.Abs(cpu-shown[name]) < 1e-6 {
-				cpu = shown[name] // a result has whole nanoseconds, and a counter must not fall by one
+				cpu = shown[name] // the rounded result may be a nanosecond lower, and a counter must not fall
 			}
 			l.Health.Used[name], l.Health.Most[name] = cpu, process.Memory
 		}

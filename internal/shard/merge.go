@@ -16,14 +16,14 @@ import (
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
-// Merge adds up the archives of the shards of one run, exactly: accounts are
-// merged bucket by bucket (see [ledger.MergeAccounts]), and the result is made
-// of them as of one account; thresholds are judged on it. Series are laid over
-// each other by when each shard began to publish, to within one interval.
+// Merge adds up the archives of the shards of one run, exactly: accounts are merged
+// bucket by bucket (see [ledger.MergeAccounts]), the result is computed from the
+// merged account, and the thresholds are judged on it. Time series are aligned at the
+// instants at which the shards began to publish, to within one interval.
 //
-// Where shards are missing or ended early, the result is partial and says so;
-// that is no error. Shards of different runs, profiles or versions are, and one
-// that is there twice: they wrap [ErrMerge] or [results.ErrFormat].
+// If shards are missing or ended early, the result is partial and says so; that is
+// not an error. Shards of different runs, profiles or versions are an error, and so
+// is a shard that is given twice. Errors wrap [ErrMerge] or [results.ErrFormat].
 func Merge(dirs []string) (*run.Outcome, error) {
 	m, err := mergeDirs(dirs)
 	if err != nil {
@@ -73,7 +73,7 @@ func mergeShards(all []archived) (*merge, error) {
 	return m, nil
 }
 
-// newMerge returns a merge with nothing in it yet.
+// newMerge returns an empty merge.
 func newMerge(all []archived) (*merge, error) {
 	first := all[0]
 	p, err := profiles.FromJSON(first.result.Profile, systems.Table)
@@ -97,7 +97,7 @@ func newMerge(all []archived) (*merge, error) {
 	res.Upstream = results.Upstream{Kind: res.Upstream.Kind, Sources: res.Upstream.Sources}
 	res.Lanes, res.Warnings, res.Thresholds = []results.Lane{}, []results.Warning{}, nil
 	res.Generator, res.Target.Process = results.Generator{}, nil
-	res.Target.Tokens = nil
+	res.Target.Tokens, res.Conformance = nil, nil
 	for _, s := range all {
 		res.Target.Tokens = res.Target.Tokens.Add(s.result.Target.Tokens)
 		if s.result.Started.Before(res.Started) {
@@ -110,7 +110,7 @@ func newMerge(all []archived) (*merge, error) {
 	}, nil
 }
 
-// mergePass adds up pass k of all shards that had one.
+// mergePass adds up pass k of all shards that have it.
 func (m *merge) mergePass(k int) error {
 	var accounts []ledger.Account
 	var intervals []int64
@@ -145,7 +145,7 @@ func (m *merge) mergePass(k int) error {
 		var atMost []string
 		figures[i], atMost = mergeFigures(parts)
 		if len(atMost) > 0 {
-			m.Warn("shard-figures", merged.Lanes[i].Name, "%s cannot be added up: what stands there is of the shard that had most", strings.Join(atMost, ", "))
+			m.Warn("shard-figures", merged.Lanes[i].Name, "%s cannot be added up: the value is that of the shard with the largest", strings.Join(atMost, ", "))
 		}
 	}
 	m.Add(merged, figures, in, target)
@@ -163,7 +163,7 @@ func (m *merge) mergeUpstream() {
 	m.SetUpstream(sum)
 }
 
-// shortfall says what is missing of the run; nil if nothing is.
+// shortfall returns an error that names the missing parts of the run, or nil.
 func shortfall(all []archived) error {
 	var texts []string
 	if missing := missingShards(all); len(missing) > 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/stderrtail"
 )
 
-// parent starts the shards, has them begin together, and waits for them.
+// parent starts the shards, makes them begin together, and waits for them.
 type parent struct {
 	Processes
 	run      uint32
@@ -21,10 +21,10 @@ type parent struct {
 	news     chan news
 	readers  sync.WaitGroup
 
-	live   []*run.Progress // the last of each
+	live   []*run.Progress // the latest of each shard
 	shown  *shownTogether
-	begun  int   // passes
-	failed error // the first of all
+	begun  int   // passes that have begun
+	failed error // the first failure
 }
 
 // shardProcess is one child.
@@ -35,15 +35,16 @@ type shardProcess struct {
 	log   *stderrtail.Writer
 
 	hello   bool
-	ready   int // passes that it was ready for
+	ready   int // number of passes that it was ready for
 	done    bool
 	callers []byte // PEM that its callbacks are trusted by
 }
 
-// send sends an order. A child that is gone ends its standard output.
+// send sends an order. An error is ignored: a child that is gone also ends its
+// standard output.
 func (s *shardProcess) send(o order) { _ = json.NewEncoder(s.in).Encode(o) }
 
-// news is a message of a child, or its end.
+// news is a message of a child, or the end of the child.
 type news struct {
 	from  *shardProcess
 	line  reply

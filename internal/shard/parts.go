@@ -12,10 +12,10 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// ErrMerge is wrapped by the errors about shards that do not belong together.
+// ErrMerge is wrapped by errors about shards that do not belong together.
 var ErrMerge = errors.New("these cannot be merged")
 
-// archived is what one shard left.
+// archived is the archive of one shard.
 type archived struct {
 	dir    string
 	result *results.Result
@@ -65,7 +65,7 @@ func loadShards(dirs []string) ([]archived, error) {
 	return all, nil
 }
 
-// merge is a run that is put together of its shards.
+// merge is a run put together from its shards.
 type merge struct {
 	*summary.Summary
 	all    []archived
@@ -75,8 +75,8 @@ type merge struct {
 
 func (m *merge) outcome() *run.Outcome { return &run.Outcome{Result: m.Result, Accounts: m.Accounts} }
 
-// mergedPass is what metrics show of one pass of merged shards, beside its
-// account.
+// mergedPass holds the figures of one pass of merged shards that metrics show beside
+// its account.
 type mergedPass struct {
 	own       []results.PartFigures
 	generator results.Generator

@@ -1,4 +1,4 @@
-// Package shard splits a run among processes, and adds up what its shards archived.
+// Package shard splits a run among processes, and merges the archives of its shards.
 package shard
 
 import (
@@ -23,30 +23,30 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// Processes splits a run among processes of this machine, to get around the
-// limits of one: open files, ports of a source address, processors that wait
-// for each other.
+// Processes splits a run among processes of this machine, to avoid the limits of a
+// single process: open files, the ports of a source address, and contention between
+// processors.
 type Processes struct {
 	run.Options
-	// Count is how many, at least 2.
+	// Count is the number of processes, at least 2.
 	Count int
-	// Dir is where each shard is archived, in a directory named by its index.
+	// Dir holds the archives of the shards, each in a directory named by its index.
 	Dir string
-	// Command starts this program as a shard, to call [Serve]: its
-	// arguments must make it so. index is for people to see.
+	// Command returns the command that starts this program as a shard, which must
+	// call [Serve]. index only identifies the process to people.
 	Command func(index int) *exec.Cmd
 }
 
-// leadTime is how long before the common begin the shards get the order.
+// leadTime is how long before the common start the shards receive the order.
 const leadTime = 400 * time.Millisecond
 
-// endTime is how long shards may take to write and end after the order to.
+// endTime is how long shards may take to write their archives and end after the order
+// to end.
 const endTime = 20 * time.Second
 
-// Run starts the processes, has them begin together, waits for them, and merges
-// what they archived. A process that dies costs what it measured, and no more:
-// the outcome of the others is then partial, and the error says why. Errors are
-// those of [run.Run].
+// Run starts the processes, makes them begin together, waits for them, and merges
+// their archives. If a process dies, only its measurements are lost: the outcome of
+// the others is then partial, and the error says why. Errors are those of [run.Run].
 func (p Processes) Run(ctx context.Context) (*run.Outcome, error) {
 	secrets := run.SecretsOf(p.Profile)
 	out, err := p.doRun(ctx, secrets)
@@ -84,7 +84,7 @@ func (p Processes) doRun(ctx context.Context, secrets *errtext.Secrets) (*run.Ou
 		return nil, errors.Join(err, mergeErr)
 	}
 	if err != nil && !m.Result.Partial {
-		// The shards were whole, and this process knows better.
+		// Every shard was complete on its own; only the parent knows of this failure.
 		m.Result.Partial, m.Result.Reason = true, err.Error()
 	}
 	secrets.ScrubAll(m.Result) // the reason may say what a shard wrote on standard error
@@ -96,14 +96,14 @@ func (p *Processes) dir(index int) string {
 	return filepath.Join(p.Dir, fmt.Sprintf("shard-%d", index))
 }
 
-// check refuses early, in this process, what every shard would refuse.
+// check refuses in this process, before any starts, what every shard would refuse.
 func (p *Processes) check() error {
 	o := p.Options
 	o.Shard = &run.Shard{Count: p.Count, Barrier: run.StartAt(time.Time{}), Target: func(context.Context, []byte) (run.Shared, error) { return run.Shared{}, nil }}
 	return run.Check(context.Background(), o)
 }
 
-// start starts all children and gives each its job.
+// start starts all children and sends each its job.
 func (c *parent) start() error {
 	profile, err := c.Profile.YAML()
 	if err != nil {
@@ -135,7 +135,7 @@ func (c *parent) start() error {
 	return nil
 }
 
-// receive hands on the messages of a child, until it has ended.
+// receive passes on the messages of a child until the child has ended.
 func (c *parent) receive(s *shardProcess, out io.Reader) {
 	dec := json.NewDecoder(out)
 	for {
@@ -150,7 +150,7 @@ func (c *parent) receive(s *shardProcess, out io.Reader) {
 	c.news <- news{from: s, ended: true, err: err}
 }
 
-// conduct follows the run to its end, and returns why it was not whole.
+// conduct follows the run to its end, and returns why it was not complete.
 func (c *parent) conduct(ctx context.Context) error {
 	stop := c.Stop
 	ends := ctx.Done()
@@ -192,7 +192,7 @@ func (c *parent) conduct(ctx context.Context) error {
 	return c.failed
 }
 
-// fail keeps the first reason.
+// fail keeps the first error.
 func (c *parent) fail(err error) {
 	if c.failed == nil {
 		c.failed = err
@@ -205,7 +205,7 @@ func (c *parent) sendAll(o order) {
 	}
 }
 
-// act acts on a message.
+// act handles a message.
 func (c *parent) act(ctx context.Context, n news) error {
 	s := n.from
 	switch {
@@ -251,9 +251,9 @@ func (c *parent) all(ok func(*shardProcess) bool) bool {
 	return !slices.ContainsFunc(c.children, func(s *shardProcess) bool { return !ok(s) })
 }
 
-// ended takes note of a child's end. Before it said that it was done, that is a
-// death: what it measured is lost. Where nothing was published yet, nothing will be;
-// else the others go on without it.
+// ended handles the end of a child. A child that ends before it reported that it was
+// done has died, and its measurements are lost. If nothing was published yet the run
+// ends, else the others continue.
 func (c *parent) ended(n news) {
 	s := n.from
 	_ = s.in.Close()
@@ -277,7 +277,7 @@ func (c *parent) ended(n news) {
 	c.begin()
 }
 
-// begin has all begin a pass, once those that are left are ready for it.
+// begin starts a pass in all shards, once every remaining shard is ready for it.
 func (c *parent) begin() {
 	left := 0
 	for _, s := range c.children {
@@ -296,7 +296,7 @@ func (c *parent) begin() {
 	c.sendAll(order{Begin: &at})
 }
 
-// close ends what is still there.
+// close ends the remaining processes.
 func (c *parent) close() {
 	for _, s := range c.children {
 		_ = s.in.Close() // ends a shard at once
@@ -326,8 +326,8 @@ func (c *parent) close() {
 	c.dir.Remove()
 }
 
-// seenTogether is one snapshot of a run from those of its shards: counts are added,
-// latencies are those of the shard that has the highest.
+// seenTogether merges the snapshots of shards: counts are added, and latencies are
+// those of the shard with the highest.
 func seenTogether(parts []*run.Progress) run.Progress {
 	var out run.Progress
 	for _, p := range parts {
@@ -345,7 +345,7 @@ func seenTogether(parts []*run.Progress) run.Progress {
 	return out
 }
 
-// follow shows the run's metrics, if they are wanted.
+// follow shows the run's metrics if there is a collector.
 func (c *parent) follow() {
 	name := run.Name(c.run, nil)
 	followed := c.Collector.Begin(metrics.Run{

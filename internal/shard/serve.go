@@ -20,17 +20,17 @@ import (
 // The parent of a split run and its shards talk in lines of JSON: orders on a
 // shard's standard input, replies on its standard output.
 
-// order has one of its fields set.
+// An order has one of its fields set.
 type order struct {
-	Job    *job        `json:"job,omitempty"`    // the first: what to do
-	Target *run.Shared `json:"target,omitempty"` // who else is there
-	Begin  *time.Time  `json:"begin,omitempty"`  // publish from then on
-	Stop   bool        `json:"stop,omitempty"`   // publish no more, and end in order
+	Job    *job        `json:"job,omitempty"`    // the first order
+	Target *run.Shared `json:"target,omitempty"` // the shared target and the siblings
+	Begin  *time.Time  `json:"begin,omitempty"`  // when to begin publishing
+	Stop   bool        `json:"stop,omitempty"`   // stop publishing, and end in order
 	Cancel bool        `json:"cancel,omitempty"` // end at once
 }
 
-// job is a shard's part. The profile is YAML, with its secrets: they are in no
-// argument that other users of the machine could read.
+// job is the part of a shard. The profile is YAML with its secrets, which must not be
+// in an argument that other users of the machine can read.
 type job struct {
 	Profile    string   `json:"profile"`
 	AllowHosts []string `json:"allowHosts"`
@@ -42,16 +42,16 @@ type job struct {
 	Looks      bool     `json:"looks,omitempty"` // metrics are wanted
 }
 
-// reply has one of its fields set.
+// A reply has one of its fields set.
 type reply struct {
 	Hello    *hello         `json:"hello,omitempty"`
-	Ready    *int           `json:"ready,omitempty"` // a pass that could begin
+	Ready    *int           `json:"ready,omitempty"` // the pass that is ready to begin
 	Progress *run.Progress  `json:"progress,omitempty"`
 	Looks    []metrics.Look `json:"looks,omitempty"` // one for each pass
-	Done     *done          `json:"done,omitempty"`  // the last: all is written
+	Done     *done          `json:"done,omitempty"`  // the last reply: the archive is written
 }
 
-// hello says by what the shard's callbacks are trusted.
+// hello has the certificates by which the shard's callbacks are trusted.
 type hello struct {
 	Callbacks []byte `json:"callbacks"`
 }
@@ -62,7 +62,7 @@ type done struct {
 	Text string `json:"text"`
 }
 
-// How a shard ended, and the error that it stands for.
+// doneKinds are the ways in which a shard ends, with their errors.
 var doneKinds = map[string]error{"profile": run.ErrProfile, "target": run.ErrTarget, "stopped": run.ErrStopped, "canceled": context.Canceled}
 
 func doneOf(err error) done {
@@ -84,7 +84,7 @@ func (d *done) err() error {
 	return childError{d.Text, doneKinds[d.Kind]}
 }
 
-// childError is an error of another process.
+// childError is the error of another process.
 type childError struct {
 	text string
 	kind error
@@ -93,22 +93,22 @@ type childError struct {
 func (e childError) Error() string { return e.text }
 func (e childError) Unwrap() error { return e.kind }
 
-// Serve is the child's side of [Processes]: it reads what to do from in,
-// does it, has archive write the outcome to a directory, and checkpoint what there
-// is of it on the way, and says so on out.
-// The end of in ends it at once, so that it cannot outlive its parent. The
-// error is only for what cannot be sent to the parent.
+// Serve is the child's side of [Processes]. It reads orders from in, runs the shard,
+// calls archive at the end and checkpoint on the way to write its outcome to a
+// directory, and reports on out. The end of in ends the shard at once, so that it
+// cannot outlive its parent. Serve only returns errors that cannot be sent to the
+// parent.
 func Serve(in io.Reader, out io.Writer, archive, checkpoint func(dir string, o *run.Outcome) error) error {
 	s := &shardServer{checkpoint: checkpoint, enc: json.NewEncoder(out), target: make(chan run.Shared, 1), begin: make(chan time.Time, 1), stop: make(chan struct{})}
 	dec := json.NewDecoder(in)
 	var first order
 	if err := dec.Decode(&first); err != nil || first.Job == nil {
-		return errors.New("a shard is started by eventmeter run --processes, which tells it what to do; for one of your own, give run --shard")
+		return errors.New("a shard is started by eventmeter run --processes, which sends it orders; to start a shard yourself, use eventmeter run --shard")
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	// Reading ends with the process at the latest: a read of standard input
-	// cannot be broken off.
+	// A read of standard input cannot be interrupted, so this goroutine may live
+	// until the process ends.
 	go func() {
 		defer crash.Guard()
 		defer cancel()
@@ -120,8 +120,8 @@ func Serve(in io.Reader, out io.Writer, archive, checkpoint func(dir string, o *
 	return s.enc.Encode(reply{Done: &d})
 }
 
-// send sends r. A parent that is gone closes the other pipe, too, and that ends
-// the shard.
+// send sends r. An error is ignored: a parent that is gone also closes standard
+// input, which ends the shard.
 func (s *shardServer) send(r reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +138,7 @@ type shardServer struct {
 	stop   chan struct{}
 }
 
-// obey follows orders until there are no more, or one is to end at once.
+// obey carries out orders until in ends or an order cancels the shard.
 func (s *shardServer) obey(dec *json.Decoder) {
 	stopped := false
 	for {
@@ -197,11 +197,11 @@ func (s *shardServer) run(ctx context.Context, j *job, archive func(string, *run
 	return errors.Join(runErr, archive(j.Dir, outcome))
 }
 
-// looksEvery is how often a shard sends its parent what metrics are made of.
+// looksEvery is the time between two snapshots for the parent's metrics.
 const looksEvery = time.Second
 
-// show sends the parent what metrics are made of, until the returned function is
-// called, and then once more.
+// show sends snapshots for metrics to the parent until the returned function is
+// called, which sends a last one.
 func (s *shardServer) show(c *metrics.Collector) func() {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -225,7 +225,7 @@ func (s *shardServer) show(c *metrics.Collector) func() {
 	}
 }
 
-// receive waits for an order, or for one to stop.
+// receive waits for an order, or for an order to stop.
 func receive[T any](ctx context.Context, stop <-chan struct{}, from <-chan T) (T, error) {
 	var none T
 	select {

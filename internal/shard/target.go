@@ -13,8 +13,8 @@ import (
 	"github.com/eventmeter/eventmeter/internal/run"
 )
 
-// share starts the target that all share, where the profile has none, and sends
-// its address, and the siblings on this machine, to every shard.
+// share starts the shared target if the profile names none, and sends every shard its
+// address and the siblings on this machine.
 func (c *parent) share(ctx context.Context) error {
 	var shared run.Shared
 	if c.Profile.Target.URL == "" {
@@ -36,7 +36,7 @@ func (c *parent) share(ctx context.Context) error {
 	return nil
 }
 
-// startTarget starts the embedded target, trusting every shard's callbacks.
+// startTarget starts the embedded target, which trusts the callbacks of every shard.
 func (c *parent) startTarget(ctx context.Context) error {
 	var err error
 	if c.dir, err = embedded.NewTempDir(); err != nil {
@@ -59,8 +59,8 @@ func (c *parent) startTarget(ctx context.Context) error {
 	return nil
 }
 
-// source is the address that a shard's connections come from: one of its own
-// where the ports of one could run out and this machine has several.
+// source returns the address that a shard's connections come from: an address of its
+// own if the ports of one could run out and this machine has several.
 func (c *parent) source(index int) netip.Addr {
 	ports := health.EphemeralPorts()
 	if ports == 0 {

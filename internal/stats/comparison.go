@@ -25,8 +25,8 @@ type CompareOptions struct {
 	// Resolution is the relative effect that a finding of "same" rules out:
 	// the whole confidence interval lies within it. 0 means 0.10.
 	Resolution float64
-	// Resamples is how many times intervals are drawn again, at least 200. 0
-	// means 2000.
+	// Resamples is how many times intervals are resampled, at least 200. 0 means
+	// 2000.
 	Resamples int
 }
 
@@ -112,10 +112,10 @@ func (c *Comparison) matchLanes(a, b *Side) []string {
 	return both
 }
 
-// Failed checks gates. A gate fails when the figure got worse by more than the
-// gate's share and the whole 95 % confidence interval of the effect lies above
-// 0; where A is 0, any rise is more than any share. It fails as unjudged when
-// there is no confidence interval, or no such lane on both sides.
+// Failed checks gates. A gate fails if the figure got worse by more than the gate's
+// share and the whole 95 % confidence interval of the effect lies above 0; if A is 0,
+// any rise exceeds any share. A gate fails as unjudged if there is no confidence
+// interval, or if one side lacks the lane.
 func (c *Comparison) Failed(gates []Gate) []GateFailure {
 	var out []GateFailure
 	for _, g := range gates {
@@ -181,16 +181,16 @@ type Change struct {
 	Absolute bool     `json:"absolute,omitempty"`
 	Low      *float64 `json:"low"`
 	High     *float64 `json:"high"`
-	// P is the chance to see such a difference, or a greater one, between
-	// equal sides; Adjusted is after Holm's correction over all figures.
+	// P is the probability of such a difference, or a greater one, between equal
+	// sides; Adjusted is P after Holm's correction over all figures.
 	P        *float64 `json:"p"`
 	Adjusted *float64 `json:"adjusted"`
-	// Detectable is the smallest effect that runs as long and as noisy as
-	// these show four times out of five, in the terms of Effect.
+	// Detectable is the smallest effect that runs as long and as noisy as these would
+	// show four times out of five, in the terms of Effect.
 	Detectable *float64 `json:"detectable"`
 	Finding    Finding  `json:"finding"`
-	// Method names the test, Reason says why there is none or why the finding
-	// is what it is.
+	// Method names the test. Reason says why there is none, or why the finding is
+	// what it is.
 	Method string `json:"method,omitempty"`
 	Reason string `json:"reason,omitempty"`
 }
@@ -216,11 +216,11 @@ func nameList(names []string) string {
 // Shown is a figure of both sides that is not judged: of the upstream's own
 // figures, some are better when they are greater, and most are neither.
 type Shown struct {
-	// Figure is its name; a quantile has the name of the timing before it.
+	// Figure is its name; the name of a quantile begins with that of its timing.
 	Figure string `json:"figure"`
 	// Unit is ns, or empty for a count.
 	Unit string `json:"unit,omitempty"`
-	// A and B are the median of the runs that have it; null: none has.
+	// A and B are the median of the runs that have the figure; null = none has.
 	A *float64 `json:"a"`
 	B *float64 `json:"b"`
 }

@@ -15,16 +15,15 @@ import (
 // tallied is a counting figure in one run: count out of whole, in clusters of related events.
 type tallied struct{ count, whole, clusters float64 }
 
-// leastCount is the smallest p-value that n events in all can give, when b is
-// B's share of the exposure.
+// leastCount returns the smallest p-value that n events in all can give, if b is B's
+// share of the exposure.
 func leastCount(n, b float64) float64 {
 	return min(1, 2*math.Pow(min(b, 1-b), n))
 }
 
-// thin adds the runs of each side and returns the size of the clusters: by how
-// much the counts have to be divided to count things that happened
-// independently. Where the runs of a side differ by more than such counts do,
-// it is more.
+// thin adds the runs of each side and returns the size of the clusters, by which the
+// counts must be divided to count independent incidents. It is larger if the runs of
+// a side differ by more than independent counts would.
 func thin(a, b []tallied) (sa, sb tallied, size float64) {
 	spread, df := 0.0, 0.0
 	for i, side := range [][]tallied{a, b} {

@@ -10,7 +10,7 @@ import (
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
-// compared is one figure of a lane (or of the run) that comparisons have.
+// compared is one figure of a lane (or of the run) in comparisons.
 type compared struct {
 	path, per, unit string
 	// tag and rank choose a latency quantile.
@@ -58,8 +58,8 @@ func figureNames(figures []compared) []string {
 	return out
 }
 
-// measured reads a figure that is no quantile and no count. ok is false where
-// the run has none.
+// measured reads a figure that is neither a quantile nor a count. ok is false if the
+// run has none.
 func (f *compared) measured(r *Run, lane string) (v float64, ok bool) {
 	root := reflect.ValueOf(r.Result).Elem()
 	var received int64
@@ -82,7 +82,7 @@ func (f *compared) measured(r *Run, lane string) (v float64, ok bool) {
 	return v, ok
 }
 
-// summaryOf is the lane's latency of a tag.
+// summaryOf returns the lane's latency of a tag.
 func summaryOf(l *results.Lane, tag string) *results.Quantiles {
 	if tag == results.TagSent {
 		return &l.Latency.FromSent

@@ -130,9 +130,13 @@ func (s *Side) lanes() []string {
 func (s *Side) info() SideInfo {
 	var out SideInfo
 	for _, r := range s.Runs {
-		out.Runs = append(out.Runs, RunInfo{Run: r.Result.Run, Path: r.Path, Version: r.Result.Version, Started: r.Result.Started})
+		out.Runs = append(out.Runs, r.info())
 	}
 	return out
+}
+
+func (r *Run) info() RunInfo {
+	return RunInfo{Run: r.Result.Run, Path: r.Path, Version: r.Result.Version, Started: r.Result.Started, Commit: commitOf(r.Result.Profile)}
 }
 
 // ErrCompare is wrapped by every error about two sides that cannot be compared.
@@ -144,6 +148,8 @@ type RunInfo struct {
 	Path    string    `json:"path"`
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
+	// Commit is target.commit of its profile.
+	Commit string `json:"commit,omitempty"`
 }
 
 // SideInfo names the runs of a side.

@@ -64,7 +64,7 @@ func validity(a, b *Side) []results.Warning {
 	return ws
 }
 
-// logDiff returns how a lane's log contradicts its figures.
+// logDiff returns how a lane's log contradicts its figures, or "".
 func logDiff(l *results.Lane, log *results.Log) string {
 	if log == nil {
 		return "there is no histogram log"
@@ -116,6 +116,9 @@ func someKeys(keys []string) string {
 	return strings.Join(keys, ", ")
 }
 
+// commitKey is the key of a profile by which runs are expected to differ.
+const commitKey = "target.commit"
+
 // profileDiff returns the keys, as paths, whose values differ.
 func profileDiff(a, b json.RawMessage) []string {
 	if bytes.Equal(a, b) {
@@ -136,7 +139,16 @@ func profileDiff(a, b json.RawMessage) []string {
 		}
 	}
 	slices.Sort(keys)
-	return slices.Compact(keys)
+	return slices.DeleteFunc(slices.Compact(keys), func(k string) bool { return k == commitKey })
+}
+
+// commitOf is the commit that a profile names.
+func commitOf(profile json.RawMessage) string {
+	var p struct {
+		Target struct{ Commit string }
+	}
+	_ = json.Unmarshal(profile, &p) // a profile without one names none
+	return p.Target.Commit
 }
 
 func flatten(data json.RawMessage, into map[string]string) {

@@ -10,7 +10,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/budget"
 )
 
-// Limits of what a server sends before the body and between its pieces.
+// Limits of what a server sends before the body and between its chunks, in bytes.
 const (
 	maxHead    = 64 << 10
 	maxLine    = 4 << 10 // of a chunk's size, with its extensions
@@ -26,7 +26,7 @@ var ErrMalformed = errors.New("malformed HTTP answer")
 
 func malformed(what string) error { return fmt.Errorf("%w: %s", ErrMalformed, what) }
 
-// state is what an answer's next bytes are.
+// state says what the next bytes of an answer are.
 type state uint8
 
 const (
@@ -43,21 +43,23 @@ const (
 // answer parses one HTTP/1.1 response that is fed in pieces of any size. The zero
 // value is ready. It holds a buffer only while a head or a line is incomplete.
 type answer struct {
-	left    int64   // bytes of the chunk or body that are to come
+	left    int64   // bytes of the chunk or body that have not come yet
 	carry   *[]byte // an incomplete head or line
 	state   state
 	interim uint8
 	seen    int32 // bytes of the trailer
-	// bodiless says that the answer has no body whatever its head says, which
-	// is so after HEAD.
+	// bodiless is true if the answer has no body, whatever its head says: the
+	// request was HEAD.
 	bodiless bool
 	hold     budget.Hold // of carry
 }
 
-// carries are buffers for what is incomplete. Few streams hold one at a time.
+// carries are buffers for incomplete heads and lines. Few streams need one at a
+// time.
 var carries = sync.Pool{New: func() any { b := make([]byte, 0, 512); return &b }}
 
-// maxCarry keeps an odd large head from staying in the pool.
+// maxCarry is the largest buffer that is reused, so that one large head does not
+// occupy its size for ever.
 const maxCarry = 16 << 10
 
 // keep appends b to the carried bytes. The error is that of the budget.
@@ -83,8 +85,8 @@ func (a *answer) drop() {
 func (a *answer) opened() bool { return a.state != inHead }
 
 // feed takes the next bytes. It returns errWhole at the end of the answer, an
-// error of the sink as it is, or what is wrong with the answer. It must not be
-// called again after an error.
+// error of the sink or of the budget unchanged, or an error that wraps
+// ErrMalformed. It must not be called again after an error.
 func (a *answer) feed(b []byte, at Arrival, s Sink) error {
 	for len(b) > 0 {
 		var err error
@@ -124,7 +126,8 @@ func (a *answer) feed(b []byte, at Arrival, s Sink) error {
 	return nil
 }
 
-// end returns what the end of the connection means.
+// end returns the error of a stream whose connection ended: io.EOF if the body
+// reaches up to the end of the connection.
 func (a *answer) end() error {
 	if a.state == inRest {
 		return io.EOF
@@ -137,15 +140,15 @@ func (a *answer) data(b []byte, at Arrival, s Sink) ([]byte, error) {
 	n := min(int64(len(b)), a.left)
 	a.left -= n
 	piece, rest := b[:n], b[n:]
-	// What follows more than the chunk's own end came in another write, and
-	// the time of the read is that of the last one.
+	// If more follows than the CRLF that ends the chunk, the server wrote it later,
+	// and the time of the read is that of its last write.
 	at.Shared = at.Shared || len(rest) > len("\r\n")
 	return rest, s.Piece(piece, at)
 }
 
-// line takes a line off b. Around chunks it must end with CRLF; in a trailer LF
-// will do, as in a head. ok is false while it is
-// incomplete. The line is valid until drop.
+// line takes a line off b. A line around chunks must end with CRLF; in a trailer,
+// as in a head, LF is enough. ok is false while the line is incomplete. The line
+// is valid until drop.
 func (a *answer) line(b []byte, limit int) (line, rest []byte, ok bool, err error) {
 	n := bytes.IndexByte(b, '\n')
 	if n < 0 {
@@ -193,8 +196,7 @@ func (a *answer) size(b []byte) ([]byte, error) {
 	return rest, nil
 }
 
-// chunkSize reads a chunk's size: hexadecimal, then perhaps extensions, which
-// mean nothing to us.
+// chunkSize parses a chunk's size, which is hexadecimal. It ignores extensions.
 func chunkSize(line []byte) (int64, error) {
 	if bytes.IndexByte(line, '\r') >= 0 {
 		return 0, malformed("a chunk's size holds a CR")

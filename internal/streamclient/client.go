@@ -20,19 +20,23 @@ import (
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 )
 
-// Arrival is when bytes arrived, and how exactly that is known.
+// Arrival is the time at which bytes arrived, and how exact that time is.
 type Arrival struct {
-	// At is in nanoseconds on the clock of Options.Now: the kernel's receive
-	// time where there is one, else when the read returned.
+	// At is the time of arrival, in nanoseconds on the clock of Options.Now: the
+	// kernel's receive time if there is one, otherwise the time at which the read
+	// returned.
 	At int64
-	// Read is when the read returned, so Read-At is how long the bytes waited for
-	// this process; 0 if At is that time.
+	// Read is the time at which the read returned, so Read-At is how long the
+	// bytes waited for this process. It is 0 if At is the time of the read.
 	Read int64
 	// Kernel is true if At is the kernel's receive time.
 	Kernel bool
-	// Shared is true if the piece may have bytes that arrived before At, because
+	// Shared is true if the piece may contain bytes that arrived before At, because
 	// one read returned several segments.
 	Shared bool
+	// Held is true if the bytes waited because of [Stream.Hold]. At is then the
+	// time of the read.
+	Held bool
 }
 
 // Head is the head of a response.
@@ -40,10 +44,10 @@ type Head struct {
 	Status int
 	Proto  string      // as "HTTP/1.1"
 	Header http.Header // shared with other streams, not to be written
-	Size   int64       // as bytes of HTTP/1.1 text
+	Size   int64       // in bytes, as text of HTTP/1.1
 }
 
-// Request is what is sent to open a stream.
+// Request is the request that opens a stream.
 type Request struct {
 	Method, Path string
 	Header       http.Header // shared, not written
@@ -70,6 +74,12 @@ type Stream interface {
 	// Close ends the stream and does not wait: Closed(ErrClosed) follows,
 	// unless the stream has already ended.
 	Close()
+	// Hold stops reading for d, and does not wait. Meanwhile the bytes that the
+	// server sends stay in the kernel's buffer, or on HTTP/2 within the window of
+	// the stream, which is not refilled. After d the sink gets them, with
+	// Arrival.Held. The end of the stream may become known only after d. Hold has
+	// no effect on a stream that is held already or has ended.
+	Hold(d time.Duration)
 }
 
 // Client opens streams to one address. It is safe for concurrent use.
@@ -109,8 +119,7 @@ type Options struct {
 	// LocalIPs are addresses to connect from, in turn: there are about 28,000
 	// ports for each pair of addresses. Empty = the system chooses.
 	LocalIPs []net.IP
-	// Dial, if not nil, opens connections. [New] then returns a client without
-	// bare sockets.
+	// Dial, if not nil, opens connections. [New] then returns the portable client.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Resolve, if not nil, replaces the system's resolver for Addr. It is called for each connection, by many
 	// goroutines at once. Its error ends the stream.
@@ -121,8 +130,8 @@ type Options struct {
 	// ConnectTimeout bounds the connection and its handshakes; 0 = 30 s. The
 	// answer's head is awaited for as long as the stream is open.
 	ConnectTimeout time.Duration
-	// Budget is charged for incomplete heads and lines; nil = only each one is
-	// bounded.
+	// Budget is charged for incomplete heads and lines; nil = only the size of
+	// each one is bounded.
 	Budget *budget.Budget
 	// Count counts the traffic; may be nil.
 	Count Counter

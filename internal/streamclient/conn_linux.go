@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
 // conn is one stream. It belongs to its loop once it was added.
@@ -24,6 +26,8 @@ type conn struct {
 	turn    uint32 // of the slot
 	known   bool   // to the loop
 	over    bool
+	held    bool // nothing is read, see Hold
+	late    bool // the bytes that are read next waited because of Hold
 }
 
 // opening is what a stream needs until it is open.
@@ -36,11 +40,35 @@ type opening struct {
 	sent      bool
 	deadline  time.Time
 	stop      func() bool // stops watching the context; may be nil
-	err       error       // why it could not even begin
+	err       error       // why no connect could be begun
 }
 
 // Close implements Stream.
 func (c *conn) Close() { c.loop.post(task{c: c, err: ErrClosed}) }
+
+// Hold implements Stream.
+func (c *conn) Hold(d time.Duration) { c.loop.post(task{c: c, hold: d}) }
+
+// hold stops reading a stream for a while.
+func (l *loop) hold(c *conn, d time.Duration) {
+	if c.held || c.over || !c.known {
+		return
+	}
+	c.held = true
+	time.AfterFunc(d, func() {
+		defer crash.Guard()
+		l.post(task{c: c, hold: -1})
+	})
+}
+
+// release reads a held stream again.
+func (l *loop) release(c *conn) {
+	if c.over {
+		return
+	}
+	c.held, c.late = false, true
+	l.more = append(l.more, c)
+}
 
 // settled releases what was needed to open the stream.
 func (c *conn) settled() {
@@ -141,7 +169,7 @@ func (l *loop) serve(c *conn, events uint32) {
 	}
 	hung := events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0
 	if o := c.opening; o != nil && !o.sent && !l.send(c) {
-		hung = true // an answer may wait all the same
+		hung = true // the server may have answered all the same
 	}
 	if hung || events&unix.EPOLLIN != 0 {
 		l.read(c, hung)
@@ -199,15 +227,20 @@ func (l *loop) send(c *conn) bool {
 	return true
 }
 
-// read takes what the socket holds. all says that a read which does not fill
-// the buffer need not be the last: the end follows it without another edge.
+// read reads what the socket holds. With all, it goes on after a read that does
+// not fill the buffer: the server has hung up, and the end of the stream causes no
+// further edge.
 func (l *loop) read(c *conn, all bool) {
+	if c.held {
+		return
+	}
 	for range readsAtOnce {
 		n, stamp, errno := l.in.recv(c.fd, l.client.opts.KernelTimestamps)
 		switch {
 		case errno == unix.EINTR:
 			continue
 		case errno == unix.EAGAIN:
+			c.late = false
 			return
 		case errno != 0:
 			l.finish(c, fmt.Errorf("read: %w", os.NewSyscallError("read", errno)))
@@ -217,7 +250,11 @@ func (l *loop) read(c *conn, all bool) {
 			return
 		}
 		l.taken += n
-		err := c.feed(l.in.buf[:n], l.arrival(n, stamp), c.sink)
+		at := Arrival{At: l.client.opts.Now(), Held: true}
+		if !c.late {
+			at = l.arrival(n, stamp)
+		}
+		err := c.feed(l.in.buf[:n], at, c.sink)
 		if c.opened() {
 			c.settled()
 		}
@@ -237,7 +274,7 @@ func (l *loop) read(c *conn, all bool) {
 	l.more = append(l.more, c)
 }
 
-// arrival is the arrival of n bytes that were just read.
+// arrival returns the Arrival of n bytes that were just read.
 func (l *loop) arrival(n int, stamp int64) Arrival {
 	a := Arrival{At: l.client.opts.Now(), Shared: n == len(l.in.buf)}
 	if stamp != 0 {

@@ -39,16 +39,16 @@ type h2Limits struct {
 	// allows: one TCP connection is read by one goroutine, and a segment that
 	// is lost holds up every stream of its connection.
 	streams int
-	// window is what a server may send on a stream before it hears from us,
-	// connWindow on a connection. Sinks do not block and nothing is buffered,
+	// window is how many bytes a server may send on a stream before we grant it
+	// more, connWindow on a connection. Sinks do not block and nothing is buffered,
 	// so wide windows cost nothing and make refills rare.
 	window, connWindow int64
-	// headerList bounds an answer's header list, as RFC 9113 counts it.
+	// headerList bounds an answer's header list, in bytes as RFC 9113 counts them.
 	headerList uint32
-	// A connection that is silent for pingAfter is asked for a sign of life,
-	// and given up when none comes within pingTimeout.
+	// If nothing was read from a connection for pingAfter, a PING is sent. If
+	// nothing comes within pingTimeout, the connection is given up.
 	pingAfter, pingTimeout time.Duration
-	// dials is how many connections are made at once.
+	// dials bounds how many connections are being opened at once.
 	dials int
 }
 
@@ -71,8 +71,8 @@ type h2Client struct {
 
 	mu        sync.Mutex
 	closed    bool
-	conns     map[*h2Conn]struct{} // those that are made or being made
-	roomy     []*h2Conn            // those that may have room
+	conns     map[*h2Conn]struct{} // open ones
+	roomy     []*h2Conn            // those of conns that may have room
 	waiting   []*h2Stream          // for a connection
 	dials     int                  // under way
 	room      int                  // of the last connection: an estimate for the next
@@ -85,7 +85,7 @@ type h2Client struct {
 type ending struct {
 	s   *h2Stream
 	err error
-	// unopened spares a stream that has been opened meanwhile.
+	// unopened is true if a stream that has been opened meanwhile must not end.
 	unopened bool
 }
 
@@ -120,7 +120,7 @@ func newH2(o Options, l h2Limits) *h2Client {
 	return p
 }
 
-// Open begins a stream. On a client that is closed it tells the sink before it
+// Open implements Client. On a closed client it calls the sink's Closed before it
 // returns.
 func (p *h2Client) Open(ctx context.Context, r Request, sink Sink) Stream {
 	s := &h2Stream{client: p, sink: sink, req: &r, left: -1}
@@ -192,12 +192,12 @@ func (p *h2Client) offer(c *h2Conn) {
 		placed++
 	}
 	if p.waiting = p.waiting[placed:]; len(p.waiting) == 0 {
-		p.waiting = nil // what it grew to is not needed again soon
+		p.waiting = nil // its memory is not needed again soon
 	}
 }
 
-// ready notes a connection that has received the server's settings, with room for
-// that many streams.
+// ready notes a connection that has received the server's settings and has room
+// for room streams.
 func (p *h2Client) ready(c *h2Conn, room int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -227,7 +227,8 @@ func (p *h2Client) unready(err error) {
 	p.waiting = nil
 }
 
-// finish reports the end of a stream to its sink, on a goroutine without locks. The caller holds p.mu.
+// finish reports the end of a stream to its sink, on a goroutine that holds no
+// lock. The caller holds p.mu.
 func (p *h2Client) finish(e ending) {
 	p.ending = append(p.ending, e)
 	if !p.notifying {
@@ -262,7 +263,8 @@ func (p *h2Client) notify() {
 	}
 }
 
-// Close ends all streams, sends GOAWAY where that is possible at once, and waits. It must not be called by a Sink.
+// Close implements Client. It sends GOAWAY on each connection that accepts it at
+// once. A Sink must not call it.
 func (p *h2Client) Close() error {
 	p.mu.Lock()
 	p.closed = true

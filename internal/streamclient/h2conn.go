@@ -24,22 +24,22 @@ import (
 const (
 	maxWindow = math.MaxInt32 // of RFC 9113, section 6.9.1
 	maxID     = math.MaxInt32
-	// maxControl bounds the answers that wait to be written: a server that asks
-	// and asks and reads nothing.
+	// maxControl bounds the control frames that wait to be written, in bytes: a
+	// server could send PINGs and never read the answers.
 	maxControl = 64 << 10
-	// maxIdleFrames bounds the frames that carry nothing of an answer, in a
-	// second: a flood of PING, SETTINGS, CONTINUATION or empty DATA.
+	// maxIdleFrames bounds the frames per second that carry nothing of an answer:
+	// a server could send a flood of PING, SETTINGS, CONTINUATION or empty DATA.
 	maxIdleFrames = 20_000
 	// farewellTime bounds the last write of a connection.
 	farewellTime = 500 * time.Millisecond
-	// fewResets is how many ids of streams that we reset are kept before the
-	// server is asked whether it has seen them.
+	// fewResets is how many ids of streams that we reset are kept before a PING
+	// asks the server whether it has seen the resets.
 	fewResets = 256
 )
 
-// errDone ends a connection that the server wanted to end, after its last
-// stream.
-var errDone = errors.New("the connection has served its time")
+// errDone ends a connection after its last stream, once the server has sent
+// GOAWAY.
+var errDone = errors.New("the connection ended after GOAWAY")
 
 // peerSettings are what the server's SETTINGS allow us.
 type peerSettings struct {
@@ -50,12 +50,12 @@ type peerSettings struct {
 	headerList uint32
 }
 
-// h2Conn is one connection: a goroutine that reads and calls the sinks, and
+// h2Conn is one connection. It has a goroutine that reads and calls the sinks, and
 // one that writes.
 type h2Conn struct {
 	client *h2Client
-	raw    net.Conn // what is closed
-	nc     net.Conn // what is talked on
+	raw    net.Conn // the TCP connection; closed at the end
+	nc     net.Conn // read and written: TLS over raw, or raw
 	listed bool     // client.mu: in client.roomy
 
 	// The reader's.
@@ -65,32 +65,32 @@ type h2Conn struct {
 	// idleFrames came since idleSince, on the clock of Options.Now.
 	idleFrames int
 	idleSince  int64
-	// near are streams that had DATA, by their ids modulo its length: a look
-	// without the lock and the table.
+	// near caches streams that had DATA, by their ids modulo its length. A hit
+	// needs neither the lock nor the table.
 	near []*h2Stream
 
-	heard atomic.Int64 // when something was last read
-	wake  chan struct{}
-	done  chan struct{} // closed when it has to end
+	lastRead atomic.Int64 // when something was last read
+	wake     chan struct{}
+	done     chan struct{} // closed when the connection is to end
 
 	mu       sync.Mutex
 	table    map[uint32]*h2Stream // sent and not over
 	open     int                  // places taken: those of table and opens
 	opens    []*h2Stream          // to be sent
 	stalled  []*h2Stream          // whose body waits for a window
-	control  []byte               // frames to be written before all else
+	control  []byte               // frames to be written before all others
 	nextID   uint32
-	window   int64 // what may be sent
+	window   int64 // bytes that may be sent
 	peer     peerSettings
-	greeted  bool // its SETTINGS came
-	acked    bool // it has seen ours
-	draining bool // GOAWAY came: no more streams
-	last     uint32
-	goAway   string // what it said
+	greeted  bool   // the server's SETTINGS came
+	acked    bool   // the server acknowledged ours
+	draining bool   // GOAWAY came: no more streams
+	last     uint32 // the last stream that the server processes
+	goAway   string // code and text of GOAWAY
 	why      error  // why done is closed
-	// Streams that we reset: the server may not know yet, and what it sends on
-	// them is no fault. The older ones are forgotten when it answers the PING
-	// that was sent behind their RST_STREAM.
+	// resets are the ids of streams that we reset. The server may not know yet, so
+	// frames on them are no violation. olderResets are forgotten when the server
+	// answers the PING that was sent after their RST_STREAM.
 	resets, olderResets map[uint32]struct{}
 }
 
@@ -105,18 +105,18 @@ func newH2Conn(p *h2Client, raw, nc net.Conn) *h2Conn {
 	c.head.decoder.SetMaxStringLength(int(p.limits.headerList))
 	c.head.limit = p.limits.headerList
 	c.head.hold = budget.Of(p.opts.Budget)
-	c.heard.Store(p.opts.Now())
+	c.lastRead.Store(p.opts.Now())
 	return c
 }
 
-// reader returns how the connection is read.
+// reader returns the function that reads the connection.
 func (c *h2Conn) reader() func([]byte) (int, Arrival, error) {
 	now, count := c.client.opts.Now, c.client.opts.Count
 	if c.client.opts.TLS != nil {
 		count = nil // counted below TLS
 	}
 	taken := func(n int, at Arrival) {
-		c.heard.Store(at.At)
+		c.lastRead.Store(at.At)
 		if n > 0 && count != nil {
 			count.Taken(n)
 		}
@@ -140,7 +140,7 @@ func (c *h2Conn) reader() func([]byte) (int, Arrival, error) {
 
 // serve runs the connection to its end.
 func (c *h2Conn) serve() {
-	_ = c.nc.SetReadDeadline(time.Now().Add(c.client.opts.ConnectTimeout)) // of a closed one: the read tells
+	_ = c.nc.SetReadDeadline(time.Now().Add(c.client.opts.ConnectTimeout)) // fails only when closed, and then the read fails, too
 	w := h2Writer{conn: c}
 	var writing sync.WaitGroup
 	writing.Go(crash.Guarded(w.run))
@@ -148,10 +148,10 @@ func (c *h2Conn) serve() {
 	c.fail(err)
 	c.head.hold.Drop()
 	writing.Wait()
-	c.bury()
+	c.endStreams()
 }
 
-// fail ends the connection for a reason, the first one of several.
+// fail ends the connection with an error. Only the first call has an effect.
 func (c *h2Conn) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,11 +160,11 @@ func (c *h2Conn) fail(err error) {
 	}
 	c.why = err
 	close(c.done)
-	_ = c.raw.SetWriteDeadline(time.Now().Add(farewellTime)) // the writer may sit in a write
+	_ = c.raw.SetWriteDeadline(time.Now().Add(farewellTime)) // the writer may be blocked in a write
 }
 
-// bury tells every stream of a connection that has ended.
-func (c *h2Conn) bury() {
+// endStreams ends every stream of a connection that has ended.
+func (c *h2Conn) endStreams() {
 	c.mu.Lock()
 	why, said, greeted := c.why, c.goAway, c.greeted
 	unsent, sent := c.opens, c.table
@@ -209,10 +209,10 @@ func (c *h2Conn) take(s *h2Stream) bool {
 	return true
 }
 
-// room is how many streams may be open. The caller holds c.mu.
+// room returns how many streams may be open. The caller holds c.mu.
 func (c *h2Conn) room() int {
 	n := min(int64(c.client.limits.streams), int64(c.peer.streams))
-	return int(min(n, int64(maxID-c.nextID)/2)) // ids come to an end, too
+	return int(min(n, int64(maxID-c.nextID)/2)) // the number of ids is limited, too
 }
 
 // nudge wakes the writer.
@@ -232,15 +232,15 @@ func (c *h2Conn) say(frame []byte) error {
 
 func (c *h2Conn) sayLocked(frame []byte) error {
 	if len(c.control) > maxControl {
-		return &RuleError{http2.ErrCodeEnhanceYourCalm, "it asks faster than it takes answers"}
+		return &RuleError{http2.ErrCodeEnhanceYourCalm, "it sends frames that need an answer faster than it reads the answers"}
 	}
 	c.control = append(c.control, frame...)
 	c.nudge()
 	return nil
 }
 
-// findNear is find for DATA. What it finds without the lock is in the table: a
-// stream is taken off that by this goroutine, or after it is over.
+// findNear is find for DATA, without the lock where the stream is in near. Such a
+// stream is in the table, too: until it is over, only this goroutine removes it.
 func (c *h2Conn) findNear(fr *h2Frame) (*h2Stream, error) {
 	if c.near == nil {
 		c.near = make([]*h2Stream, 1<<bits.Len(uint(c.client.limits.streams)))
@@ -254,8 +254,8 @@ func (c *h2Conn) findNear(fr *h2Frame) (*h2Stream, error) {
 	return s, err
 }
 
-// find returns the stream of a frame: nil when it is over and the frame is to
-// be passed over. A stream that cannot have frames is an error.
+// find returns the stream of a frame, nil if the stream is over and the frame is
+// to be ignored. A frame on a stream that cannot have one is an error.
 func (c *h2Conn) find(fr *h2Frame) (*h2Stream, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -266,13 +266,14 @@ func (c *h2Conn) find(fr *h2Frame) (*h2Stream, error) {
 	return nil, c.stray(fr)
 }
 
-// stray judges a frame without a stream. The caller holds c.mu.
+// stray returns the error for a frame whose stream is not in the table, nil if the
+// frame is to be ignored. The caller holds c.mu.
 func (c *h2Conn) stray(fr *h2Frame) error {
 	if fr.id%2 == 0 || fr.id >= c.nextID {
 		return fr.broken(http2.ErrCodeProtocol, "that was never opened")
 	}
 	if fr.kind != http2.FrameData && fr.kind != http2.FrameHeaders {
-		return nil // may cross with the end of the stream
+		return nil // it may have crossed with the end of the stream
 	}
 	if _, ours := c.resets[fr.id]; ours {
 		return nil
@@ -283,7 +284,7 @@ func (c *h2Conn) stray(fr *h2Frame) error {
 	return fr.broken(http2.ErrCodeStreamClosed, "that has ended")
 }
 
-// forget takes a stream that is over in both directions off the connection.
+// forget removes a stream that has ended in both directions from the connection.
 func (c *h2Conn) forget(s *h2Stream) {
 	c.mu.Lock()
 	done := c.forgetLocked(s)
@@ -291,7 +292,8 @@ func (c *h2Conn) forget(s *h2Stream) {
 	c.freed(done)
 }
 
-// forgetLocked reports whether the connection has no more to do.
+// forgetLocked removes a stream. It reports whether the connection is to end: it
+// is draining and has no more streams. The caller holds c.mu.
 func (c *h2Conn) forgetLocked(s *h2Stream) (done bool) {
 	if s.id != 0 && c.table[s.id] == s {
 		delete(c.table, s.id)
@@ -300,7 +302,8 @@ func (c *h2Conn) forgetLocked(s *h2Stream) (done bool) {
 	return c.draining && c.open == 0
 }
 
-// freed lets others have the place of a stream.
+// freed gives the place of a removed stream to another one, or ends the connection
+// if it is done.
 func (c *h2Conn) freed(done bool) {
 	if done {
 		c.fail(errDone)
@@ -309,8 +312,8 @@ func (c *h2Conn) freed(done bool) {
 	c.client.freed(c)
 }
 
-// drop resets a stream that is over for its sink. One that was not sent yet is
-// left to the writer, which passes it over.
+// drop resets a stream whose sink was closed. A stream that was not sent yet is
+// left to the writer, which skips it.
 func (c *h2Conn) drop(s *h2Stream, code http2.ErrCode) {
 	c.mu.Lock()
 	if s.id == 0 || c.table[s.id] != s {
@@ -319,8 +322,8 @@ func (c *h2Conn) drop(s *h2Stream, code http2.ErrCode) {
 	}
 	done := c.forgetLocked(s)
 	c.resets[s.id] = struct{}{}
-	// A server that does not read cannot make this grow: a place is taken again
-	// only by a stream that the writer has sent.
+	// Control frames cannot pile up while the server does not read: only a stream
+	// that the writer has sent can be reset.
 	c.control = appendNumberFrame(c.control, http2.FrameRSTStream, s.id, uint32(code))
 	if len(c.resets) >= fewResets && c.olderResets == nil {
 		c.olderResets, c.resets = c.resets, map[uint32]struct{}{}
@@ -337,15 +340,15 @@ var (
 	pingResets = []byte("mcpreset")
 )
 
-// h2Stream is one exchange. There are a hundred thousand of them: what it
-// holds is counted in bytes.
+// h2Stream is one exchange. There may be a hundred thousand of them, so its size
+// matters.
 type h2Stream struct {
 	client *h2Client
 	conn   *h2Conn  // client.mu; set once, when a connection has room
-	req    *Request // the writer's, nil when it has been sent
+	req    *Request // used by the writer; nil when it has been sent
 
-	mu     sync.Mutex // whoever calls the sink
-	sink   Sink       // mu; nil when it is over
+	mu     sync.Mutex // held while the sink is called
+	sink   Sink       // mu; nil when the stream is over
 	stop   func() bool
 	opened bool // mu: the sink knows the head
 	over   atomic.Bool
@@ -354,12 +357,16 @@ type h2Stream struct {
 	interim uint8 // 1xx heads so far
 	headed  bool  // the final head was read
 	left    int64 // body bytes that Content-Length still promises; -1 = unknown
-	taken   int64 // bytes since the window was refilled
+	// taken is the number of bytes received since the window was refilled.
+	taken atomic.Int64
+	// kept holds what came while the stream is held; nil = it is not held. Guarded
+	// by mu.
+	kept atomic.Pointer[h2Kept]
 
 	// Under conn.mu.
 	id    uint32 // 0 = not sent yet
-	sent  bool   // the request, to its end
-	delta int64  // send window, less what it is initially
+	sent  bool   // the whole request was sent
+	delta int64  // send window minus its initial size
 }
 
 // watch closes the stream when ctx ends before it is opened.
@@ -377,8 +384,63 @@ func (s *h2Stream) watch(ctx context.Context) {
 	s.stop = stop
 }
 
-// Close ends the stream.
+// Close implements Stream.
 func (s *h2Stream) Close() { s.ask(ErrClosed, false) }
+
+// Hold implements Stream.
+func (s *h2Stream) Hold(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over.Load() || !s.opened || s.kept.Load() != nil {
+		return
+	}
+	s.kept.Store(&h2Kept{hold: budget.Of(s.client.opts.Budget)})
+	time.AfterFunc(d, func() {
+		defer crash.Guard()
+		s.release()
+	})
+}
+
+// release ends a hold: it passes the kept bytes to the sink and refills the window.
+func (s *h2Stream) release() {
+	s.mu.Lock()
+	err := s.tellKept()
+	if err != nil {
+		s.tellLocked(err)
+	}
+	over := s.over.Load()
+	s.mu.Unlock()
+	switch {
+	case err != nil:
+		s.conn.drop(s, http2.ErrCodeCancel)
+	case !over:
+		if n := s.taken.Swap(0); n > 0 {
+			_ = s.conn.say(appendNumberFrame(nil, http2.FrameWindowUpdate, s.id, uint32(n))) // the reader finds a server that floods us
+		}
+	}
+}
+
+// tellKept passes the bytes that came while the stream was held to the sink. The
+// caller holds mu.
+func (s *h2Stream) tellKept() error {
+	kept := s.kept.Swap(nil)
+	if kept == nil || len(kept.bytes) == 0 || s.over.Load() {
+		return nil
+	}
+	defer kept.hold.Drop()
+	return s.sink.Piece(kept.bytes, Arrival{At: s.client.opts.Now(), Held: true})
+}
+
+// h2Kept holds the bytes that came while a stream is held, at most its window.
+type h2Kept struct {
+	bytes []byte
+	hold  budget.Hold
+}
+
+func (k *h2Kept) add(b []byte) error {
+	k.bytes = append(k.bytes, b...)
+	return k.hold.Resize(cap(k.bytes))
+}
 
 func (s *h2Stream) ask(err error, unopened bool) {
 	if s.over.Load() {
@@ -387,13 +449,14 @@ func (s *h2Stream) ask(err error, unopened bool) {
 	p := s.client
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.closed { // closing tells every stream the same
+	if !p.closed { // Close ends every stream
 		p.finish(ending{s: s, err: err, unopened: unopened})
 	}
 }
 
-// tell ends the stream for its sink, which hears of it once. It reports whether
-// this call did it. The caller takes the stream off its connection.
+// tell calls Closed of the stream's sink, unless the stream is over or, with
+// unopened, was opened. It reports whether it did. The caller removes the stream
+// from its connection.
 func (s *h2Stream) tell(err error, unopened bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -407,6 +470,7 @@ func (s *h2Stream) tellLocked(err error) bool {
 	if s.over.Load() {
 		return false
 	}
+	_ = s.tellKept() // it ends either way
 	s.over.Store(true)
 	s.unwatch()
 	sink := s.sink
@@ -422,7 +486,8 @@ func (s *h2Stream) unwatch() {
 	}
 }
 
-// head tells the sink of the answer's head; false when that ended the stream.
+// head passes the answer's head to the sink; false if the sink's error ended the
+// stream.
 func (s *h2Stream) head(h Head, at Arrival) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -438,12 +503,19 @@ func (s *h2Stream) head(h Head, at Arrival) bool {
 	return true
 }
 
-// piece tells the sink of body bytes; false when that ended the stream.
+// piece passes body bytes to the sink; false if an error ended the stream.
 func (s *h2Stream) piece(b []byte, at Arrival) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over.Load() {
 		return true
+	}
+	if kept := s.kept.Load(); kept != nil {
+		err := kept.add(b)
+		if err != nil {
+			s.tellLocked(err)
+		}
+		return err == nil
 	}
 	if err := s.sink.Piece(b, at); err != nil {
 		s.tellLocked(err)
@@ -456,7 +528,7 @@ func (s *h2Stream) piece(b []byte, at Arrival) bool {
 type h2Head struct {
 	decoder *hpack.Decoder
 	limit   uint32
-	block   []byte      // what came so far, where there is CONTINUATION
+	block   []byte      // what came so far, if CONTINUATION follows
 	hold    budget.Hold // of block
 	frame   h2Frame
 
@@ -464,5 +536,5 @@ type h2Head struct {
 	header  http.Header
 	list    uint32 // its size as RFC 9113 counts it
 	regular bool   // a regular field came
-	wrong   string
+	wrong   string // how the head violates HTTP/2; "" = it does not
 }

@@ -35,8 +35,8 @@ func (p *h2Client) connect(turn int) {
 	p.mu.Unlock()
 }
 
-// open returns the bare connection, and the one to talk on, which is another
-// with TLS.
+// open returns raw, the TCP connection, and nc, the one to read and write: a TLS
+// connection over raw, or raw itself.
 func (p *h2Client) open(ctx context.Context, turn int) (raw, nc net.Conn, err error) {
 	dial := p.opts.Dial
 	if dial == nil {
@@ -61,7 +61,7 @@ func (p *h2Client) open(ctx context.Context, turn int) (raw, nc net.Conn, err er
 	config.NextProtos = []string{"h2"}
 	config.MinVersion = max(config.MinVersion, tls.VersionTLS12) // RFC 9113, section 9.2
 	if config.ServerName == "" {
-		config.ServerName, _, _ = net.SplitHostPort(p.opts.Addr) // looked at in NewHTTP2
+		config.ServerName, _, _ = net.SplitHostPort(p.opts.Addr) // NewHTTP2 has checked it
 	}
 	t := tls.Client(raw, config)
 	if err := t.HandshakeContext(ctx); err != nil {
@@ -75,7 +75,7 @@ func (p *h2Client) open(ctx context.Context, turn int) (raw, nc net.Conn, err er
 	return raw, t, nil
 }
 
-// h2Counted counts what passes below TLS.
+// h2Counted counts the bytes of a connection below TLS.
 type h2Counted struct {
 	net.Conn
 	count Counter

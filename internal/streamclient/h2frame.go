@@ -9,10 +9,11 @@ import (
 
 const (
 	h2HeaderLen = 9
-	// h2MaxFrame is the largest frame taken, the default of RFC 9113.
+	// h2MaxFrame is the largest payload of a frame that is accepted, in bytes, the
+	// default of RFC 9113.
 	h2MaxFrame = 16 << 10
 	// A connection's read buffer begins with room for one frame and grows when
-	// a read fills it: many frames in one read are many system calls saved.
+	// a read fills it: more frames in one read need fewer system calls.
 	h2SmallBuffer, h2LargeBuffer = h2MaxFrame + 2<<10, 64 << 10
 )
 
@@ -24,7 +25,7 @@ type h2Frame struct {
 	payload []byte
 }
 
-// h2Frames cuts what a connection brings into frames, in its own buffer.
+// h2Frames splits the bytes of a connection into frames, in its own buffer.
 type h2Frames struct {
 	read func([]byte) (int, Arrival, error)
 	buf  []byte
@@ -33,8 +34,8 @@ type h2Frames struct {
 	cont uint32  // the stream whose CONTINUATION has to come next, 0 = none
 }
 
-// next returns the next frame, checked as far as it can be on its own, and
-// when its last byte arrived. The error is a *RuleError or the read's.
+// next returns the next frame, as far as check can check it, and the arrival of
+// its last byte. The error is a *RuleError or that of the read.
 func (f *h2Frames) next() (h2Frame, Arrival, error) {
 	for {
 		if f.w-f.r >= h2HeaderLen {
@@ -61,7 +62,7 @@ func (f *h2Frames) next() (h2Frame, Arrival, error) {
 	}
 }
 
-// fill reads once, behind what is left over.
+// fill reads once, and appends to the bytes that are left over.
 func (f *h2Frames) fill() error {
 	left := f.w - f.r
 	switch {
@@ -79,7 +80,7 @@ func (f *h2Frames) fill() error {
 	f.w += n
 	if n > 0 {
 		f.at = at
-		return nil // the error comes again
+		return nil // the next read returns the error again
 	}
 	return err
 }
@@ -91,13 +92,13 @@ func (f *h2Frames) tooLarge(h []byte, n int) error {
 	return &RuleError{http2.ErrCodeFrameSize, fmt.Sprintf("a %s frame of %d bytes, where %d are allowed", http2.FrameType(h[3]), n, h2MaxFrame)}
 }
 
-// check holds a frame to the rules that need no knowledge of its stream.
+// check applies the rules that need no knowledge of the frame's stream.
 func (f *h2Frames) check(fr *h2Frame) error {
-	if fr.kind == http2.FrameData && f.cont == 0 && fr.id != 0 { // nearly all of them
+	if fr.kind == http2.FrameData && f.cont == 0 && fr.id != 0 { // nearly every frame
 		return nil
 	}
 	if (f.cont != 0) != (fr.kind == http2.FrameContinuation) || f.cont != 0 && fr.id != f.cont {
-		return fr.broken(http2.ErrCodeProtocol, "out of place among CONTINUATION frames")
+		return fr.broken(http2.ErrCodeProtocol, "is out of place among CONTINUATION frames")
 	}
 	switch fr.kind {
 	case http2.FrameHeaders, http2.FrameContinuation:
@@ -122,38 +123,39 @@ func (f *h2Frames) check(fr *h2Frame) error {
 		onStream, fits = false, size >= 8
 	case http2.FrameWindowUpdate:
 		if size != 4 {
-			return fr.broken(http2.ErrCodeFrameSize, "of a wrong size")
+			return fr.broken(http2.ErrCodeFrameSize, "has a wrong size")
 		}
 		return nil
-	default: // unknown ones are left alone
+	default: // unknown types are ignored
 		return nil
 	}
 	if onStream != (fr.id != 0) {
-		return fr.broken(http2.ErrCodeProtocol, "on a stream that it cannot be on")
+		return fr.broken(http2.ErrCodeProtocol, "is not allowed there")
 	}
 	if !fits {
-		return fr.broken(http2.ErrCodeFrameSize, "of a wrong size")
+		return fr.broken(http2.ErrCodeFrameSize, "has a wrong size")
 	}
 	return nil
 }
 
-// unpad takes the padding of DATA and HEADERS off, and the priority of HEADERS.
+// unpad returns the payload of DATA or HEADERS without its padding, and without the
+// priority of HEADERS.
 func (fr *h2Frame) unpad() ([]byte, error) {
 	p, pad := fr.payload, 0
 	if fr.flags.Has(http2.FlagDataPadded) {
 		if len(p) == 0 {
-			return nil, fr.broken(http2.ErrCodeFrameSize, "too short for its padding")
+			return nil, fr.broken(http2.ErrCodeFrameSize, "is too short for its padding")
 		}
 		p, pad = p[1:], int(p[0])
 	}
 	if fr.kind == http2.FrameHeaders && fr.flags.Has(http2.FlagHeadersPriority) {
 		if len(p) < 5 {
-			return nil, fr.broken(http2.ErrCodeFrameSize, "too short for its priority")
+			return nil, fr.broken(http2.ErrCodeFrameSize, "is too short for its priority")
 		}
 		p = p[5:]
 	}
 	if pad > len(p) {
-		return nil, fr.broken(http2.ErrCodeProtocol, "with more padding than it has room for")
+		return nil, fr.broken(http2.ErrCodeProtocol, "has more padding than payload")
 	}
 	return p[:len(p)-pad], nil
 }
@@ -178,7 +180,7 @@ func appendPing(dst []byte, flags http2.Flags, payload []byte) []byte {
 
 func appendGoAway(dst []byte, code http2.ErrCode, why string) []byte {
 	dst = appendFrameHeader(dst, 8+len(why), http2.FrameGoAway, 0, 0)
-	dst = binary.BigEndian.AppendUint32(dst, 0) // no stream of the server's was taken
+	dst = binary.BigEndian.AppendUint32(dst, 0) // we accepted no stream of the server
 	dst = binary.BigEndian.AppendUint32(dst, uint32(code))
 	return append(dst, why...)
 }

@@ -51,7 +51,7 @@ func (c *h2Conn) idle(now int64) error {
 // time, and allocates nothing.
 func (c *h2Conn) data(fr *h2Frame, at Arrival) error {
 	if !c.greeted { // written by this goroutine only
-		return fr.broken(http2.ErrCodeProtocol, "before SETTINGS")
+		return fr.broken(http2.ErrCodeProtocol, "came before SETTINGS")
 	}
 	size := int64(len(fr.payload)) // padding counts against windows
 	if err := c.charge(size); err != nil {
@@ -66,14 +66,13 @@ func (c *h2Conn) data(fr *h2Frame, at Arrival) error {
 		return err
 	}
 	ended := fr.flags.Has(http2.FlagDataEndStream)
-	switch s.taken += size; {
-	case s.taken > c.client.limits.window:
-		return fr.broken(http2.ErrCodeFlowControl, "beyond the stream's window")
-	case s.taken >= c.client.limits.window/2 && !ended:
-		if err := c.say(appendNumberFrame(nil, http2.FrameWindowUpdate, s.id, uint32(s.taken))); err != nil {
+	switch taken := s.taken.Add(size); {
+	case taken > c.client.limits.window:
+		return fr.broken(http2.ErrCodeFlowControl, "exceeds the stream's window")
+	case taken >= c.client.limits.window/2 && !ended && s.kept.Load() == nil:
+		if err := c.say(appendNumberFrame(nil, http2.FrameWindowUpdate, s.id, uint32(s.taken.Swap(0)))); err != nil {
 			return err
 		}
-		s.taken = 0
 	}
 	if !s.headed {
 		c.malformed(s, "DATA before the head of the answer")
@@ -123,23 +122,23 @@ func (c *h2Conn) ended(s *h2Stream) {
 	c.mu.Lock()
 	sent := s.sent
 	c.mu.Unlock()
-	if !sent { // it does not want the rest of the request
+	if !sent { // the server does not want the rest of the request
 		c.drop(s, http2.ErrCodeCancel)
 		return
 	}
 	c.forget(s)
 }
 
-// malformed ends one stream whose answer is against the rules.
+// malformed ends a stream whose answer violates HTTP/2.
 func (c *h2Conn) malformed(s *h2Stream, what string) {
 	s.tell(&RuleError{http2.ErrCodeProtocol, what}, false)
 	c.drop(s, http2.ErrCodeProtocol)
 }
 
-// other handles everything that is not DATA.
+// other handles a frame that is not DATA.
 func (c *h2Conn) other(fr *h2Frame, at Arrival) error {
 	if !c.greeted && (fr.kind != http2.FrameSettings || fr.flags.Has(http2.FlagSettingsAck)) {
-		return fr.broken(http2.ErrCodeProtocol, "before SETTINGS")
+		return fr.broken(http2.ErrCodeProtocol, "came before SETTINGS")
 	}
 	switch fr.kind {
 	case http2.FrameHeaders, http2.FrameContinuation:
@@ -157,7 +156,7 @@ func (c *h2Conn) other(fr *h2Frame, at Arrival) error {
 	case http2.FramePushPromise:
 		return fr.broken(http2.ErrCodeProtocol, "although pushing is switched off")
 	}
-	return nil // PRIORITY, and what is not known
+	return nil // PRIORITY and unknown types are ignored
 }
 
 // settings applies and answers the server's SETTINGS. The first one makes the
@@ -169,7 +168,7 @@ func (c *h2Conn) settings(fr *h2Frame) error {
 		c.acked = true
 		c.mu.Unlock()
 		if again {
-			return fr.broken(http2.ErrCodeProtocol, "acknowledges what was not sent")
+			return fr.broken(http2.ErrCodeProtocol, "acknowledges SETTINGS that were not sent")
 		}
 		return nil
 	}
@@ -189,16 +188,16 @@ func (c *h2Conn) settings(fr *h2Frame) error {
 	case !first:
 		c.client.freed(c) // there may be more room now
 	case room == 0:
-		c.greeted = false // nobody was let in
+		c.greeted = false // no stream was placed
 		return errors.New("the server allows no streams")
 	default:
-		_ = c.nc.SetReadDeadline(time.Time{}) // of a closed one: the read tells
+		_ = c.nc.SetReadDeadline(time.Time{}) // fails only when closed, and then the read fails, too
 		c.client.ready(c, room)
 	}
 	return nil
 }
 
-// apply takes one setting. The caller holds c.mu.
+// apply applies one setting. The caller holds c.mu.
 func (c *h2Conn) apply(id http2.SettingID, v uint32) error {
 	wrong := func(code http2.ErrCode) error {
 		return &RuleError{code, fmt.Sprintf("SETTINGS with %s = %d", id, v)}
@@ -293,7 +292,7 @@ func (c *h2Conn) widen(fr *h2Frame) error {
 
 func badUpdate(fr *h2Frame, n int64) *RuleError {
 	if n == 0 {
-		return &RuleError{http2.ErrCodeProtocol, "a WINDOW_UPDATE of nothing"}
+		return &RuleError{http2.ErrCodeProtocol, "a WINDOW_UPDATE of 0"}
 	}
 	return &RuleError{http2.ErrCodeFlowControl, fmt.Sprintf("a WINDOW_UPDATE of %d on stream %d overflows the window", n, fr.id)}
 }
@@ -313,7 +312,7 @@ func (c *h2Conn) goingAway(fr *h2Frame) error {
 	c.mu.Lock()
 	if last > c.last {
 		c.mu.Unlock()
-		return fr.broken(http2.ErrCodeProtocol, "takes back what an earlier one said")
+		return fr.broken(http2.ErrCodeProtocol, "has a higher last stream than an earlier one")
 	}
 	c.draining, c.last = true, last
 	c.goAway = code.String()
@@ -341,11 +340,12 @@ func (c *h2Conn) goingAway(fr *h2Frame) error {
 	return nil
 }
 
-// errInOrder is the end of an answer that ended as it should.
+// errInOrder is the error of Closed for a complete answer.
 var errInOrder = io.EOF
 
 const (
-	// maxBlock bounds the compressed head, in bytes: a CONTINUATION without end.
+	// maxBlock bounds the compressed head, in bytes: a server could send
+	// CONTINUATION without end.
 	maxBlock = 256 << 10
 )
 
@@ -363,7 +363,7 @@ func (c *h2Conn) headers(fr *h2Frame, at Arrival) error {
 	}
 	if !fr.flags.Has(http2.FlagHeadersEndHeaders) || fr.kind == http2.FrameContinuation {
 		if h.block = append(h.block, block...); len(h.block) > maxBlock {
-			return fr.broken(http2.ErrCodeEnhanceYourCalm, "makes a head without end")
+			return fr.broken(http2.ErrCodeEnhanceYourCalm, "makes the compressed head larger than 256 KiB")
 		}
 		if err := h.hold.Resize(cap(h.block)); err != nil {
 			return err
@@ -375,7 +375,8 @@ func (c *h2Conn) headers(fr *h2Frame, at Arrival) error {
 		h.hold.Drop()
 	}
 	h.status, h.header, h.list, h.regular, h.wrong = 0, http.Header{}, 0, false, ""
-	// Blocks of streams that are gone are decoded, too: the table goes on.
+	// Blocks of streams that are over are decoded, too: each one changes the
+	// compression table.
 	_, err := h.decoder.Write(block)
 	if err == nil {
 		err = h.decoder.Close()
@@ -402,7 +403,7 @@ func (h *h2Head) field(f hpack.HeaderField) {
 	if f.IsPseudo() {
 		switch {
 		case f.Name != ":status" || h.status != 0 || h.regular:
-			h.wrong = "a head with " + strconv.Quote(f.Name) + " where it cannot be"
+			h.wrong = "a head with " + strconv.Quote(f.Name) + " where it is not allowed"
 		case len(f.Value) != 3 || strings.Trim(f.Value, "0123456789") != "" || f.Value[0] == '0':
 			h.wrong = "a head with status " + strconv.Quote(f.Value)
 		default:
@@ -422,7 +423,8 @@ func (h *h2Head) field(f hpack.HeaderField) {
 	}
 }
 
-// headed acts on a complete head: an interim one, the answer's, or trailers.
+// headed handles a complete head: that of an interim answer or of the answer, or
+// trailers.
 func (c *h2Conn) headed(s *h2Stream, at Arrival) {
 	h := &c.head
 	ended := h.frame.flags.Has(http2.FlagHeadersEndStream)
@@ -437,7 +439,7 @@ func (c *h2Conn) headed(s *h2Stream, at Arrival) {
 		c.malformed(s, "a head without a status")
 	case h.status < 200:
 		if s.interim++; ended || h.status == http.StatusSwitchingProtocols || s.interim > maxInterim {
-			c.malformed(s, "an interim head that cannot be")
+			c.malformed(s, "an interim head that is not allowed")
 		}
 	default:
 		c.answered(s, at, ended)
@@ -465,7 +467,7 @@ func (c *h2Conn) answered(s *h2Stream, at Arrival, ended bool) {
 	}
 }
 
-// h2Length is how long the body will be; -1 when nothing says so.
+// h2Length returns the length of the body, in bytes; -1 if the head does not have it.
 func h2Length(h http.Header, status int) (int64, error) {
 	vs := h["Content-Length"]
 	if len(vs) == 0 || status == http.StatusNoContent || status == http.StatusNotModified {
@@ -478,7 +480,7 @@ func h2Length(h http.Header, status int) (int64, error) {
 	return int64(n), nil
 }
 
-// h2HeadSize is what a head takes as text of HTTP/1.1.
+// h2HeadSize returns the size of a head in bytes, as text of HTTP/1.1.
 func h2HeadSize(status int, h http.Header) int64 {
 	n := len("HTTP/1.1 200 \r\n\r\n") + len(http.StatusText(status))
 	for k, vs := range h {

@@ -116,7 +116,7 @@ func TestH2RuleBreakers(t *testing.T) {
 	}{
 		{"data on an idle stream", func(p *peer) { p.WriteData(7, false, []byte("x")) }, http2.ErrCodeProtocol, "never opened", false},
 		{"data on the server's stream", func(p *peer) { p.WriteData(2, false, []byte("x")) }, http2.ErrCodeProtocol, "never opened", false},
-		{"data on stream 0", func(p *peer) { p.WriteRawFrame(http2.FrameData, 0, 0, []byte("x")) }, http2.ErrCodeProtocol, "cannot be on", false},
+		{"data on stream 0", func(p *peer) { p.WriteRawFrame(http2.FrameData, 0, 0, []byte("x")) }, http2.ErrCodeProtocol, "is not allowed there", false},
 		{"data before the head", func(p *peer) { p.WriteData(id, false, []byte("x")) }, http2.ErrCodeProtocol, "before the head", true},
 		{"reset of an idle stream", func(p *peer) { p.WriteRSTStream(9, 0) }, http2.ErrCodeProtocol, "never opened", false},
 		{"window of an idle stream", func(p *peer) { p.WriteWindowUpdate(9, 1) }, http2.ErrCodeProtocol, "never opened", false},
@@ -124,12 +124,12 @@ func TestH2RuleBreakers(t *testing.T) {
 		{"beyond the stream's window", func(p *peer) {
 			ok(p)
 			p.WriteData(id, false, make([]byte, 16000))
-		}, http2.ErrCodeFlowControl, "beyond the stream's window", false},
+		}, http2.ErrCodeFlowControl, "exceeds the stream's window", false},
 		{"window overflow", func(p *peer) { p.WriteWindowUpdate(0, 1<<31-1) }, http2.ErrCodeFlowControl, "overflows", false},
 		{"stream window overflow", func(p *peer) { p.WriteWindowUpdate(id, 1<<31-1) }, http2.ErrCodeFlowControl, "overflows", true},
 		{"window update of nothing", func(p *peer) {
 			p.WriteRawFrame(http2.FrameWindowUpdate, 0, 0, make([]byte, 4))
-		}, http2.ErrCodeProtocol, "of nothing", false},
+		}, http2.ErrCodeProtocol, "WINDOW_UPDATE of 0", false},
 		{"push", func(p *peer) {
 			p.WritePushPromise(http2.PushPromiseParam{StreamID: id, PromiseID: 2, EndHeaders: true})
 		}, http2.ErrCodeProtocol, "switched off", false},
@@ -142,7 +142,7 @@ func TestH2RuleBreakers(t *testing.T) {
 			p.WriteHeaders(http2.HeadersFrameParam{StreamID: id})
 			for p.WriteContinuation(id, false, make([]byte, 16000)) == nil {
 			}
-		}, http2.ErrCodeEnhanceYourCalm, "without end", false},
+		}, http2.ErrCodeEnhanceYourCalm, "larger than 256 KiB", false},
 		{"hpack", func(p *peer) {
 			p.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: []byte{0xff, 0xff, 0xff}, EndHeaders: true})
 		}, http2.ErrCodeCompression, "decompressed", false},
@@ -167,7 +167,7 @@ func TestH2RuleBreakers(t *testing.T) {
 		}, http2.ErrCodeProtocol, "a head of more than", true},
 		{"no status", func(p *peer) { p.head(id, false, "x", "y") }, http2.ErrCodeProtocol, "without a status", true},
 		{"odd status", func(p *peer) { p.head(id, false, ":status", "2000") }, http2.ErrCodeProtocol, `status "2000"`, true},
-		{"pseudo field late", func(p *peer) { p.head(id, false, "x", "y", ":status", "200") }, http2.ErrCodeProtocol, "where it cannot be", true},
+		{"pseudo field late", func(p *peer) { p.head(id, false, "x", "y", ":status", "200") }, http2.ErrCodeProtocol, "where it is not allowed", true},
 		{"upper case", func(p *peer) { p.head(id, false, ":status", "200", "X-Y", "z") }, http2.ErrCodeProtocol, "malformed field", true},
 		{"connection field", func(p *peer) { p.head(id, false, ":status", "200", "connection", "close") }, http2.ErrCodeProtocol, "does not have", true},
 		{"second head", func(p *peer) { ok(p); ok(p) }, http2.ErrCodeProtocol, "second head", true},
@@ -195,7 +195,7 @@ func TestH2RuleBreakers(t *testing.T) {
 		{"ping of a wrong size", func(p *peer) { p.WriteRawFrame(http2.FramePing, 0, 0, []byte("x")) }, http2.ErrCodeFrameSize, "wrong size", false},
 		{"padding", func(p *peer) { ok(p); p.WriteRawFrame(http2.FrameData, http2.FlagDataPadded, id, []byte{9, 1}) }, http2.ErrCodeProtocol, "padding", false},
 		{"second ack", func(p *peer) { p.WriteSettingsAck(); p.WriteSettingsAck() }, http2.ErrCodeProtocol, "not sent", false},
-		{"goaway goes up", func(p *peer) { p.WriteGoAway(1, 0, nil); p.WriteGoAway(3, 0, nil) }, http2.ErrCodeProtocol, "takes back", false},
+		{"goaway goes up", func(p *peer) { p.WriteGoAway(1, 0, nil); p.WriteGoAway(3, 0, nil) }, http2.ErrCodeProtocol, "higher last stream", false},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -12,12 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxStampAge is how long bytes may have waited in the kernel for their time to
-// be believed: beyond it somebody has set the clock.
+// maxStampAge is how long bytes may have waited in the kernel. An older stamp is
+// not used: the clock has probably been set.
 const maxStampAge = 10 * time.Second
 
-// h2Stamped reads a bare TCP connection with the kernel's receive times: those
-// of the last segment that a read touched. nil when the connection cannot do it.
+// h2Stamped returns a function that reads a bare TCP connection, with the kernel's
+// receive time of the last segment in each read; nil if the connection has no
+// receive times.
 func h2Stamped(nc net.Conn, now func() int64) func([]byte) (int, Arrival, error) {
 	sc, ok := nc.(syscall.Conn)
 	if !ok {
@@ -75,7 +76,7 @@ func (s *h2Socket) read(b []byte) (int, Arrival, error) {
 	return s.n, at, nil
 }
 
-// receive reads what is there; false when nothing is.
+// receive reads once; false if there is nothing to read.
 func (s *h2Socket) receive(fd uintptr) bool {
 	s.iov.Base = &s.buf[0]
 	s.iov.SetLen(len(s.buf))
@@ -96,8 +97,8 @@ func (s *h2Socket) receive(fd uintptr) bool {
 	}
 }
 
-// stamp is the receive time that came with the last read, in nanoseconds since
-// 1970; 0 = none.
+// stamp returns the receive time of the last read, in nanoseconds since 1970, 0 if
+// there is none.
 func (s *h2Socket) stamp() int64 {
 	var h unix.Cmsghdr
 	body := unix.CmsgLen(0)

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// h2Batch is about how much goes into one write.
+// h2Batch is about how many bytes go into one write.
 const h2Batch = 32 << 10
 
 // h2Writer is the writing side of a connection. It alone assigns stream ids,
@@ -57,7 +57,7 @@ func (w *h2Writer) run() {
 	c.fail(err)
 }
 
-// write has something appended to a borrowed buffer and writes it.
+// write calls fill with a pooled buffer and writes what it returns.
 func (w *h2Writer) write(fill func([]byte) []byte) error {
 	c := w.conn
 	lent := c.client.writes.Get().(*[]byte)
@@ -65,8 +65,8 @@ func (w *h2Writer) write(fill func([]byte) []byte) error {
 	var err error
 	if len(b) > 0 {
 		c.mu.Lock()
-		if c.why == nil { // else the farewell's deadline holds
-			_ = c.raw.SetWriteDeadline(time.Now().Add(c.client.limits.pingAfter + c.client.limits.pingTimeout)) // of a closed one: the write tells
+		if c.why == nil { // otherwise the deadline of fail stays
+			_ = c.raw.SetWriteDeadline(time.Now().Add(c.client.limits.pingAfter + c.client.limits.pingTimeout)) // fails only when closed, and then the write fails, too
 		}
 		c.mu.Unlock()
 		var n int
@@ -104,14 +104,15 @@ func (w *h2Writer) farewell() {
 	if e, ok := why.(*RuleError); ok {
 		code, said = e.Code, e.Reason
 	}
-	_ = w.write(func(b []byte) []byte { return appendGoAway(b, code, said) }) // it ends either way
+	_ = w.write(func(b []byte) []byte { return appendGoAway(b, code, said) }) // the connection ends either way
 }
 
-// pulse asks a silent server for a sign of life; it returns when to look again.
+// pulse sends a PING if nothing was read for a while. It returns how long to wait
+// before the next call.
 func (w *h2Writer) pulse() (time.Duration, error) {
 	c := w.conn
 	l := c.client.limits
-	silent := time.Duration(c.client.opts.Now() - c.heard.Load())
+	silent := time.Duration(c.client.opts.Now() - c.lastRead.Load())
 	switch {
 	case silent < l.pingAfter:
 		w.pinged = false
@@ -123,7 +124,7 @@ func (w *h2Writer) pulse() (time.Duration, error) {
 	return 0, fmt.Errorf("the connection is dead: no answer to a PING within %v: %w", l.pingTimeout, os.ErrDeadlineExceeded)
 }
 
-// round writes what waits, or as much of it as makes a batch.
+// round writes what is queued, at most one batch. more is true if there is more.
 func (w *h2Writer) round() (more bool, err error) {
 	err = w.write(func(b []byte) []byte {
 		b, more = w.collect(b)
@@ -132,8 +133,8 @@ func (w *h2Writer) round() (more bool, err error) {
 	return more, err
 }
 
-// collect takes what waits: control frames, then new streams, then the bodies
-// that had to wait.
+// collect appends what is queued: control frames, then new streams, then the
+// bodies that had to wait.
 func (w *h2Writer) collect(b []byte) ([]byte, bool) {
 	c := w.conn
 	c.mu.Lock()
@@ -183,13 +184,14 @@ func (w *h2Writer) collect(b []byte) ([]byte, bool) {
 	return b, more
 }
 
-// request appends a request: its head, and what the windows let of its body.
+// request appends a request: its head, and as much of its body as the windows allow.
 func (w *h2Writer) request(b []byte, s *h2Stream, frame int, list uint32) []byte {
 	c, r := w.conn, s.req
 	w.block.Reset()
 	if size := w.encode(r, list); size > list {
-		s.tell(fmt.Errorf("the head of the request has %d bytes, and the server takes %d", size, list), false)
-		// It has its number, which may not be left out of the row without a trace.
+		s.tell(fmt.Errorf("the head of the request has %d bytes, and the server accepts at most %d: send fewer or shorter headers", size, list), false)
+		// The stream has its id and is in the table, but nothing is sent: the server
+		// treats an id that was skipped as closed.
 		c.forget(s)
 		return b
 	}
@@ -216,8 +218,8 @@ func (w *h2Writer) request(b []byte, s *h2Stream, frame int, list uint32) []byte
 	return b
 }
 
-// body appends what the windows let of a request's body. What they do not let
-// waits.
+// body appends as much of a request's body as the windows allow. The rest waits
+// in stalled.
 func (w *h2Writer) body(b []byte, s *h2Stream) []byte {
 	c := w.conn
 	c.mu.Lock()
@@ -251,8 +253,8 @@ func (w *h2Writer) sent(s *h2Stream) {
 	w.conn.mu.Unlock()
 }
 
-// encode makes the header block of a request, unless it is larger than limit;
-// it returns its size as RFC 9113 counts it.
+// encode makes the header block of a request, unless the header list is larger
+// than limit. It returns the size of the list as RFC 9113 counts it.
 func (w *h2Writer) encode(r *Request, limit uint32) (size uint32) {
 	o := &w.conn.client.opts
 	authority := cmp.Or(r.Header.Get("Host"), o.Host, o.Addr)
@@ -283,8 +285,8 @@ func (w *h2Writer) encode(r *Request, limit uint32) (size uint32) {
 	return size
 }
 
-// name is a header's name in HTTP/2; "" for those that it does not have, or
-// that are said otherwise.
+// name returns a header's name in HTTP/2; "" for headers that HTTP/2 does not have
+// or expresses in another way.
 func (w *h2Writer) name(k string) string {
 	if n, ok := w.names[k]; ok {
 		return n

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 )
 
-// head reads the answer's head, and those of interim answers before it.
+// head reads the answer's head, and the heads of interim answers before it.
 func (a *answer) head(b []byte, at Arrival, s Sink) ([]byte, error) {
 	text, had := b, 0
 	if a.carry != nil {
@@ -59,9 +59,9 @@ func (a *answer) head(b []byte, at Arrival, s Sink) ([]byte, error) {
 	return rest, s.Opened(h, at)
 }
 
-// knownHead is a head that was read, and what frame made of it. Thousands of
-// streams that are opened at once are answered with the very same head, so the
-// last one is kept for all; it is not written any more.
+// knownHead is a head that was parsed, with the framing that frame found. Servers
+// answer thousands of streams with the same head, so all streams share the last
+// one. It is never changed.
 type knownHead struct {
 	text  string
 	head  Head
@@ -71,11 +71,11 @@ type knownHead struct {
 
 var lastHead atomic.Pointer[knownHead]
 
-// maxKnown bounds the head that is kept.
+// maxKnown bounds the head that is kept, in bytes.
 const maxKnown = 1 << 10
 
-// headEnd returns the index after the empty line that ends a head, or -1. Up
-// to from it has been looked for before.
+// headEnd returns the index after the empty line that ends a head, or -1. The
+// bytes before from have been searched already.
 func headEnd(b []byte, from int) int {
 	for i := max(from-3, 0); i < len(b); i++ {
 		n := bytes.IndexByte(b[i:], '\n')
@@ -93,7 +93,7 @@ func headEnd(b []byte, from int) int {
 	return -1
 }
 
-// parseHead reads a status line and fields, which end with an empty line.
+// parseHead parses a status line and header fields, up to the empty line.
 func parseHead(b []byte) (Head, error) {
 	h := Head{Size: int64(len(b)), Header: http.Header{}}
 	status, rest := cutLine(b)
@@ -115,7 +115,7 @@ func parseHead(b []byte) (Head, error) {
 		if len(line) == 0 {
 			return h, nil
 		}
-		if line[0] == ' ' || line[0] == '\t' { // a value goes on
+		if line[0] == ' ' || line[0] == '\t' { // the value continues
 			v := h.Header[last]
 			if last == "" || !fieldValue(line) {
 				return h, malformed("a header field is " + strconv.Quote(excerpt(line)))
@@ -171,8 +171,9 @@ func fieldValue(b []byte) bool {
 	return true
 }
 
-// frame finds out how the body ends (RFC 9112, section 6.3). A coding wins
-// over a length; both are taken off the head, as what is handed on has neither.
+// frame finds out how the body ends (RFC 9112, section 6.3). A transfer coding
+// overrides a length. frame deletes the coding, and the length that it overrides,
+// from the head, because the sink gets the body without its framing.
 func (a *answer) frame(h Head) error {
 	length, err := contentLength(h.Header["Content-Length"])
 	if err != nil {

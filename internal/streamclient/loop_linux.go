@@ -17,33 +17,35 @@ import (
 )
 
 const (
-	// smallBuffer is the buffer that a loop lends to the stream that it reads,
-	// lentBuffer what that is once a stream has filled it.
+	// smallBuffer is the size of a loop's buffer, which its streams use in turn;
+	// lentBuffer is its size once a stream has filled it.
 	smallBuffer, lentBuffer = 16 << 10, 64 << 10
-	// readsAtOnce bounds how long one stream with much to say is served
-	// before the others have their turn.
+	// readsAtOnce bounds the reads of one stream before the others have their
+	// turn.
 	readsAtOnce = 4
 	// eventsAtOnce is how many ready streams one call asks for.
 	eventsAtOnce = 256
-	// manyReady is how many ready streams make waiting for more worth while.
+	// manyReady is the number of ready streams from which the loop waits for more.
 	manyReady = 4
 
 	wakeSlot = -1
 )
 
-// task is a request to a loop: to add a stream (err is nil) or to end one.
+// task is a request to a loop: to add a stream, to end one (err), to hold one
+// (hold > 0), or to read a held one again (hold < 0).
 type task struct {
-	c   *conn
-	err error
+	c    *conn
+	err  error
+	hold time.Duration
 }
 
 // loop serves a share of the streams on one goroutine.
 //
 // It waits in the scheduler's poller, so that it blocks no thread. If that poller
 // watched the sockets, each arrival would wake a thread even while the loop is
-// busy or coalesces arrivals. So it watches a second epoll instance, wakeup, which
-// watches the one with the sockets and is armed once whenever the loop goes to
-// sleep.
+// busy or coalesces arrivals. So the poller watches a second epoll instance, wakeup,
+// which watches the one with the sockets and is armed once whenever the loop goes
+// to sleep.
 //
 // Sockets are watched edge-triggered: a read that does not fill the buffer has
 // emptied the socket, and more bytes cause another event.
@@ -59,7 +61,7 @@ type loop struct {
 	mu     sync.Mutex
 	tasks  []task
 	asleep bool
-	awake  bool // since it last slept
+	awake  bool // woken since it last slept
 	ended  bool
 	gone   bool // the loop has ended
 
@@ -108,15 +110,15 @@ func (l *loop) openWakeup() error {
 	if err := unix.EpollCtl(l.ep, unix.EPOLL_CTL_ADD, l.wake, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: wakeSlot}); err != nil {
 		return os.NewSyscallError("epoll_ctl", err)
 	}
-	gate, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	wakeup, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return os.NewSyscallError("epoll_create1", err)
 	}
-	l.wakeup = gate
-	if err = unix.SetNonblock(gate, true); err == nil && !l.arm(unix.EPOLL_CTL_ADD) {
+	l.wakeup = wakeup
+	if err = unix.SetNonblock(wakeup, true); err == nil && !l.arm(unix.EPOLL_CTL_ADD) {
 		err = unix.EINVAL
 	}
-	l.file = os.NewFile(uintptr(gate), "epoll")
+	l.file = os.NewFile(uintptr(wakeup), "epoll")
 	if err == nil {
 		l.raw, err = l.file.SyscallConn()
 	}
@@ -205,7 +207,7 @@ func (l *loop) poll() int {
 	}
 }
 
-// run is the loop.
+// run serves the streams until the loop is closed.
 func (l *loop) run() {
 	defer l.leave()
 	for {
@@ -286,14 +288,18 @@ func (l *loop) settle() bool {
 	l.mu.Unlock()
 	for i, t := range l.spare {
 		switch c := t.c; {
+		case t.hold > 0:
+			l.hold(c, t.hold)
+		case t.hold < 0:
+			l.release(c)
 		case t.err == nil:
 			l.admit(c)
 		case c.over:
-		case !c.known: // admit finds it
+		case !c.known: // admit ends it
 			if c.early == nil {
 				c.early = t.err
 			}
-		case t.err != ErrClosed && c.opening == nil: // the context ended too late
+		case t.err != ErrClosed && c.opening == nil: // the context ended after the stream was open
 		default:
 			l.finish(c, t.err)
 		}
@@ -311,7 +317,7 @@ func (l *loop) leave() {
 	l.tasks = nil
 	l.mu.Unlock()
 	for _, t := range rest {
-		if t.err == nil {
+		if t.err == nil && t.hold == 0 {
 			l.finish(t.c, ErrClosed)
 		}
 	}
@@ -351,7 +357,7 @@ type receiver struct {
 	oob [8]uint64 // as bytes, and aligned as the kernel's structs are
 }
 
-// init gives r a buffer of that size, in place of another.
+// init gives r a new buffer of size bytes.
 func (r *receiver) init(size int) {
 	r.buf = make([]byte, size)
 	r.iov.Base = &r.buf[0]
@@ -360,8 +366,9 @@ func (r *receiver) init(size int) {
 	r.msg.SetIovlen(1)
 }
 
-// recv reads once. stamp is the kernel's time of the last segment in it, 0 if
-// there is none. The socket does not block, so the scheduler need not be told.
+// recv reads once. stamp is the kernel's time of the last segment read, in
+// nanoseconds since 1970, 0 if there is none. The socket does not block, so raw
+// system calls, of which the scheduler does not know, hold nobody up.
 func (r *receiver) recv(fd int32, stamped bool) (n int, stamp int64, errno unix.Errno) {
 	if !stamped {
 		got, _, e := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&r.buf[0])), uintptr(len(r.buf)))
@@ -376,7 +383,7 @@ func (r *receiver) recv(fd int32, stamped bool) (n int, stamp int64, errno unix.
 	return int(got), r.stamp(), 0
 }
 
-// stamp reads the control message of SO_TIMESTAMPNS.
+// stamp returns the time in the control message of SO_TIMESTAMPNS, 0 if there is none.
 func (r *receiver) stamp() int64 {
 	head := unix.CmsgLen(0)
 	if int(r.msg.Controllen) < head+int(unsafe.Sizeof(unix.Timespec{})) {

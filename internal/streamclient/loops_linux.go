@@ -48,7 +48,7 @@ func newLoops(o Options) (*loops, error) {
 	for range n {
 		l, err := newLoop(p)
 		if err != nil {
-			_ = p.Close() // what counts is why there is no loop
+			_ = p.Close() // the error of newLoop matters more
 			return nil, fmt.Errorf("client: %w", err)
 		}
 		p.shards = append(p.shards, l)
@@ -63,7 +63,7 @@ func (p *loops) Open(ctx context.Context, r Request, s Sink) Stream {
 	c := &conn{loop: l, sink: s, fd: -1, slot: -1, opening: &opening{req: r, deadline: time.Now().Add(p.opts.ConnectTimeout)}}
 	c.bodiless, c.hold = r.Method == http.MethodHead, budget.Of(p.opts.Budget)
 	if ctx.Done() != nil {
-		// Set before the loop knows the stream; it is the loop that unsets it.
+		// Set before the loop has the stream. Afterwards only the loop changes it.
 		c.opening.stop = context.AfterFunc(ctx, func() {
 			defer crash.Guard()
 			l.post(task{c: c, err: ctx.Err()})
@@ -103,7 +103,8 @@ func (l *loop) begin(c *conn) {
 	l.add(c)
 }
 
-// attempt begins to connect to the next address that takes the attempt.
+// attempt begins to connect to the next address. It skips addresses that fail at
+// once. If none is left, it sets the opening's error.
 func (l *loop) attempt(c *conn) {
 	o := c.opening
 	for len(o.addrs) > 0 {
@@ -160,7 +161,7 @@ func (p *loops) socket(to netip.AddrPort) (int, error) {
 
 // prepare sets what must be set before the connection is made.
 func (p *loops) prepare(fd int, to netip.AddrPort) error {
-	// What fails here costs a little delay and no more.
+	// A failure is not an error: it costs a little delay, or the kernel's times.
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 	if p.opts.KernelTimestamps {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
@@ -169,8 +170,8 @@ func (p *loops) prepare(fd int, to netip.AddrPort) error {
 	if !ok {
 		return nil
 	}
-	// The port is chosen when the other end is known: then one that is in use
-	// towards another server will do.
+	// With this option connect chooses the port, when the other end is known, and
+	// can take a port that is in use towards another server.
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
 	if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(from, 0))); err != nil {
 		return fmt.Errorf("connect from %s: %w", from, os.NewSyscallError("bind", err))
@@ -218,7 +219,7 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 	return sa
 }
 
-// connected returns what became of a connection that was begun.
+// connected returns the error of a connect that was under way, nil if it succeeded.
 func connected(fd int) error {
 	n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err == nil && n != 0 {

@@ -31,7 +31,7 @@ func (uncounted) Opened()   {}
 func (uncounted) Sent(int)  {}
 func (uncounted) Taken(int) {}
 
-// destination is the host and port that a new connection leads to.
+// destination returns the host and port to connect to.
 func (o *Options) destination(ctx context.Context) (string, error) {
 	if o.Resolve == nil {
 		return o.Addr, nil

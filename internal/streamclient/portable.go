@@ -54,14 +54,18 @@ type line struct {
 
 	mu   sync.Mutex
 	conn net.Conn
-	why  error // of the requested end
+	why  error // the error of Closed, once an end was requested
 	stop context.CancelFunc
+	// until is when a held stream is read again; zero = not held. ended is closed
+	// when an end is requested.
+	until time.Time
+	ended chan struct{}
 }
 
 // Open implements Client.
 func (p *portable) Open(ctx context.Context, r Request, s Sink) Stream {
 	dial, stop := context.WithTimeout(ctx, p.opts.ConnectTimeout)
-	c := &line{client: p, sink: s, stop: stop}
+	c := &line{client: p, sink: s, stop: stop, ended: make(chan struct{})}
 	c.bodiless, c.hold = r.Method == http.MethodHead, budget.Of(p.opts.Budget)
 	p.mu.Lock()
 	if !p.closed {
@@ -95,12 +99,43 @@ func (c *line) giveUp(why error) {
 	defer c.mu.Unlock()
 	if c.why == nil {
 		c.why = why
+		close(c.ended)
 	}
 	c.stop()
 	if c.conn != nil {
-		// Not Close: that of TLS waits for the other side.
+		// Not Close: Close of a TLS connection waits for the other side.
 		_ = c.conn.SetDeadline(time.Unix(1, 0))
 	}
+}
+
+// Hold implements Stream. A read that is under way returns at most one buffer,
+// which is held, too.
+func (c *line) Hold(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.until.IsZero() {
+		c.until = time.Now().Add(d)
+	}
+}
+
+// wait waits while the stream is held. It reports whether the stream was held.
+func (c *line) wait() bool {
+	c.mu.Lock()
+	until := c.until
+	c.mu.Unlock()
+	if until.IsZero() {
+		return false
+	}
+	t := time.NewTimer(time.Until(until))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-c.ended:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.until = time.Time{}
+	return true
 }
 
 // take stores the connection, so that giveUp can close it; false if the stream was
@@ -146,7 +181,7 @@ func (c *line) run(ctx, dial context.Context, r *Request) error {
 		}
 	}
 	if _, err := conn.Write(appendRequest(nil, r, p.opts.Host)); err != nil {
-		// The answer may be there all the same.
+		// The server may have answered all the same.
 		if got := c.read(conn, opened); !errors.Is(got, io.ErrUnexpectedEOF) {
 			return got
 		}
@@ -160,10 +195,12 @@ func (c *line) run(ctx, dial context.Context, r *Request) error {
 func (c *line) read(conn net.Conn, opened func()) error {
 	buf := portableBuffers.Get().(*[]byte)
 	defer portableBuffers.Put(buf)
+	late := false // the bytes waited because of Hold
 	for {
 		n, err := conn.Read(*buf)
+		late = c.wait() || late && n == len(*buf)
 		if n > 0 {
-			at := Arrival{At: c.client.opts.Now(), Shared: n == len(*buf)}
+			at := Arrival{At: c.client.opts.Now(), Shared: n == len(*buf) && !late, Held: late}
 			ferr := c.feed((*buf)[:n], at, c.sink)
 			if opened != nil && c.opened() {
 				opened()

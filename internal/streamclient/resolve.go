@@ -12,15 +12,15 @@ import (
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 )
 
-// resolved is how long the addresses of a name are used.
+// resolved is how long the addresses of a name are used before it is looked up again.
 const resolved = time.Minute
 
 // resolver resolves the name of one server when it is first needed.
 type resolver struct {
 	name string
 	port uint16
-	ask  func(ctx context.Context, addr string) (netip.AddrPort, error) // asked for each connection; nil = the system's
-	// guard, if not nil, knows the addresses for good.
+	ask  func(ctx context.Context, addr string) (netip.AddrPort, error) // called for each connection; nil = the system's resolver
+	// guard, if not nil, resolves the name. Its addresses are used for ever.
 	guard *dialguard.Guard
 
 	mu    sync.Mutex
@@ -28,7 +28,7 @@ type resolver struct {
 	until time.Time // zero = for ever
 }
 
-// newResolver takes a host and port apart.
+// newResolver returns a resolver for addr, which has the form host:port.
 func newResolver(addr string) (*resolver, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

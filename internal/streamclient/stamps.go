@@ -7,17 +7,18 @@ import "time"
 // measured repeatedly, and a stamp is used only while the wall clock was not set.
 const (
 	// measureEvery is the age at which the difference is measured again. A
-	// clock is slewed by 0.05 % at most, so it is off by 5 µs after 10 ms.
+	// clock is slewed by 0.05 % at most, so the difference is off by at most 5 µs
+	// after 10 ms.
 	measureEvery = int64(10 * time.Millisecond)
-	// stepLeast and stepShare bound what slewing and the measuring explain; a
-	// greater change is a clock that was set.
+	// stepLeast and stepShare bound the change of the difference that slewing and
+	// inexact measurements can cause. A greater change means that the clock was set.
 	stepLeast = int64(50 * time.Microsecond)
 	stepShare = 1000 // of the time passed
-	// distrust is how long stamps are not used after the clock was set: what
-	// came before then may wait to be read.
+	// distrust is how long stamps are not used after the clock was set: bytes that
+	// were stamped before may still wait to be read.
 	distrust = int64(time.Second)
-	// early is by how much a stamp may lie after the read, which only an
-	// inexact difference explains; oldest is how long bytes may have waited.
+	// early is how far a stamp may lie after the read, as an inexact difference
+	// can place it; oldest is how long bytes may have waited to be read.
 	early  = int64(100 * time.Microsecond)
 	oldest = int64(time.Minute)
 )
@@ -29,11 +30,11 @@ type stamps struct {
 	wall func() int64 // nanoseconds since 1970; time.Now but in tests
 
 	offset   int64 // monotonic minus wall
-	measured int64 // when; 0 = never
-	doubted  int64 // until when no stamp is believed
+	measured int64 // when offset was measured; 0 = never
+	doubted  int64 // until when no stamp is used
 }
 
-// update measures the difference if the last measure is old.
+// update measures the difference if the last measurement is old.
 func (s *stamps) update(now int64) {
 	if s.measured != 0 && now-s.measured < measureEvery {
 		return
@@ -51,8 +52,9 @@ func (s *stamps) update(now int64) {
 	s.offset, s.measured = offset, now
 }
 
-// measure reads the wall clock between two readings of the other, a few times,
-// and keeps the closest: in between this goroutine may lose its processor.
+// measure reads the wall clock between two readings of the monotonic clock, a few
+// times, and keeps the two that are closest together: this goroutine may lose its
+// processor between readings. window is the time between the two.
 func (s *stamps) measure() (offset, window int64) {
 	for i := range 8 {
 		a := s.now()
@@ -68,8 +70,8 @@ func (s *stamps) measure() (offset, window int64) {
 	return offset, window
 }
 
-// at places a stamp, in nanoseconds since 1970, of bytes that were read at that
-// time; false if the stamp is not reliable.
+// at converts the stamp, in nanoseconds since 1970, of bytes that were read at
+// read. If the stamp is not reliable, it returns read and false.
 func (s *stamps) at(stamp, read int64) (int64, bool) {
 	t := stamp + s.offset
 	if read < s.doubted || t > read+early || t < read-oldest {

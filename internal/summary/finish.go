@@ -30,7 +30,7 @@ func (s *Summary) Finish(failed error, firstFailure string) {
 	s.warn(firstFailure)
 }
 
-// arrivals adds up how well the times of deliveries are known.
+// arrivals adds up how exactly receive times are known.
 func (s *Summary) arrivals() {
 	var waited ledger.Timing
 	a := &s.Result.Generator.Arrivals

@@ -9,8 +9,8 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// warnReceivedNothing says of a lane that received nothing at all what is likely to be
-// wrong with it.
+// warnReceivedNothing warns of a lane that received nothing at all, and lists the
+// likely causes.
 func (s *Summary) warnReceivedNothing(l *results.Lane) {
 	if !l.ReceivedNothing() {
 		return
@@ -23,8 +23,8 @@ func (s *Summary) warnReceivedNothing(l *results.Lane) {
 	}
 }
 
-// whyNothing are the likely causes for a lane that received nothing, the likeliest
-// first. What was seen comes before what is common.
+// whyNothing returns the likely causes for a lane that received nothing, the
+// likeliest first. Observed causes come before common ones.
 func whyNothing(l *results.Lane, p *profiles.Lane) []string {
 	var out []string
 	add := func(n int64, format string, args ...any) {
@@ -39,9 +39,9 @@ func whyNothing(l *results.Lane, p *profiles.Lane) []string {
 	add(d.Oversized, "%d streams, answers or webhook bodies were too large: %s", topReason(d.OversizedBy))
 	add(d.Terminated, "the target ended %d subscriptions")
 	if s, ok := p.Settings.(interface{ Subject() string }); ok {
-		out = append(out, s.Subject()+" is not the one that the upstream changes")
+		out = append(out, s.Subject()+" is not what the upstream changes")
 	} else {
-		out = append(out, fmt.Sprintf("the event type (%q) is not the one that the upstream causes", p.Event))
+		out = append(out, fmt.Sprintf("the event type (%q) is not what the upstream causes", p.Event))
 	}
 	arguments := "{}"
 	if text, err := json.Marshal(p.Arguments); err == nil && p.Arguments != nil {

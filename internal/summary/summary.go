@@ -1,6 +1,6 @@
-// Package summary makes the result of a run of the accounts of its passes: it adds
-// them up, judges the generator and the thresholds, and warns of what a reader
-// should know. A run and a merge of shards do so alike.
+// Package summary computes the result of a run from the accounts of its passes: it
+// adds them up, judges the generator and the thresholds, and adds the warnings. Runs
+// and merges of shards use it.
 package summary
 
 import (
@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/profiles"
@@ -15,33 +16,33 @@ import (
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
-// Summary is a result that passes are added to.
+// Summary is a result to which passes are added. Only Warn is safe for concurrent
+// use.
 type Summary struct {
-	// Result is what is known so far. Only Warn may be called by several
-	// goroutines at once.
+	// Result is the result so far.
 	Result *results.Result
-	// Accounts has one account, or one for each lane when lanes take turns.
+	// Accounts has one account, or one for each lane if lanes take turns.
 	Accounts []ledger.Account
 	// Upstream are the upstream's figures as metrics show them.
 	Upstream metrics.Figures
 
 	profile    *profiles.Profile
 	thresholds []results.Threshold
-	part       bool // of a run: the whole is judged
-	unfinished bool // the run goes on
+	part       bool // a shard: thresholds are judged on the merged run
+	unfinished bool // the run is in progress
 
 	fireLag, fireLatency ledger.Timing // of all passes
-	unsound              []string      // what is wrong with the ledger itself
+	unsound              []string      // errors in the ledger itself
+	conform              conform.Account
 
 	mu sync.Mutex // guards Result.Warnings
 }
 
-// Options say what a summary is of.
+// Options are the options of a summary.
 type Options struct {
 	Profile    *profiles.Profile
 	Thresholds []results.Threshold
-	// Part says that this is one of the shards of a run, which is judged as a
-	// whole.
+	// Part marks a shard of a run; thresholds are judged on the merged run.
 	Part bool
 	// Result is the result before anything was measured.
 	Result *results.Result
@@ -52,8 +53,8 @@ func New(o Options) *Summary {
 	return &Summary{Result: o.Result, profile: o.Profile, thresholds: o.Thresholds, part: o.Part}
 }
 
-// Snapshot returns a copy that goes a way of its own, for a checkpoint. Nobody may
-// call anything but Warn meanwhile.
+// Snapshot returns an independent copy, for a checkpoint. Only Warn may be called
+// meanwhile.
 func (s *Summary) Snapshot() *Summary {
 	s.mu.Lock()
 	res := *s.Result
@@ -62,20 +63,20 @@ func (s *Summary) Snapshot() *Summary {
 	res.Phases, res.Lanes = slices.Clone(res.Phases), slices.Clone(res.Lanes)
 	return &Summary{
 		Result: &res, Accounts: slices.Clone(s.Accounts), profile: s.profile, thresholds: s.thresholds, part: s.part, unfinished: true,
-		fireLag: s.fireLag, fireLatency: s.fireLatency, unsound: slices.Clone(s.unsound),
+		fireLag: s.fireLag, fireLatency: s.fireLatency, unsound: slices.Clone(s.unsound), conform: s.conform,
 	}
 }
 
-// Add adds a pass: its account, what only the systems of its lanes count, in the
-// order of the lanes, the health of the generator, and what the target used. Passes
-// follow each other when lanes take turns; then counts add up, and of the
+// Add adds a pass: its account, the figures that only the lanes' systems have, in the
+// order of the lanes, the health of the generator, and the target's use of its
+// machine. If lanes take turns there are several passes: counts add up, and of the
 // generator's figures the worst is kept.
 func (s *Summary) Add(a ledger.Account, own []results.PartFigures, generator results.Generator, target *results.Process) {
 	s.Accounts = append(s.Accounts, a)
 	res := s.Result
 	u := &res.Upstream
 	m := a.Measured
-	// An emission that the target never answered for is uncertain.
+	// An emission without an answer at the end is uncertain.
 	u.Published += m.Fired
 	u.Accepted += m.Accepted
 	u.Uncertain += m.Uncertain + m.Pending
@@ -98,13 +99,15 @@ func (s *Summary) Add(a ledger.Account, own []results.PartFigures, generator res
 		if turns {
 			l.Process = target
 		}
+		s.addConform(&l, own[i].Conform)
 		res.Lanes = append(res.Lanes, l)
 	}
 	res.Generator = health.Worse(res.Generator, generator)
 	res.Generator.DroppedEvents = Share(u.Dropped, u.Scheduled)
 	res.Target.Process = health.Together(res.Target.Process, target)
 	if s.unfinished && !s.part {
-		// It has no series to be held to, and the whole account is checked at the end.
+		// A checkpoint has no series to check; the whole account is checked at the
+		// end.
 	} else if err := a.Check(); err != nil {
 		// A ledger that does not add up is our fault, and its figures are worth
 		// nothing: say so as loudly as a result can.
@@ -113,15 +116,24 @@ func (s *Summary) Add(a ledger.Account, own []results.PartFigures, generator res
 	s.judge(health.Bottlenecks(res.Generator, res.Host.CPUs, s.sending()))
 }
 
-// judge sets the reasons why the generator was the bottleneck, those about the
-// ledger behind them.
+// addConform adds what a lane saw of the rows of conformance.
+func (s *Summary) addConform(l *results.Lane, seen conform.Account) {
+	if seen == nil {
+		return
+	}
+	s.conform = s.conform.Plus(seen.Of(l.Name, l.Duplicates.SameEmission))
+	s.Result.Conformance = results.NewConformance(s.conform)
+}
+
+// judge sets the reasons why the generator was the bottleneck, followed by errors in
+// the ledger.
 func (s *Summary) judge(reasons []string) {
 	s.Result.Generator.Reasons = append(reasons, s.unsound...)
 	s.Result.Generator.Bottleneck = len(s.Result.Generator.Reasons) > 0
 }
 
-// JudgeMachines judges the generators of several machines: firing over all, and the
-// rest where it happened.
+// JudgeMachines judges the generators of several machines: publishing over all of
+// them, everything else per machine.
 func (s *Summary) JudgeMachines(machines []Machine) {
 	reasons := health.Bottlenecks(results.Generator{DroppedEvents: s.Result.Generator.DroppedEvents}, 1, s.sending())
 	for _, m := range machines {
@@ -136,14 +148,14 @@ func (s *Summary) JudgeMachines(machines []Machine) {
 	s.judge(reasons)
 }
 
-// Machine is the health of all generators of one machine together.
+// Machine is the combined health of all generators of one machine.
 type Machine struct {
 	Name      string
 	CPUs      int
 	Generator results.Generator
 }
 
-// Share is part of whole, 0 where there is no whole.
+// Share returns part/whole, or 0 if whole is 0.
 func Share(part, whole int64) float64 {
 	if whole == 0 {
 		return 0
@@ -166,7 +178,7 @@ func (s *Summary) SetUpstream(f results.PartFigures) {
 	}
 }
 
-// sending is what the firing so far is judged by.
+// sending returns the figures of publishing so far that the generator is judged by.
 func (s *Summary) sending() health.Sending {
 	u := &s.Result.Upstream
 	out := health.Sending{Workers: s.profile.Upstream.Workers, Lag: u.Lag, Answer: u.Answer}

@@ -9,13 +9,13 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// warnStdio tells of lines that belong to nothing.
+// warnStdio warns of lines that belong to no request or stream.
 func (s *Summary) warnStdio(io *results.Stdio) {
 	if io == nil {
 		return
 	}
 	if n := io.Malformed + io.TooLong; n > 0 {
-		s.Warn("malformed", "", "%d lines of the target's standard output are no messages; something there prints what belongs on standard error", n)
+		s.Warn("malformed", "", "%d lines of the target's standard output are not messages; print logs and other text on standard error", n)
 	}
 	if io.Unknown > 0 {
 		s.Warn("unknown-ids", "", "%d lines of the target name a request that was never sent", io.Unknown)
@@ -25,7 +25,7 @@ func (s *Summary) warnStdio(io *results.Stdio) {
 	}
 }
 
-// warnTokens tells of tokens that were not to be had.
+// warnTokens warns of requests for tokens that failed.
 func (s *Summary) warnTokens(t *results.Tokens) {
 	if t == nil || t.Failed == 0 {
 		return
@@ -33,7 +33,7 @@ func (s *Summary) warnTokens(t *results.Tokens) {
 	s.Warn("tokens-failed", "", "%d of %d requests for a token failed, and %d subscriptions ended because there was none; the first: %s", t.Failed, t.Requests, t.Lost, t.FirstError)
 }
 
-// warn looks over the finished figures for what their reader should know.
+// warn adds warnings about the finished figures.
 func (s *Summary) warn(firstFailure string) {
 	res := s.Result
 	if s.profile.Upstream.Kind == "none" {
@@ -60,7 +60,8 @@ func (s *Summary) warnLane(l results.Lane) {
 		s.Warn("not-all-open", l.Name, "%d of %d subscriptions could not be opened: %s", missing, l.Subscriptions, topReason(l.Ready.Reasons))
 	}
 	if l.Expected == 0 && l.Detail.Excused+l.Detail.InFlight > 0 {
-		// A threshold on losses holds where nothing can be lost.
+		// A threshold on losses holds if nothing can be lost, so this must be a
+		// warning.
 		s.Warn("nothing-owed", l.Name, "%d deliveries were on their way when a subscription began or ended, and nothing else was owed, so this lane says nothing about delivery: churn more slowly, or publish for longer", l.Detail.Excused+l.Detail.InFlight)
 	}
 	updates := int64(l.Figures["updatesObserved"])
@@ -103,10 +104,10 @@ func (s *Summary) warnLane(l results.Lane) {
 	}
 }
 
-// warnObserved says what a run that fires nothing cannot know.
+// warnObserved names the figures that a run that publishes nothing cannot have.
 func (s *Summary) warnObserved() {
 	if !slices.ContainsFunc(s.profile.Lanes, func(l profiles.Lane) bool { return !l.HasNoSources() }) {
 		return
 	}
-	s.Warn("observed-only", "", "nothing was published: what should have come is not known, so expected, lost, out of order and latency say nothing; observedEvents and the like are of what came in the %v measured", s.profile.Phases.Measure.Round(time.Millisecond))
+	s.Warn("observed-only", "", "nothing was published, so expected, lost, out of order and latency say nothing; the observed figures, such as observedEvents, count the events received in the %v measured", s.profile.Phases.Measure.Round(time.Millisecond))
 }

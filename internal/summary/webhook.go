@@ -7,7 +7,7 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// warnWebhook tells of deliveries that failed on this side, and of those that
+// warnWebhook warns of deliveries that failed on this side, and of deliveries that
 // the target held back.
 func (s *Summary) warnWebhook(l *results.Lane) {
 	d := &l.Detail
@@ -25,7 +25,7 @@ func (s *Summary) warnWebhook(l *results.Lane) {
 			d.Rejected, topReason(d.RejectedBy), l.LostRefused)
 	}
 	if d.Suspended > 0 {
-		s.Warn("suspended", l.Name, "the target said %d times that it had suspended delivery or lost a subscription: %s. %d events that were published meanwhile never came; refreshes subscribed again",
+		s.Warn("suspended", l.Name, "the target said %d times that it had suspended delivery or lost a subscription: %s. %d events published meanwhile never arrived; refreshes subscribed again",
 			d.Suspended, topReason(d.SuspendedBy), l.LostSuspended)
 	}
 	if n := l.Figures["idsChanged"]; n > 0 {
@@ -33,8 +33,8 @@ func (s *Summary) warnWebhook(l *results.Lane) {
 	}
 }
 
-// splitUndeliverable splits the reasons of failed connections into those that were
-// closed here because there were too many, and the others.
+// splitUndeliverable splits the reasons of failed connections into connections closed
+// here because there were too many, and the others.
 func splitUndeliverable(by map[string]int64) (refused, failed map[string]int64) {
 	refused, failed = map[string]int64{}, map[string]int64{}
 	for reason, n := range by {

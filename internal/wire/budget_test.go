@@ -62,7 +62,7 @@ func TestEventParserReset(t *testing.T) {
 	if err := p.Feed(text, nil); err != nil || b.Used() == 0 {
 		t.Fatalf("%v, %d bytes used", err, b.Used())
 	}
-	if p.Reset(); b.Used() != 0 || p.id != nil || p.name != nil {
+	if p.Reset(); b.Used() != 0 || p.rare != nil {
 		t.Errorf("%d bytes used", b.Used())
 	}
 	var got Event

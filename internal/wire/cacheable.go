@@ -2,11 +2,11 @@ package wire
 
 import "time"
 
-// Cacheable is what determines how long the response to a list or read request may
-// be cached (SEP-2549). Its slices alias the message, except for
-// strings that had to be unescaped.
+// Cacheable has the members that determine how long the response to a list or read
+// request may be cached (SEP-2549). Its slices alias the message, except for strings
+// that had to be unescaped.
 type Cacheable struct {
-	// NextCursor of a page, unescaped; nil when there is no further page.
+	// NextCursor of a page, unescaped; nil if there is no further page.
 	NextCursor []byte
 	// TTL is how long the result may be kept. HasTTL is true if the
 	// response has one: ttlMs in milliseconds, or ttl of the earlier draft in
@@ -14,15 +14,15 @@ type Cacheable struct {
 	TTL    time.Duration
 	HasTTL bool
 	// Public is true only for cacheScope "public"; HasScope is true if
-	// there was a cacheScope.
+	// there is a cacheScope.
 	Public, HasScope bool
 	// Interim results (a resultType other than "complete") must not be cached.
 	Interim bool
 }
 
-// ScanCacheable reads the result of a JSON-RPC response into c, which is
-// overwritten. It returns false exactly if b is not a JSON object (or nests
-// deeper than 512); members of the wrong type are left out.
+// ScanCacheable parses the result of a JSON-RPC response into c, which is
+// overwritten. It returns false if and only if b is not a JSON object, or is nested
+// more than 512 levels deep. Members of the wrong type are left out.
 func ScanCacheable(b []byte, c *Cacheable) bool {
 	*c = Cacheable{}
 	s := scanner{b: b}
@@ -48,7 +48,7 @@ func (s *scanner) cacheable(c *Cacheable) {
 		switch string(s.key()) {
 		case "nextCursor":
 			if c.NextCursor = s.text(); len(c.NextCursor) == 0 {
-				c.NextCursor = nil // an empty cursor leads back to the first page
+				c.NextCursor = nil // an empty cursor would ask for the first page again
 			}
 		case "ttlMs":
 			c.TTL, c.HasTTL = s.duration(time.Millisecond)

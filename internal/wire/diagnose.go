@@ -9,8 +9,8 @@ import (
 )
 
 // Suspects are the keys that senders derive from a secret by mistake, and the
-// correct key for other mistakes. They are safe for
-// concurrent use.
+// correct key, for mistakes that are not in the key. They are safe for concurrent
+// use.
 type Suspects struct{ list []suspect }
 
 type suspect struct {
@@ -18,15 +18,16 @@ type suspect struct {
 	how string // empty for the correct key
 }
 
-// NewSuspects returns the suspects of the text of a secret and its correct key.
+// NewSuspects returns the suspects for a secret. text is the secret as the sender
+// was given it, key the correct key.
 func NewSuspects(text string, key *Key) *Suspects {
 	s := &Suspects{list: []suspect{{key, ""}}}
 	if plain, ok := strings.CutPrefix(text, SecretPrefix); ok {
 		s.list = append(s.list,
 			suspect{NewKey([]byte(text)), "the key is the secret's text, whsec_ included, and not the bytes that it stands for"},
 			suspect{NewKey([]byte(plain)), "the key is the secret's text after whsec_, and not the bytes that it stands for"})
-		// Where the text has + or /, a decoder of URL-safe base64 that skips what
-		// it does not know makes another key.
+		// If the text has + or /, a decoder of URL-safe base64 that skips unknown
+		// characters returns another key.
 		known := strings.Map(func(r rune) rune {
 			if r == '+' || r == '/' {
 				return -1
@@ -43,7 +44,7 @@ func NewSuspects(text string, key *Key) *Suspects {
 	return s
 }
 
-// The ways in which a signature is spelled, and what is signed.
+// spellings are the known ways to write a signature, the correct one first.
 var spellings = []struct {
 	how    string
 	decode func(string) ([]byte, error)
@@ -55,8 +56,8 @@ var spellings = []struct {
 	{"the signature is hexadecimal", hex.DecodeString},
 }
 
-// Diagnose returns the mistake that explains the signature of a delivery that
-// [Verify] refused, "" if no known mistake does. It allocates.
+// Diagnose returns the sender's mistake that explains why [Verify] refused the
+// signature of a delivery, "" if no known mistake explains it. It allocates.
 func (s *Suspects) Diagnose(h http.Header, body []byte) string {
 	id, stamp := first(h, HeaderWebhookID), first(h, HeaderWebhookTimestamp)
 	sigs, older := first(h, HeaderWebhookSignature), first(h, HeaderOldSignature)
@@ -89,8 +90,8 @@ func (s *Suspects) Diagnose(h http.Header, body []byte) string {
 	return ""
 }
 
-// spelled finds the MAC among signatures in any of the known spellings. Those of
-// the older scheme are hexadecimal and have no version.
+// spelled finds the MAC among signatures in any of the known spellings. Signatures
+// of the older scheme are hexadecimal and have no version.
 func (m *macState) spelled(sigs string, older bool) (how string, ok bool) {
 	for one := range strings.FieldsSeq(sigs) {
 		version, text, found := strings.Cut(one, ",")

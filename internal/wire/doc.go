@@ -1,4 +1,4 @@
-// Package wire reads and writes what the hot paths exchange: Server-Sent Events,
-// JSON-RPC messages, webhook signatures, and counted connections. It does not
-// interpret messages.
+// Package wire has the formats of the hot paths: Server-Sent Events, lines,
+// JSON-RPC messages, URI templates and webhook signatures. It also counts the bytes
+// of connections. It does not interpret messages.
 package wire

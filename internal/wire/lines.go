@@ -6,10 +6,10 @@ import (
 	"github.com/eventmeter/eventmeter/internal/budget"
 )
 
-// Line is one line of a stream of newline-delimited messages. Data is only
-// valid until the function it was given to returns.
+// Line is one line of a stream of newline-delimited messages. Data is valid until
+// the function that the Line was passed to returns.
 type Line struct {
-	// Data is the line without its line end. It is nil for a line over the bound.
+	// Data is the line without its line end. It is nil if TooLong is true.
 	Data []byte
 	// Size is the number of bytes of the line, its line end included.
 	Size int
@@ -19,8 +19,8 @@ type Line struct {
 }
 
 // LineParser splits a stream of newline-delimited messages that is fed in pieces
-// of any size. A CR before the LF belongs to the line end. The zero
-// value is ready. It must not be used by two goroutines at once.
+// of any size. A CR before the LF belongs to the line end. The zero value is ready.
+// A LineParser must not be used by two goroutines at once.
 //
 // A line that lies in one piece is not copied, and nothing is allocated for it.
 type LineParser struct {

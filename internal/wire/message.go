@@ -2,8 +2,8 @@ package wire
 
 import "time"
 
-// Message is what a scan found in one JSON-RPC message. Its slices alias the
-// message, except for strings that had to be unescaped.
+// Message is the content of one JSON-RPC message, as [ScanMessage] found it. Its
+// slices alias the message, except for strings that had to be unescaped.
 type Message struct {
 	// Versioned is true if the message has "jsonrpc":"2.0".
 	Versioned bool
@@ -16,11 +16,11 @@ type Message struct {
 	HasResult, HasError bool
 	// Error of a response.
 	Error RPCError
-	// Fields of params or result, whichever came last.
+	// Fields of params or of result, whichever comes last.
 	Fields
 }
 
-// MessageLimit bounds the text of an error, which is kept and shown.
+// MessageLimit bounds the text of an error, in bytes.
 const MessageLimit = 1 << 10
 
 // RPCError is a JSON-RPC error object.
@@ -28,13 +28,13 @@ type RPCError struct {
 	Code int64
 	// Message has at most [MessageLimit] bytes.
 	Message []byte
-	// Data is the raw JSON token; nil when there was none.
+	// Data is the raw JSON token; nil if there is none.
 	Data []byte
 }
 
-// Fields are the members of params, of a result, or of a bare object, that a
-// sink may need. Members with the wrong type are left out, those with a name
-// that occurs twice have the last value.
+// Fields are the members of params, of a result, or of a bare object, that a sink
+// may need. Members of the wrong type are left out. Of members with the same name
+// the last one counts.
 type Fields struct {
 	EventID   []byte // unescaped
 	Name      []byte // unescaped
@@ -43,7 +43,9 @@ type Fields struct {
 	URI       []byte // unescaped; of a resource
 	// HasPayload is true if there is a payload that is not null.
 	HasPayload bool
-	Challenge  []byte // raw JSON token; of a verification envelope
+	// HasData is true if data is an object.
+	HasData   bool
+	Challenge []byte // raw JSON token; of a verification envelope
 	// Cursor is the raw JSON token, null included; nil if there is none. It is
 	// sent back unchanged.
 	Cursor    []byte
@@ -56,8 +58,8 @@ type Fields struct {
 	// Events is the raw array of events of a poll; nil if there is none. [Elements]
 	// iterates over it.
 	Events []byte
-	// SubscriptionID is the raw token of the newer stream correlation,
-	// RequestID that of the older one.
+	// SubscriptionID is the raw token that names the stream in newer revisions
+	// (_meta), RequestID the one in the older revision.
 	SubscriptionID []byte
 	RequestID      []byte
 	// HasFault is true if there is an object "error", and Fault is its content.
@@ -68,20 +70,20 @@ type Fields struct {
 	hasMs, hasSeconds    bool
 }
 
-// SubscriptionKey is the _meta key of the newer stream correlation.
+// SubscriptionKey is the key in _meta of the subscription that a message of a stream
+// belongs to.
 const SubscriptionKey = "io.modelcontextprotocol/subscriptionId"
 
-// ScanMessage reads a JSON-RPC message into m, which is overwritten. It looks
-// at every byte once, decodes nothing that is not needed, allocates only to
-// unescape strings that it keeps, and returns false exactly if b is not a
-// JSON object (or nests deeper than 512).
+// ScanMessage parses a JSON-RPC message into m, which is overwritten. It reads every
+// byte once and allocates only to unescape strings that it keeps. It returns false
+// if and only if b is not a JSON object, or is nested more than 512 levels deep.
 func ScanMessage(b []byte, m *Message) bool {
 	*m = Message{}
 	s := scanner{b: b}
 	if !s.open('{') {
 		return false
 	}
-	filled := false // m.Fields; it is large, so it is emptied only where it has to be
+	filled := false // m.Fields was used; it is large, so it is cleared only if it has to be
 	for s.next('}') {
 		key := s.key()
 		switch string(key) {
@@ -105,9 +107,9 @@ func ScanMessage(b []byte, m *Message) bool {
 	return s.finish()
 }
 
-// ScanFields reads a bare object, a webhook's body or an element of a poll's
-// events, into f, which is overwritten. It returns false exactly if b is not a
-// JSON object (or nests deeper than 512).
+// ScanFields parses a bare object, the body of a webhook or an element of a poll's
+// events, into f, which is overwritten. It returns false if and only if b is not a
+// JSON object, or is nested more than 512 levels deep.
 func ScanFields(b []byte, f *Fields) bool {
 	*f = Fields{}
 	s := scanner{b: b}
@@ -134,9 +136,9 @@ func Elements(b []byte, each func(element []byte) bool) bool {
 	return s.finish()
 }
 
-// ListLength counts the members of an answer's result and the elements of its
-// array member, which is what decoding it allocates for; 0 where there is no
-// result. It stops at what is no JSON.
+// ListLength returns the number of members of an answer's result plus the number of
+// elements of the array named member, in order to bound what decoding the result
+// would allocate. It is 0 if there is no result, and stops at invalid JSON.
 func ListLength(b []byte, member string) (n int) {
 	s := scanner{b: b}
 	if !s.open('{') {
@@ -160,7 +162,7 @@ func ListLength(b []byte, member string) (n int) {
 	return n
 }
 
-// fields reads the value at hand. If it is not an object it is skipped.
+// fields reads the current value. A value that is not an object is skipped.
 func (s *scanner) fields(f *Fields) {
 	if s.peek() != '{' {
 		s.skip()
@@ -181,7 +183,7 @@ func (s *scanner) fields(f *Fields) {
 	}
 }
 
-// fieldsAnew is fields for an f that may hold those of another value.
+// fieldsAnew is fields for an f that may hold the fields of another value.
 func (s *scanner) fieldsAnew(f *Fields, filled *bool) {
 	if *filled {
 		*f = Fields{}
@@ -190,8 +192,8 @@ func (s *scanner) fieldsAnew(f *Fields, filled *bool) {
 	s.fields(f)
 }
 
-// field reads the value of one known key; false if the key is not known, and
-// then nothing was read.
+// field reads the value of a known key. It reads nothing and returns false if the
+// key is not known.
 func (s *scanner) field(key []byte, f *Fields) bool {
 	switch string(key) {
 	case "eventId":
@@ -206,6 +208,9 @@ func (s *scanner) field(key []byte, f *Fields) bool {
 		f.URI = s.text()
 	case "payload":
 		f.HasPayload = string(s.raw()) != "null"
+	case "data":
+		f.HasData = s.peek() == '{'
+		s.skip()
 	case "challenge":
 		f.Challenge = s.raw()
 	case "cursor":
@@ -253,7 +258,7 @@ func (s *scanner) meta(f *Fields) {
 	}
 }
 
-// rpcError reads an error object; false if the value is something else.
+// rpcError reads an error object; false if the value is not an object.
 func (s *scanner) rpcError(e *RPCError) bool {
 	*e = RPCError{}
 	if s.peek() != '{' {

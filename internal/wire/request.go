@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Object writes a JSON object, field by field, into a buffer of the caller's.
-// Begin one with [BeginObject]; End returns the buffer.
+// Object appends a JSON object, field by field, to a buffer. [BeginObject] begins
+// one, and End returns the buffer.
 type Object struct {
 	dst   []byte
 	comma bool
@@ -32,7 +32,7 @@ func (o *Object) String(name, value string) {
 	o.dst = AppendString(o.dst, value)
 }
 
-// Raw writes a field whose value is JSON already. An empty value is null.
+// Raw writes a field whose value is already JSON. An empty value becomes null.
 func (o *Object) Raw(name string, value []byte) {
 	o.key(name)
 	if len(value) == 0 {
@@ -116,8 +116,8 @@ func AppendString(dst []byte, s string) []byte {
 
 const requestHead = `{"jsonrpc":"2.0","id":`
 
-// RequestID returns the id of a request that [AppendRequest] made, as it is
-// spelled in JSON; nil for anything else.
+// RequestID returns the id, as JSON, of a request that [AppendRequest] made; nil for
+// any other text.
 func RequestID(b []byte) []byte {
 	rest, ok := bytes.CutPrefix(b, []byte(requestHead))
 	if !ok {

@@ -9,20 +9,20 @@ import "time"
 type Resumable struct {
 	// Method of a notification, unescaped.
 	Method []byte
-	// ID is the raw JSON token of the id; nil when there was none.
+	// ID is the raw JSON token of the id; nil if there is none.
 	ID []byte
-	// HasResult and HasError tell what kind of answer it is.
+	// HasResult and HasError are true for the two kinds of response.
 	HasResult, HasError bool
 	// Error of a response.
 	Error RPCError
 	// ResumeToken, unescaped, and RequestID, raw, are those of a resume policy.
 	ResumeToken, RequestID []byte
-	// MaxWait is the policy's time after a disconnect; HasMaxWait tells whether
-	// there was one. Never negative.
+	// MaxWait is how long the policy keeps the request after a disconnect, never
+	// negative; HasMaxWait is true if the policy says so.
 	MaxWait    time.Duration
 	HasMaxWait bool
-	// ProgressToken is the raw token that progress belongs to, Progress its
-	// number; HasProgress is false unless that is a whole one.
+	// ProgressToken is the raw token of the request that progress belongs to.
+	// Progress is its number; HasProgress is false unless that is a whole number.
 	ProgressToken []byte
 	Progress      int64
 	HasProgress   bool
@@ -31,13 +31,15 @@ type Resumable struct {
 	LogSeq    int64
 	HasLogSeq bool
 	// Status, unescaped, and HasPending are those of an answer to getStatus.
-	Status     []byte
-	HasPending bool
+	// HasPending is true if hasPendingMessage is true, NonePending if it is false.
+	Status      []byte
+	HasPending  bool
+	NonePending bool
 }
 
-// ScanResumable reads a JSON-RPC message into m, which is overwritten, as
-// [ScanMessage] does. It returns false exactly if b is not a JSON object (or
-// nests deeper than 512).
+// ScanResumable parses a JSON-RPC message into m, which is overwritten, as
+// [ScanMessage] does. It returns false if and only if b is not a JSON object, or is
+// nested more than 512 levels deep.
 func ScanResumable(b []byte, m *Resumable) bool {
 	*m = Resumable{}
 	s := scanner{b: b}
@@ -86,7 +88,8 @@ func (s *scanner) resumable(m *Resumable) {
 		case "status":
 			m.Status = s.text()
 		case "hasPendingMessage":
-			m.HasPending = string(s.raw()) == "true"
+			pending := s.raw()
+			m.HasPending, m.NonePending = string(pending) == "true", string(pending) == "false"
 		case "data":
 			s.logData(m)
 		default:

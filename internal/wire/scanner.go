@@ -9,13 +9,12 @@ import (
 	"time"
 )
 
-// maxDepth bounds nesting. Messages of the protocol nest a handful deep;
+// maxDepth bounds nesting. Messages of the protocol are a handful of levels deep,
 // payloads and schemas a few tens.
 const maxDepth = 512
 
-// scanner walks over JSON text once, from left to right, and checks it on the
-// way. After anything wrong bad is set, i is at the end, and every method is
-// harmless.
+// scanner reads JSON text once, from left to right, and checks its syntax. After an
+// error bad is true, i is at the end, and every method does nothing.
 type scanner struct {
 	b     []byte
 	i     int
@@ -47,7 +46,7 @@ func (s *scanner) spaces() {
 	}
 }
 
-// peek returns the byte at hand, 0 at the end.
+// peek returns the current byte, 0 at the end.
 func (s *scanner) peek() byte {
 	if s.i < len(s.b) {
 		return s.b[s.i]
@@ -55,14 +54,14 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// open starts with the outermost container.
+// open enters the outermost container, whose first byte must be kind.
 func (s *scanner) open(kind byte) bool {
 	s.space()
 	s.enter(kind)
 	return !s.bad
 }
 
-// enter steps into a container whose first byte is at hand.
+// enter enters the container that begins at the current byte, which must be kind.
 func (s *scanner) enter(kind byte) {
 	if s.peek() != kind || s.depth >= maxDepth {
 		s.fail()
@@ -73,8 +72,8 @@ func (s *scanner) enter(kind byte) {
 	s.first = true
 }
 
-// next moves to the next member of the container that ends with end, and
-// returns false when there is none, having stepped out.
+// next moves to the next member of the container that ends with end. If there is
+// none, it leaves the container and returns false.
 func (s *scanner) next(end byte) bool {
 	s.space()
 	if s.bad || s.i >= len(s.b) {
@@ -99,7 +98,7 @@ func (s *scanner) next(end byte) bool {
 	return true
 }
 
-// key reads a member's name and its colon, and stands at the value.
+// key reads a member's name and its colon, and moves to the value.
 func (s *scanner) key() []byte {
 	k := s.text0()
 	s.space()
@@ -139,7 +138,7 @@ func (s *scanner) text0() []byte {
 	return []byte(v)
 }
 
-// str passes over a string and says whether it holds escapes.
+// str skips a string and reports whether it has escapes.
 func (s *scanner) str() (escaped bool) {
 	if s.peek() != '"' {
 		s.fail()
@@ -168,7 +167,7 @@ func (s *scanner) str() (escaped bool) {
 	return false
 }
 
-// escapeLen is the length of the escape that b begins with, 0 if it is none.
+// escapeLen returns the length of the escape that b begins with, 0 if it is not valid.
 func escapeLen(b []byte) int {
 	if len(b) < 2 {
 		return 0
@@ -184,8 +183,8 @@ func escapeLen(b []byte) int {
 	return 0
 }
 
-// plainUntil returns the index, from i on, of the first byte that means
-// something inside a string, len(b) if there is none. It looks at eight at once.
+// plainUntil returns the index, from i on, of the first byte that has a meaning
+// inside a string, len(b) if there is none. It tests eight bytes at a time.
 func plainUntil(b []byte, i int) int {
 	for ; i+8 <= len(b); i += 8 {
 		if m := special(binary.LittleEndian.Uint64(b[i:])); m != 0 {
@@ -198,17 +197,17 @@ func plainUntil(b []byte, i int) int {
 	return i
 }
 
-// special marks, by its highest bit, the first of eight bytes, the lowest first,
-// that means something inside a string; what it says of later ones may be
-// wrong. A byte below n has its highest bit set in (w-n)&^w, and a borrow comes
-// only from such a byte.
+// special sets the highest bit of the first of eight bytes, counted from the lowest,
+// that has a meaning inside a string. The bits of later bytes may be wrong. A byte
+// below n has its highest bit set in (w-n)&^w, and a borrow comes only from such a
+// byte.
 func special(w uint64) uint64 {
 	const each = 0x0101010101010101
 	quote, back := w^'"'*each, w^'\\'*each
 	return (((w - ' '*each) &^ w) | ((quote - each) &^ quote) | ((back - each) &^ back)) & (0x80 * each)
 }
 
-// plain marks bytes that mean nothing special inside a string.
+// plain is true for bytes that have no meaning inside a string.
 var plain = func() (t [256]bool) {
 	for c := range t {
 		t[c] = c >= ' ' && c != '"' && c != '\\'
@@ -220,7 +219,7 @@ func isHex(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
 
-// raw returns the token of the value at hand.
+// raw returns the token of the current value.
 func (s *scanner) raw() []byte {
 	start := s.i
 	s.skip()
@@ -230,7 +229,7 @@ func (s *scanner) raw() []byte {
 	return s.b[start:s.i]
 }
 
-// skip passes over the value at hand.
+// skip skips the current value.
 func (s *scanner) skip() {
 	switch c := s.peek(); {
 	case c == '"':
@@ -308,14 +307,14 @@ func (s *scanner) digits() bool {
 	return true
 }
 
-// finish checks that nothing but space follows.
+// finish reports whether the text was valid and only space follows.
 func (s *scanner) finish() bool {
 	s.space()
 	return !s.bad && s.i == len(s.b)
 }
 
-// duration reads a number of units; false if the value is something else.
-// Negative numbers are 0, and numbers too large for a Duration are the largest.
+// duration reads a number of units; false if the value is not a number. Negative
+// numbers are 0, and numbers too large for a Duration become the largest one.
 func (s *scanner) duration(unit time.Duration) (time.Duration, bool) {
 	tok := s.raw()
 	if len(tok) == 0 || tok[0] != '-' && (tok[0] < '0' || tok[0] > '9') {
@@ -343,7 +342,8 @@ func (s *scanner) duration(unit time.Duration) (time.Duration, bool) {
 	return time.Duration(f), true
 }
 
-// integer reads a JSON number without fraction and exponent that fits.
+// integer parses a JSON number of at most 15 digits; false if it is longer or has a
+// fraction or an exponent.
 func integer(tok []byte) (int64, bool) {
 	neg := len(tok) > 0 && tok[0] == '-'
 	if neg {

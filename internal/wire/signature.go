@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// The headers of Standard Webhooks, in the spelling of net/http's maps, and
-// those of the older revision of the MCP Events draft.
+// The headers of Standard Webhooks and of the older revision of the MCP Events
+// draft, in the canonical form of net/http.
 const (
 	HeaderWebhookID        = "Webhook-Id"
 	HeaderWebhookTimestamp = "Webhook-Timestamp"
@@ -50,13 +50,13 @@ func FormatSecret(secret []byte) string {
 	return SecretPrefix + base64.StdEncoding.EncodeToString(secret)
 }
 
-// ParseSecret reads a secret spelled whsec_<base64>. The caller
-// checks its length, which the draft limits to 24 to 64 bytes.
+// ParseSecret parses a secret of the form whsec_<base64>. The caller checks its
+// length: the draft allows 24 to 64 bytes.
 func ParseSecret(secret string) (*Key, error) {
 	text, ok := strings.CutPrefix(secret, SecretPrefix)
 	raw, err := base64.StdEncoding.DecodeString(text)
 	if !ok || err != nil || len(raw) == 0 {
-		return nil, fmt.Errorf("webhook secret is not whsec_ and base64")
+		return nil, fmt.Errorf("webhook secret does not have the form whsec_<base64>")
 	}
 	return NewKey(raw), nil
 }
@@ -118,7 +118,7 @@ func (m *macState) write(s string) {
 	}
 }
 
-// Sign returns the signature header's value: v1 and the base64 MAC.
+// Sign returns the value of the signature header: v1, a comma and the MAC in base64.
 func (k *Key) Sign(id string, at time.Time, body []byte) string {
 	m := macStates.Get().(*macState)
 	defer macStates.Put(m)
@@ -126,10 +126,16 @@ func (k *Key) Sign(id string, at time.Time, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(m.sum[:])
 }
 
+// Stamped returns the webhook-timestamp of header fields, 0 if there is none.
+func Stamped(h http.Header) int64 {
+	seconds, _ := digitsOf(first(h, HeaderWebhookTimestamp))
+	return seconds
+}
+
 // Verify checks a delivery's headers against the raw body and any one of keys:
-// several are valid while a secret rotates. It understands Standard Webhooks
-// (several signatures, of which v1 count) and the older spelling. The error is
-// nil, ErrUnsigned, ErrStale or ErrSignature. It does not allocate.
+// several are valid while a secret rotates. It accepts Standard Webhooks, where any
+// v1 signature may match, and the scheme of the older revision. The error is nil,
+// ErrUnsigned, ErrStale or ErrSignature. Verify does not allocate.
 func Verify(h http.Header, body []byte, now time.Time, keys ...*Key) error {
 	id, stamp, sigs := first(h, HeaderWebhookID), first(h, HeaderWebhookTimestamp), first(h, HeaderWebhookSignature)
 	old := sigs == ""
@@ -179,7 +185,8 @@ func (m *macState) matchOld(sig string) bool {
 	return equal(want, strings.TrimPrefix(sig, "sha256="))
 }
 
-// equal compares in constant time for strings of the same length.
+// equal reports whether want and got are equal. For the same length its time does
+// not depend on the content.
 func equal(want []byte, got string) bool {
 	if len(want) != len(got) {
 		return false

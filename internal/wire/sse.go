@@ -7,7 +7,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/budget"
 )
 
-// ErrTooLarge is returned for a message that is larger than its bound.
+// ErrTooLarge is returned for a message that is larger than its limit.
 var ErrTooLarge = errors.New("message is larger than the bound")
 
 // ErrFieldTooLarge is returned for an id or event name of more than [FieldLimit]
@@ -21,14 +21,14 @@ const FieldLimit = 8 << 10
 // DefaultEventLimit is the default limit of an SSE event: 16 MiB.
 const DefaultEventLimit = 16 << 20
 
-// Event is one block of an event stream. Its slices are only valid until the
-// function it was given to returns.
+// Event is one block of an event stream. Its slices are valid until the function
+// that the Event was passed to returns.
 type Event struct {
 	// Data is the joined data lines, without the last newline. It is nil for
 	// a block without data (comments, retry, a bare id), which a browser would
 	// not dispatch; such blocks are emitted so that their bytes can be counted.
 	Data []byte
-	// Name is the event field; empty means "message".
+	// Name is the event field; empty stands for "message".
 	Name []byte
 	// ID is the last id of the stream so far; it persists between events.
 	ID []byte
@@ -39,8 +39,9 @@ type Event struct {
 	Rest int
 }
 
-// EventParser parses an event stream that is fed in pieces of any size, as the HTML standard's "event stream interpretation" says. The zero
-// value is ready. It must not be used by two goroutines at once.
+// EventParser parses an event stream that is fed in pieces of any size, according to
+// "event stream interpretation" of the HTML standard. The zero value is ready. An
+// EventParser must not be used by two goroutines at once.
 //
 // An event with one data line that lies in one piece is not copied, and
 // nothing is allocated for it. A buffer is only held while an event is
@@ -51,23 +52,42 @@ type EventParser struct {
 	// Budget is charged for buffered bytes; nil = only Limit applies.
 	Budget *budget.Budget
 
-	hold    budget.Hold
 	started bool // the byte-order mark was checked
-	afterCR bool // the last byte was a CR: a LF now belongs to it
-	failed  error
+	afterCR bool // the last byte was a CR: a LF that follows belongs to it
+	have    bool // a data line was seen
+	own     bool // data is buf, not the piece
+	size    int
+	line    lent   // a line that began in an earlier piece
+	data    []byte // data lines of the event so far; may alias the piece being fed
+	buf     lent
+	rare    *rareFields // nil on most streams
+}
 
-	line lent   // a line that began in an earlier piece
-	data []byte // data lines of the event so far; may alias the piece being fed
-	have bool   // a data line was seen
-	own  bool   // data is buf, not the piece
-	buf  lent
-	name []byte
-	id   []byte
-	size int
-	rest int // bytes of the piece after the line at hand
-	// retry is the last reconnection time in milliseconds that was sent, -1+1
-	// shifted so that the zero value means none.
+// rareFields are the fields that few streams need. They are apart because thousands
+// of streams are read in turn, and each cache line of a parser is a miss.
+type rareFields struct {
+	hold   budget.Hold
+	failed error
+	name   []byte
+	id     []byte
+	// retry is the last reconnection time that was sent, in milliseconds, plus 1;
+	// 0 = none.
 	retry int64
+}
+
+func (p *EventParser) more() *rareFields {
+	if p.rare == nil {
+		p.rare = &rareFields{}
+	}
+	return p.rare
+}
+
+// failed returns the error that Feed returns from now on, nil if there is none.
+func (p *EventParser) failed() error {
+	if p.rare == nil {
+		return nil
+	}
+	return p.rare.failed
 }
 
 // Reset prepares p for another stream. It keeps Limit and Budget and releases all
@@ -82,13 +102,21 @@ func (p *EventParser) Reset() {
 func (p *EventParser) drop() {
 	p.line.release()
 	p.buf.release()
-	p.data, p.name, p.id = nil, nil, nil
-	p.hold.Drop()
+	p.data = nil
+	if p.rare != nil {
+		p.rare.name, p.rare.id = nil, nil
+		p.rare.hold.Drop()
+	}
 }
 
 // Retry returns the reconnection time that the stream requested last, in
 // milliseconds; false if there is none.
-func (p *EventParser) Retry() (int64, bool) { return p.retry - 1, p.retry > 0 }
+func (p *EventParser) Retry() (int64, bool) {
+	if p.rare == nil {
+		return 0, false
+	}
+	return p.rare.retry - 1, p.rare.retry > 0
+}
 
 // Partial returns the number of bytes of the incomplete block, 0 between two
 // blocks.
@@ -100,8 +128,8 @@ func (p *EventParser) Partial() int { return p.size }
 // budget.ErrExceeded if the budget is too small for an incomplete block. b is not
 // kept.
 func (p *EventParser) Feed(b []byte, emit func(Event)) error {
-	if p.failed != nil {
-		return p.failed
+	if err := p.failed(); err != nil {
+		return err
 	}
 	for len(b) > 0 {
 		if p.afterCR {
@@ -132,41 +160,46 @@ func (p *EventParser) Feed(b []byte, emit func(Event)) error {
 		if carried {
 			line = p.line.add(line)
 		}
-		p.rest = len(b) - taken
-		p.take(line, carried, emit)
+		p.take(line, carried, len(b)-taken, emit)
 		p.line.release()
 		b = b[taken:]
-		if p.failed != nil || p.tooLarge() {
+		if p.failed() != nil || p.tooLarge() {
 			break
 		}
 	}
 	p.keep()
-	if p.failed == nil && p.tooLarge() {
-		p.failed = ErrTooLarge
+	err := p.failed()
+	if err == nil && p.tooLarge() {
+		err = ErrTooLarge
 	}
-	if p.failed == nil {
-		p.failed = p.charge()
+	if err == nil {
+		err = p.charge()
 	}
-	if p.failed != nil {
+	if err != nil {
+		p.more().failed = err
 		p.drop()
 	}
-	return p.failed
+	return err
 }
 
 // charge charges the budget for buffered bytes.
 func (p *EventParser) charge() error {
-	n := cap(p.line.bytes()) + cap(p.buf.bytes()) + cap(p.id) + cap(p.name)
-	if n <= budget.Allowance && !p.hold.Held() { // nearly always
+	n, held := cap(p.line.bytes())+cap(p.buf.bytes()), false
+	if p.rare != nil {
+		n += cap(p.rare.id) + cap(p.rare.name)
+		held = p.rare.hold.Held()
+	}
+	if n <= budget.Allowance && !held { // nearly always
 		return nil
 	}
-	if !p.hold.Held() {
-		p.hold = budget.Of(p.Budget)
+	if !held {
+		p.more().hold = budget.Of(p.Budget)
 	}
-	return p.hold.Resize(n)
+	return p.rare.hold.Resize(n)
 }
 
-// grow counts bytes that belong to the block that was just finished, or to the
-// next one if it was. A LF split from its CR is the only such byte.
+// grow counts a LF that came in another piece than its CR. If the CR ended a block,
+// the LF is counted with the next one.
 func (p *EventParser) grow(n int) { p.size += n }
 
 func (p *EventParser) tooLarge() bool {
@@ -191,15 +224,15 @@ func lineEnd(b []byte) int {
 
 var byteOrderMark = []byte("\ufeff")
 
-// take handles one complete line. own says that the line lies in p.line, which
-// the next line overwrites.
-func (p *EventParser) take(line []byte, own bool, emit func(Event)) {
+// take handles one complete line. own is true if the line is in p.line, which the
+// next line overwrites; rest is the number of bytes after the line in its piece.
+func (p *EventParser) take(line []byte, own bool, rest int, emit func(Event)) {
 	if !p.started {
 		p.started = true
 		line = bytes.TrimPrefix(line, byteOrderMark)
 	}
 	if len(line) == 0 {
-		p.dispatch(emit)
+		p.dispatch(rest, emit)
 		return
 	}
 	colon := bytes.IndexByte(line, ':')
@@ -217,16 +250,19 @@ func (p *EventParser) take(line []byte, own bool, emit func(Event)) {
 	case "data":
 		p.addData(value, own)
 	case "event":
-		if p.fits(value) {
-			p.name = append(p.name[:0], value...)
+		if string(value) == defaultName {
+			value = nil
+		}
+		if p.fits(value) && (len(value) > 0 || p.rare != nil) {
+			p.more().name = append(p.more().name[:0], value...)
 		}
 	case "id":
-		if p.fits(value) && bytes.IndexByte(value, 0) < 0 {
-			p.id = append(p.id[:0], value...)
+		if p.fits(value) && (len(value) > 0 || p.rare != nil) && bytes.IndexByte(value, 0) < 0 {
+			p.more().id = append(p.more().id[:0], value...)
 		}
 	case "retry":
 		if ms, ok := digits(value); ok {
-			p.retry = ms + 1
+			p.more().retry = ms + 1
 		}
 	}
 }
@@ -234,10 +270,14 @@ func (p *EventParser) take(line []byte, own bool, emit func(Event)) {
 // fits reports whether a field's value may be kept, and fails the stream if not.
 func (p *EventParser) fits(value []byte) bool {
 	if len(value) > FieldLimit {
-		p.failed = ErrFieldTooLarge
+		p.more().failed = ErrFieldTooLarge
 	}
-	return p.failed == nil
+	return p.failed() == nil
 }
+
+// defaultName is the name of an event without an event field. Most servers write
+// the field all the same.
+const defaultName = "message"
 
 func (p *EventParser) addData(value []byte, own bool) {
 	switch {
@@ -263,8 +303,11 @@ func (p *EventParser) keep() {
 	}
 }
 
-func (p *EventParser) dispatch(emit func(Event)) {
-	e := Event{Name: p.name, ID: p.id, Size: p.size, Rest: p.rest}
+func (p *EventParser) dispatch(rest int, emit func(Event)) {
+	e := Event{Size: p.size, Rest: rest}
+	if p.rare != nil {
+		e.Name, e.ID = p.rare.name, p.rare.id
+	}
 	if p.have {
 		e.Data = p.data
 		if e.Data == nil {
@@ -273,7 +316,9 @@ func (p *EventParser) dispatch(emit func(Event)) {
 	}
 	emit(e)
 	p.have, p.own, p.data, p.size = false, false, nil, 0
-	p.name = p.name[:0]
+	if p.rare != nil {
+		p.rare.name = p.rare.name[:0]
+	}
 	p.buf.release()
 }
 

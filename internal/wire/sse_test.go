@@ -50,6 +50,7 @@ func TestEventStream(t *testing.T) {
 		{"byte-order mark", "\ufeffdata: a\n\n", []block{{data: "a"}}},
 		{"mark in the middle", "data: a\n\n\ufeffdata: b\n\n", []block{{data: "a"}, {none: true}}},
 		{"comment", ": hi\n\ndata: a\n\n", []block{{none: true}, {data: "a"}}},
+		{"the default name", "event: e\nevent: message\ndata: a\n\nevent: message\ndata: b\n\n", []block{{data: "a"}, {data: "b"}}},
 		{"name and id", "event: e\nid: 1\ndata: a\n\ndata: b\n\n", []block{{data: "a", name: "e", id: "1"}, {data: "b", id: "1"}}},
 		{"id with a zero byte", "id: 1\x002\ndata: a\n\n", []block{{data: "a"}}},
 		{"id is taken back", "id: 1\n\nid\ndata: a\n\n", []block{{id: "1", none: true}, {data: "a"}}},

@@ -19,11 +19,10 @@ func (t *Traffic) Up() int64 { return t.up.Load() }
 // Down is the number of bytes read so far.
 func (t *Traffic) Down() int64 { return t.down.Load() }
 
-// AddUp counts bytes that were written on no connection of [Traffic.Dial]: a
-// share of a pipe that several use.
+// AddUp counts n bytes written to a pipe that several groups share.
 func (t *Traffic) AddUp(n int) { t.up.Add(int64(n)) }
 
-// AddDown counts bytes that were read on no such connection.
+// AddDown counts n bytes read from such a pipe.
 func (t *Traffic) AddDown(n int) { t.down.Add(int64(n)) }
 
 // Opened is the number of connections opened so far.
@@ -44,14 +43,14 @@ func (t *Traffic) TakeOpened() int {
 	}
 }
 
-// CountOpened counts a connection that was not opened by Dial; CountUp and
-// CountDown what passed it.
+// CountOpened counts a connection that was not opened by Dial. CountUp and CountDown
+// count its bytes.
 func (t *Traffic) CountOpened() { t.opened.Add(1) }
 
-// CountUp counts n bytes written.
+// CountUp counts n bytes written on a connection that was not opened by Dial.
 func (t *Traffic) CountUp(n int) { t.up.Add(int64(n)) }
 
-// CountDown counts n bytes read.
+// CountDown counts n bytes read on a connection that was not opened by Dial.
 func (t *Traffic) CountDown(n int) { t.down.Add(int64(n)) }
 
 // DialFunc opens a connection, as net.Dialer.DialContext does.

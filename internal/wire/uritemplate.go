@@ -12,10 +12,10 @@ import (
 // concurrent use.
 type URITemplate struct {
 	template           *uritemplate.Template
-	prefixed, reserved bool // it has a {var:3}, and a {+var} or {#var}
+	prefixed, reserved bool // it has a {var:3}; it has a {+var} or {#var}
 }
 
-// maxURITemplate bounds a template, in bytes: one that a target lists is
+// maxURITemplate bounds a template, in bytes: a template that a target lists is
 // expanded for every subscription.
 const maxURITemplate = 64 << 10
 
@@ -25,10 +25,10 @@ var (
 	percentTriplet    = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
 )
 
-// ParseURITemplate reads a template. The error says what is wrong with it.
+// ParseURITemplate parses a template. The error says what is wrong with it.
 func ParseURITemplate(text string) (*URITemplate, error) {
 	if len(text) > maxURITemplate {
-		return nil, fmt.Errorf("it is longer than %d bytes", maxURITemplate)
+		return nil, fmt.Errorf("the template is longer than %d bytes", maxURITemplate)
 	}
 	t, err := uritemplate.New(text)
 	if err != nil {
@@ -41,9 +41,11 @@ func ParseURITemplate(text string) (*URITemplate, error) {
 // not change them.
 func (t *URITemplate) Names() []string { return t.template.Varnames() }
 
-// Expand fills in values, which are texts (string) or lists ([]string). A
-// variable without a value, or with any other, is undefined and left out. The
-// error says which value has no correct expansion here: see octets.
+// Expand fills in values, which are texts (string) or lists ([]string). A variable
+// without a value, or with one of another type, is undefined and left out. The
+// error says which value cannot be expanded correctly: non-ASCII text where the
+// template has a prefix, a percent-encoded character where it has {+var} or {#var},
+// and NUL.
 func (t *URITemplate) Expand(values map[string]any) (string, error) {
 	vars := make(uritemplate.Values, len(values))
 	for name, value := range values {
@@ -71,15 +73,16 @@ func (t *URITemplate) Expand(values map[string]any) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Only literals have kept characters outside ASCII.
+	// Characters outside ASCII are left only in the literals.
 	return percentEncodeNonASCII(uri), nil
 }
 
 // octets returns text with each byte outside ASCII as a character of its own.
-// The library (v3.0.2) percent-encodes code points, where the RFC wants the
-// octets of UTF-8; with this they are the same. It also cuts a prefix by bytes
-// instead of characters, encodes the percent sign of a triplet where the RFC
-// keeps it, and leaves out NUL: such values are errors rather than wrong URIs.
+// The library (v3.0.2) percent-encodes code points, where the RFC requires the
+// octets of UTF-8; in the text returned here both are the same. The library also
+// cuts a prefix by bytes instead of characters, encodes the percent sign of a
+// triplet where the RFC keeps it, and leaves out NUL. Such values are errors rather
+// than wrong URIs.
 func (t *URITemplate) octets(text string) (string, error) {
 	ascii := true
 	for i := range len(text) {

@@ -27,6 +27,7 @@ type Options struct {
 	Token     string         // bearer token; empty = none
 	Event     string         // name of the event type
 	Arguments map[string]any // nil = {}
+	Cursor    string         // where a webhook begins; empty = from now on
 	// Client sends the requests; nil = http.DefaultClient.
 	Client *http.Client
 }
@@ -65,6 +66,9 @@ func (w *Witness) countGap() {
 	defer w.mu.Unlock()
 	w.log = append(w.log, Gap)
 }
+
+// olderCursorExpired is the code by which the older revision announces a gap.
+const olderCursorExpired = -32014
 
 // Gap stands for an announced gap in a Log.
 const Gap = "gap"
@@ -219,8 +223,14 @@ func Webhook() (*Witness, http.Handler) {
 		var m struct {
 			Type      string `json:"type"`
 			Challenge string `json:"challenge"`
+			Error     struct {
+				Code int `json:"code"`
+			} `json:"error"`
 		}
 		_ = json.Unmarshal(body, &m)
+		if m.Error.Code == olderCursorExpired {
+			m.Type = "gap"
+		}
 		switch m.Type {
 		case "":
 			w.count(body)
@@ -234,8 +244,12 @@ func Webhook() (*Witness, http.Handler) {
 
 // Subscribe sends events/subscribe for a callback.
 func Subscribe(ctx context.Context, o Options, callback, secret string) error {
+	var cursor any
+	if o.Cursor != "" {
+		cursor = o.Cursor
+	}
 	body, err := o.call(ctx, "events/subscribe", map[string]any{
-		"cursor": nil, "delivery": map[string]string{"mode": "webhook", "url": callback, "secret": secret},
+		"cursor": cursor, "delivery": map[string]string{"mode": "webhook", "url": callback, "secret": secret},
 	})
 	if err != nil {
 		return err

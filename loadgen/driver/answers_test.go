@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/eventmeter/eventmeter/internal/settings"
 )
 
 // TestAnswers: the same seed gives the same answers, in their shares, and each
@@ -19,24 +21,24 @@ func TestAnswers(t *testing.T) {
 	for id := uint64(1); id <= events; id++ {
 		a, drawn, repeat := one.decide(1, id, false)
 		again, drawnAgain, _ := two.decide(1, id, false)
-		if *a != *again || drawn != drawnAgain || repeat {
+		if *a != *again || drawn != drawnAgain || repeat != nil {
 			t.Fatal("not repeatable")
 		}
 		counts[a]++
 		switch a {
 		case &all[0]:
-			if next, _, repeat := one.decide(1, id, false); next != nil || !repeat {
+			if next, _, repeat := one.decide(1, id, false); next != nil || repeat != a {
 				t.Fatalf("answered %+v again", next)
 			}
 		case &all[1]:
-			if next, _, repeat := one.decide(1, id, false); next != a || !repeat {
+			if next, _, repeat := one.decide(1, id, false); next != a || repeat != a {
 				t.Fatalf("the second copy is answered %+v", next)
 			}
 			if next, _, _ := one.decide(1, id, false); next != nil {
 				t.Fatalf("the third copy is answered %+v", next)
 			}
 		case &all[2]:
-			if d := a.reply(drawn, "").Delay; d < time.Second || d > 3*time.Second {
+			if d := replyOf(a, drawn, "").Delay; d < time.Second || d > 3*time.Second {
 				t.Fatalf("a delay of %v", d)
 			}
 		}
@@ -59,23 +61,25 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("%d of 1000 challenges are answered wrongly", wrong)
 	}
 	none := answers{}
-	if a, _, repeat := none.decide(1, 1, false); a != nil || repeat {
+	if a, _, repeat := none.decide(1, 1, false); a != nil || repeat != nil {
 		t.Error("answered without an answer")
 	}
 }
 
 func TestAnswersAreChecked(t *testing.T) {
 	for want, all := range map[string][]Answer{
-		"":                      {{Status: 503, Share: 0.5}, {Delay: time.Second}, {Challenge: true}, {Hang: true, Challenge: true, Share: 0.1}},
-		"use a share from 0":    {{Share: 2}},
-		"from 200 to 599":       {{Status: 100}},
-		"one of status, hang":   {{Status: 503, Hang: true}},
-		"add up to 1.5":         {{Status: 503, Share: 0.75}, {Reset: true, Share: 0.75}},
-		"two answers have no":   {{Status: 503}, {Reset: true}},
-		"delayTo is not below":  {{Delay: 2, DelayTo: 1}},
-		"times, delay, delayTo": {{Times: -1}},
+		"": {{Status: 503, Share: 0.5}, {Delay: time.Second}, {Challenge: true}, {Hang: true, Challenge: true, Share: 0.1}},
+		"webhook.answer.0.share: 2 is out of bounds; give 0 to 1":  {{Share: 2}},
+		"webhook.answer.0.status: 100 is too small; give at least": {{Status: 100}},
+		"webhook.answer.0: says several things at once; give one":  {{Status: 503, Hang: true}},
+		"webhook.answer: the shares add up to 1.5":                 {{Status: 503, Share: 0.75}, {Reset: true, Share: 0.75}},
+		"webhook.answer.1.share: is missing here":                  {{Status: 503}, {Reset: true}},
+		"webhook.answer.0.delayTo: 1ns is below delay":             {{Delay: 2, DelayTo: 1}},
+		"webhook.answer.0.times: -1 is too small":                  {{Times: -1}},
 	} {
-		if err := checkAnswers(all); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		w := settings.DefaultWebhook()
+		w.Answer = all
+		if err := settings.Problem(&w); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", all, err, want)
 		}
 	}

@@ -12,44 +12,43 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// Attachment is one turn of a subscription at being open, from Attaching to
-// Detached or Failed, and what all systems report of it: each state once, and
-// none after the end. Lanes embed it in their own runs.
+// Attachment is one period in which a subscription is open, from Attaching to Detached
+// or Failed. It reports each state once, and none after the end. Drivers embed it.
 type Attachment struct {
 	Sub    eventmeter.Sub
-	Caller *mcpclient.Caller  // the lane's: its recorder and its clock
-	Began  eventmeter.Instant // when it was asked for
-	// Ctx is over with the attachment; Cancel has it end.
+	Caller *mcpclient.Caller  // that of the lane, with its recorder and clock
+	Began  eventmeter.Instant // when Attach was called
+	// Ctx ends with the attachment; Cancel ends Ctx.
 	Ctx    context.Context
 	Cancel context.CancelFunc
 
-	Mu     sync.Mutex // guards what follows, and what lanes say
+	Mu     sync.Mutex // guards the following fields, and those that drivers add
 	Active bool
 	Over   bool
-	// Asked is, of a poller, when the last poll was sent that reached the end of
-	// what there was, or that failed. Held tells that a long poll is at the
-	// target, which answers as soon as something happens.
+	// Asked is, for a poller, when the last poll was sent that received all available
+	// events, or that failed. Held is true while the target holds a long poll, which it
+	// answers as soon as there is an event.
 	Asked eventmeter.Instant
 	Held  bool
 	// Left, if not nil, is called with the lock held when the attachment is left.
 	Left func(at eventmeter.Instant)
 }
 
-// IsOver tells whether the attachment has ended.
+// IsOver reports whether the attachment has ended.
 func (a *Attachment) IsOver() bool {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
 	return a.Over
 }
 
-// IsActive tells whether it was confirmed, and has not ended.
+// IsActive reports whether the attachment was confirmed and has not ended.
 func (a *Attachment) IsActive() bool {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
 	return a.Active && !a.Over
 }
 
-// WasActive tells whether it was ever confirmed.
+// WasActive reports whether the attachment was ever confirmed.
 func (a *Attachment) WasActive() bool {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
@@ -97,8 +96,8 @@ func (a *Attachment) Leave() bool {
 	return true
 }
 
-// seen is until when the attachment could have received what was fired; 0 means
-// until now. The caller holds the lock.
+// seen returns until when published events could have reached the attachment; 0 = until
+// now. The caller holds the lock.
 func (a *Attachment) seen() eventmeter.Instant {
 	if a.Held {
 		return 0
@@ -106,7 +105,8 @@ func (a *Attachment) seen() eventmeter.Instant {
 	return a.Asked
 }
 
-// NotConfirmed is why an attach failed whose time was up.
+// NotConfirmed returns the error of an Attach whose time is over. err is the last answer,
+// nil if there was none; cause is the error of the context.
 func NotConfirmed(err *mcpclient.CallError, cause error) error {
 	if err != nil {
 		return fmt.Errorf("%w (and the time was up)", err)
@@ -114,9 +114,10 @@ func NotConfirmed(err *mcpclient.CallError, cause error) error {
 	return fmt.Errorf("no confirmation came in time: %w: raise the ready phase or look at the target: %w", mcpclient.ErrUnreachable, cause)
 }
 
-// RetryThrottled tries until it is done, fails for good, or ctx is over. What
-// passes with time (429, 503) is tried again, after the wait that the target
-// asked for.
+// RetryThrottled calls try until it succeeds, fails with an error that does not pass with
+// time, or ctx ends. After 429, 503, ResourceExhausted and a lost session it tries again,
+// after the wait that the target asked for, or the backoff. again is true from the second
+// call on.
 func RetryThrottled[T any](ctx context.Context, b *sinks.Backoff, try func(again bool) (T, error)) (T, error) {
 	for again := false; ; again = true {
 		v, err := try(again)

@@ -6,23 +6,23 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
 // Driver is the client side of one system for one lane. It is safe for
 // concurrent use.
 type Driver interface {
-	// Attach opens subscription i and returns when the target confirmed it, or
-	// with the reason why it did not. It reports Attaching, and then Active or
-	// Failed. Answers 429 and 503, and errors that say that the target has no
-	// room (ResourceExhausted), are tried again until ctx is over. A
-	// subscription that was detached or has failed may be attached again; one
-	// that is open may not.
+	// Attach opens subscription i. It returns when the target has confirmed the
+	// subscription, or why it did not. It reports Attaching, and then Active or
+	// Failed. After 429, 503 and ResourceExhausted (the target has no room) it tries
+	// again until ctx ends. A subscription that was detached or has failed may be
+	// attached again; one that is open must not.
 	Attach(ctx context.Context, i int) error
 	// Detach ends subscription i and reports Detaching and Detached; nothing
-	// is delivered for it afterwards. A subscription that is not open is left
-	// alone. The returned error says that the target did not confirm the end;
-	// the subscription is over on this side all the same.
+	// is delivered for it afterwards. It does nothing if the subscription is not
+	// open. The error says that the target did not confirm the end; the subscription
+	// is over on this side all the same.
 	Detach(ctx context.Context, i int) error
 	// Close ends everything that is still open and waits for every goroutine.
 	// The Driver cannot be used afterwards.
@@ -34,14 +34,14 @@ type Discoverer interface {
 	Discover(ctx context.Context) (Offer, error)
 }
 
-// Examiner is a Driver that can find out which revision of its system a target
-// speaks, and how it deviates. It may send requests that name nothing that exists,
-// and subscribes to nothing.
+// Examiner is a Driver that can find out which revision of its system a target speaks,
+// and how the target deviates from it. It may send requests that name unknown event
+// types, and does not subscribe.
 type Examiner interface {
 	Examine(ctx context.Context, o *Offer) error
 }
 
-// Meter is a Driver that knows what passed its sockets.
+// Meter is a Driver that counts the traffic of its sockets.
 type Meter interface {
 	// Traffic returns the totals of the lane so far.
 	Traffic() mcpclient.Traffic
@@ -49,9 +49,9 @@ type Meter interface {
 
 // Receiver is a Driver with a webhook listener.
 type Receiver interface {
-	// CertPEM is the certificate authority that the target has to trust.
+	// CertPEM returns the certificate authority that the target has to trust.
 	CertPEM() []byte
-	// CallbackURL is the address, without a path, that the target is given.
+	// CallbackURL returns the callback address for the target, without a path.
 	CallbackURL() string
 }
 
@@ -62,22 +62,24 @@ type Offer struct {
 	// "extensions", "experimental", or "" when none was advertised.
 	Capability  string
 	ListChanged bool
-	// Revision of MCP Events that the target speaks, as far as its answers tell; ""
-	// where they do not, or were not examined. Deviations are what is not as that
-	// revision has it.
+	// Revision is the revision of MCP Events that the target speaks, as far as its
+	// answers show; "" if they do not, or were not examined. Deviations are the
+	// differences from that revision.
 	Revision   string   `json:",omitempty"`
 	Deviations []string `json:",omitempty"`
-	// Capabilities as the server sent them; nil when it sent none.
+	// Capabilities as the server sent them; nil if it sent none.
 	Capabilities json.RawMessage
 	Events       []EventType
+	// Conform is what the answers showed of the rows of conformance.
+	Conform conform.Account `json:"-"`
 }
 
 // EventType is one entry of events/list.
 type EventType struct {
 	Name        string
 	Description string
-	// Delivery are the modes offered; empty when the server named none
-	// (delivery left out, or null), which says nothing about what works.
+	// Delivery are the modes that the server lists; empty if it lists none (delivery
+	// left out, or null), which does not mean that none works.
 	Delivery      []eventmeter.Mode
 	InputSchema   json.RawMessage
 	PayloadSchema json.RawMessage
@@ -93,29 +95,35 @@ func (o Offer) Event(name string) (EventType, bool) {
 	return EventType{}, false
 }
 
-// Phased is a Driver that makes work of its own, beside what the upstream
-// fires, and has to know the phases of the run. Its methods are called once
-// each, in this order, after the lane was attached.
-type Phased interface {
-	// Begin says when the measured part begins and when firing stops. Work
-	// that is over before measure enters no figure.
+// Beginner is a Driver that has to know when the measured part of the run begins.
+type Beginner interface {
+	// Begin is called once, after the lane was attached, with the times at which the
+	// measured part begins and publishing stops.
 	Begin(measure, until eventmeter.Instant)
-	// Drain has nothing new begun. What is under way goes on.
+}
+
+// Phased is a Driver that makes work of its own, which the upstream does not cause, and
+// has to know the phases of the run. Begin and Drain are called once each, in this order,
+// after the lane was attached.
+type Phased interface {
+	// Work that is over before the measured part is in no figure.
+	Beginner
+	// Drain stops new work. Work in progress goes on.
 	Drain()
-	// Pending is how much is under way. It may be called at any time.
+	// Pending returns how much work is in progress. It may be called at any time.
 	Pending() int64
 }
 
-// PollPatience is how long the end of a run waits for polls beyond the time that
-// it gives to stragglers.
+// PollPatience is how long the end of a run waits for polls, in addition to the drain
+// timeout.
 const PollPatience = time.Minute
 
-// Poller is a Driver whose subscriptions may have to ask for their events, so
-// that what happened after they last asked cannot have reached them.
+// Poller is a Driver whose subscriptions may poll, so that events published after their
+// last poll cannot have reached them.
 type Poller interface {
-	// Behind returns how many subscriptions are open and ask, and how many of
-	// them have not got to the end of what there was since an instant: no poll
-	// that was sent then or later was answered without hasMore. A long poll that
-	// the target holds counts as sent now. It may be called at any time.
+	// Behind returns how many subscriptions that poll are open, and how many of them
+	// may not have received all events up to since: no poll that was sent at since or
+	// later was answered without hasMore. A long poll that the target holds counts as
+	// sent now. Behind may be called at any time.
 	Behind(since eventmeter.Instant) (behind, open int)
 }

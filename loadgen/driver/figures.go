@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
-// Figurer is a Driver with figures of its own: what its system has and the
-// common ledger does not know of.
+// Figurer is a Driver with figures of its own system, which the ledger does not have.
 type Figurer interface {
 	// Figures may be called at any time; it returns a copy.
 	Figures() Figures
@@ -21,11 +21,11 @@ type Figurer interface {
 type Figures struct {
 	Values  map[string]float64
 	Timings map[string]ledger.Timing
+	Conform conform.Account // nil of most
 }
 
-// Tally collects the figures that only a lane's own system has. Most of them
-// are of rare happenings, so one lock serves all. It is safe for concurrent
-// use.
+// Tally collects the figures of a lane's own system. Most of them count rare events, so
+// one lock is enough. The zero value is ready. It is safe for concurrent use.
 type Tally struct {
 	mu      sync.Mutex
 	values  map[string]float64
@@ -38,14 +38,15 @@ const (
 	TimingMost  = 10 * time.Minute
 )
 
-// Declare makes figures exist that may stay zero, so that thresholds find them.
+// Declare adds figures with the value 0, so that thresholds find them even if they are
+// never counted.
 func (t *Tally) Declare(values ...string) {
 	for _, name := range values {
 		t.Count(name, 0)
 	}
 }
 
-// DeclareTiming does the same for distributions.
+// DeclareTiming adds empty distributions.
 func (t *Tally) DeclareTiming(names ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,7 +65,8 @@ func (t *Tally) Count(name string, n float64) {
 	t.values[name] += n
 }
 
-// Took adds a sample to a distribution.
+// Took adds a duration to a distribution. One out of bounds is recorded at the bound and
+// counted as Below or Above.
 func (t *Tally) Took(name string, d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,7 +82,7 @@ func (t *Tally) Took(name string, d time.Duration) {
 	_ = w.Histogram.RecordValue(int64(d)) // within bounds
 }
 
-// timing finds or makes a distribution; the caller holds the lock.
+// timing returns a distribution, which it makes if needed. The caller holds the lock.
 func (t *Tally) timing(name string) *ledger.Timing {
 	w := t.timings[name]
 	if w == nil {

@@ -12,13 +12,14 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/budget"
 	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// Inbox is where a lane is called back: its listener, who receives there,
-// and what is refused on purpose. Lanes embed it by pointer, which is nil where
-// nobody calls back.
+// Inbox receives the callbacks of a lane: it has the listener, the receiver of each
+// path, and the answers of webhook.answer. Lanes embed a pointer to it, which is nil
+// unless they have callbacks.
 type Inbox struct {
 	Listener *sinks.Listener
 	Receiver *sinks.Receiver
@@ -26,26 +27,30 @@ type Inbox struct {
 	FailedAt atomic.Int64 // when the last connection failed, an eventmeter.Instant
 }
 
-// OpenInbox opens the lane's listener. r is what the receiver is asked to do
-// besides what the options say.
+// OpenInbox opens the lane's listener. r has the receiver's options that the lane's
+// options do not determine. After an error nothing of the lane is in progress.
 func (l *Lane[T]) OpenInbox(r sinks.ReceiverOptions) error {
-	o, w := &l.Opts, &l.Opts.Webhook
-	if err := checkAnswers(w.Answer); err != nil {
+	o, w, of := &l.Opts, &l.Opts.Webhook, &l.Opts.Listener
+	if err := settings.Problem(w); err != nil {
+		l.Cancel()
 		return err
 	}
-	r.Clock, r.BodyLimit, r.Budget, r.Turned = o.Clock, w.BodyLimit, o.Endpoint.Budget(), l.turned
+	r.Clock, r.BodyLimit, r.Budget, r.Turned = o.Clock, int64(w.BodyLimit), o.Endpoint.Budget(), l.turned
 	r.Followed = func(hook sinks.Hook, at eventmeter.Instant) {
+		if h, ok := hook.(Judge); ok {
+			h.Followed(at)
+		}
 		if h, ok := hook.(interface{ Subscription() eventmeter.Sub }); ok {
 			l.Notice(h.Subscription(), eventmeter.Malformed, at, "a redirect was followed")
 		}
 	}
-	r.MaxRequests = 2 * cmp.Or(w.MaxConnections, sinks.DefaultMaxConnections)
+	r.MaxRequests = 2 * cmp.Or(of.MaxConnections, sinks.DefaultMaxConnections)
 	c := &Inbox{Receiver: sinks.NewReceiver(r)}
 	c.answers.all, c.answers.seed = w.Answer, o.Seed
 	var err error
 	c.Listener, err = sinks.Listen(sinks.ListenerOptions{
-		Listen: w.Listen, Callback: w.Callback, Authority: w.Authority, Certificate: w.Certificate, Shared: w.Shared, Prefix: w.Prefix,
-		Handler: c.Receiver, Wrap: w.Wrap, MaxConnections: w.MaxConnections,
+		Listen: w.Listen, Callback: w.Callback, Authority: of.Authority, Certificate: of.Certificate, Shared: of.Shared, Prefix: of.Prefix,
+		Handler: c.Receiver, Wrap: of.Wrap, MaxConnections: of.MaxConnections,
 		Failed: func(reason string) {
 			now := o.Clock.Now()
 			c.FailedAt.Store(int64(now))
@@ -53,45 +58,54 @@ func (l *Lane[T]) OpenInbox(r sinks.ReceiverOptions) error {
 		},
 	})
 	if err != nil {
+		l.Cancel()
 		return err
 	}
 	l.Inbox = c
 	return nil
 }
 
+// Judge is a hook that sees the requests which do not reach it as deliveries.
+type Judge interface {
+	// Followed says that a redirect was followed.
+	Followed(at eventmeter.Instant)
+	// Turned says that a request was answered with an error before it was read.
+	Turned(status int, at eventmeter.Instant)
+}
+
 // Hook is the receiving end of one attachment. Drivers embed it in their own.
 type Hook struct {
 	Sub  eventmeter.Sub
 	Path string
-	URL  string // of Path, as the target is given it
-	// Serving is held for reading while a delivery is looked at.
+	URL  string // of Path, for the target
+	// Serving is held for reading while a delivery is handled.
 	Serving sync.RWMutex
 }
 
-// Subscription returns whose hook it is.
+// Subscription returns the subscription that the hook belongs to.
 func (h *Hook) Subscription() eventmeter.Sub { return h.Sub }
 
-// ReadyHook makes h the receiving end of a subscription, at a path below root
-// that nobody can guess. The driver adds it to the receiver.
+// ReadyHook initializes h as the receiving end of a subscription, at a path below root
+// that cannot be guessed. The driver adds it to the receiver.
 func (l *Lane[T]) ReadyHook(h *Hook, root string, sub eventmeter.Sub) {
 	h.Sub = sub
-	h.Path = l.Receiver.Issue(l.Opts.Webhook.Prefix + fmt.Sprintf("%s%d-%d-", root, sub.Lane, sub.Index))
+	h.Path = l.Receiver.Issue(l.Opts.Listener.Prefix + fmt.Sprintf("%s%d-%d-", root, sub.Lane, sub.Index))
 	h.URL = l.Listener.URL(h.Path)
 }
 
-// Retire takes a hook off the listener and waits for deliveries that are being
-// looked at.
+// Retire removes a hook from the listener and waits for deliveries that are being
+// handled.
 func (l *Lane[T]) Retire(h *Hook) {
 	l.Receiver.Retire(h.Path)
 	h.Serving.Lock()
 	h.Serving.Unlock() //nolint:staticcheck // only waits
 }
 
-// Check tells whether a delivery is accepted, and scans it into f; else it has
-// been refused with the reply. deviation is what is wrong with its signature.
+// Check parses a delivery into f and returns true, or refuses it and returns the reply.
+// deviation is what is wrong with its signature, "" if nothing is.
 func (l *Lane[T]) Check(h *Hook, in *sinks.Inbound, deviation string, f *wire.Fields) (sinks.Reply, bool) {
 	if deviation != "" {
-		if l.Opts.Webhook.Verify != VerifyReport {
+		if l.Opts.Webhook.Verify != settings.VerifyReport {
 			return l.Reject(h, in, eventmeter.Rejected, deviation, http.StatusUnauthorized), false
 		}
 		l.Notice(h.Sub, eventmeter.Malformed, in.At, takenAnyway+deviation)
@@ -102,8 +116,8 @@ func (l *Lane[T]) Check(h *Hook, in *sinks.Inbound, deviation string, f *wire.Fi
 	return sinks.Reply{}, true
 }
 
-// Reject answers a delivery with an error because of what it is. Its probe id, if
-// there is one, tells that the event is not lost without a trace.
+// Reject refuses a delivery with a status, and reports why. The notice has the probe id,
+// if there is one, so that the event does not count as a silent loss.
 func (l *Lane[T]) Reject(h *Hook, in *sinks.Inbound, kind eventmeter.NoticeKind, why string, status int) sinks.Reply {
 	stamp, probed := eventmeter.FindStamp(in.Body)
 	l.Recorder.Noticed(eventmeter.Notice{Sub: h.Sub, Kind: kind, At: in.At, Detail: errtext.Line(why), Stamp: stamp, Refused: probed})
@@ -111,21 +125,26 @@ func (l *Lane[T]) Reject(h *Hook, in *sinks.Inbound, kind eventmeter.NoticeKind,
 	return sinks.Reply{Status: status}
 }
 
-// Receipt is what becomes of a copy of an event.
+// Receipt is how a copy of an event is answered.
 type Receipt struct {
-	Refused bool // on purpose
-	repeat  bool // a later copy of one that was refused
-	reply   sinks.Reply
-	status  int // that is reported
+	Refused bool // by webhook.answer
+	// Status is the status of the answer to this copy. Former is the status by which an
+	// earlier copy was refused. Each is 0 if there was no answer.
+	Status, Former int
+	repeat         bool // an earlier copy was refused
+	reply          sinks.Reply
 }
 
-// Take reports a copy of an event, and decides how it is answered. The driver
-// answers with Answer.
+// Take reports a copy of an event, and decides how it is answered. The driver then calls
+// Answer.
 func (l *Lane[T]) Take(h *Hook, in *sinks.Inbound, id uint64, f *wire.Fields) (r Receipt) {
-	a, drawn, repeat := l.answers.decide(uint32(l.Opts.NumberOf(int(h.Sub.Index))), id, false)
-	r.repeat, r.status = repeat, http.StatusOK
+	a, drawn, former := l.answers.decide(uint32(l.Opts.NumberOf(int(h.Sub.Index))), id, false)
+	r.Status = http.StatusOK
+	if former != nil {
+		r.repeat, r.Former = true, statusOf(former)
+	}
 	if a != nil {
-		r.Refused, r.reply, r.status = !a.takes(), a.reply(drawn, h.URL+"?"+sinks.FollowedQuery), a.status()
+		r.Refused, r.reply, r.Status = !a.Accepts(), replyOf(a, drawn, h.URL+"?"+sinks.FollowedQuery), statusOf(a)
 	}
 	stamp, probed := eventmeter.FindStamp(in.Body)
 	l.Delivered(eventmeter.Delivery{
@@ -134,32 +153,35 @@ func (l *Lane[T]) Take(h *Hook, in *sinks.Inbound, id uint64, f *wire.Fields) (r
 	return r
 }
 
-// Answer reports the request that brought a copy, and answers it.
+// Answer reports the request that had a copy, and returns its reply.
 func (l *Lane[T]) Answer(in *sinks.Inbound, r Receipt) sinks.Reply {
 	cause := eventmeter.Events
 	if r.repeat {
 		cause = eventmeter.Retry
 	}
-	l.Inbound(cause, "", in.At, in.Size, r.status)
+	l.Inbound(cause, "", in.At, in.Size, r.Status)
 	return r.reply
 }
 
-// AnswerChallenge decides how a challenge is answered: as it should be, unless it
-// returns true. The answer is then the reply, with the body that was given for a
-// wrong echo where nothing else is set.
+// AnswerChallenge returns true if webhook.answer wants a challenge to fail, and the
+// reply. If neither a status nor a missing answer makes it fail, the reply has the body
+// wrong.
 func (l *Lane[T]) AnswerChallenge(h *Hook, wrong []byte) (sinks.Reply, bool) {
 	a, drawn, _ := l.answers.decide(uint32(l.Opts.NumberOf(int(h.Sub.Index))), 0, true)
 	if a == nil {
 		return sinks.Reply{}, false
 	}
-	reply := a.reply(drawn, h.URL+"?"+sinks.FollowedQuery)
+	reply := replyOf(a, drawn, h.URL+"?"+sinks.FollowedQuery)
 	if !a.Hang && !a.Reset && cmp.Or(a.Status, http.StatusOK) == http.StatusOK {
 		reply.Body = wrong
 	}
 	return reply, true
 }
 
-// CloseInbox ends the answers that are held back, and closes the listener.
+// Callbacks returns c; nil if the lane has no listener.
+func (c *Inbox) Callbacks() *Inbox { return c }
+
+// CloseInbox ends delayed answers, and closes the listener.
 func (l *Lane[T]) CloseInbox(ctx context.Context) error {
 	l.Receiver.Close()
 	return l.Listener.Close(ctx)
@@ -167,6 +189,9 @@ func (l *Lane[T]) CloseInbox(ctx context.Context) error {
 
 // turned reports a request that reached no subscription.
 func (l *Lane[T]) turned(to sinks.Hook, status int, at eventmeter.Instant, size int) {
+	if h, ok := to.(Judge); ok {
+		h.Turned(status, at)
+	}
 	if h, ok := to.(interface{ Subscription() eventmeter.Sub }); ok && status != http.StatusMethodNotAllowed {
 		if status == http.StatusServiceUnavailable { // the budget was used up
 			l.TooLargeFor(h.Subscription(), at, budget.ErrExceeded)
@@ -177,7 +202,7 @@ func (l *Lane[T]) turned(to sinks.Hook, status int, at eventmeter.Instant, size 
 	l.Inbound(eventmeter.Events, "", at, size, status)
 }
 
-// Inbound reports a request that the target made.
+// Inbound reports a request of the target.
 func (l *Lane[T]) Inbound(cause eventmeter.Cause, method string, at eventmeter.Instant, size, status int) {
 	call := eventmeter.Call{
 		Lane: l.Opts.Lane, Cause: cause, At: at, Requests: 1, Up: int64(answerSize), Down: int64(size),
@@ -197,7 +222,7 @@ func (l *Lane[T]) Fetched(at eventmeter.Instant, size, answered int) {
 	})
 }
 
-// CertPEM returns what the target has to trust; nil if the lane has no listener.
+// CertPEM implements [Receiver]; nil if the lane has no listener.
 func (c *Inbox) CertPEM() []byte {
 	if c == nil {
 		return nil
@@ -205,7 +230,7 @@ func (c *Inbox) CertPEM() []byte {
 	return c.Listener.CertPEM()
 }
 
-// CallbackURL returns the listener's address; "" if the lane has none.
+// CallbackURL implements [Receiver]; "" if the lane has no listener.
 func (c *Inbox) CallbackURL() string {
 	if c == nil {
 		return ""
@@ -213,7 +238,7 @@ func (c *Inbox) CallbackURL() string {
 	return c.Listener.URL("")
 }
 
-// Accepted is the number of connections that the target opened.
+// Accepted returns the number of connections that the target opened.
 func (c *Inbox) Accepted() int64 {
 	if c == nil {
 		return 0
@@ -221,16 +246,16 @@ func (c *Inbox) Accepted() int64 {
 	return c.Listener.Accepted()
 }
 
-// answerSize is what an answer of the listener takes at least in HTTP/1.1: the
+// answerSize is the size of the listener's shortest answer in HTTP/1.1, in bytes: the
 // status line, Date, and Content-Length.
 const answerSize = len("HTTP/1.1 200 OK\r\nDate: Mon, 02 Jan 2006 15:04:05 GMT\r\nContent-Length: 0\r\n\r\n")
 
-// takenAnyway is what is noted of a delivery that was taken although it does not
-// verify.
+// takenAnyway begins the notice about a delivery that was accepted although its signature
+// does not verify.
 const takenAnyway = "taken by verify: report: "
 
-// Rejection says why a delivery does not verify. Each of the suspects is made of
-// a secret that the sender may have used.
+// Rejection returns why a delivery does not verify, given the error of [wire.Verify].
+// Each of suspects is for a secret that the sender may have used.
 func Rejection(err error, in *sinks.Inbound, suspects []*wire.Suspects) string {
 	why := "wrong signature"
 	switch {

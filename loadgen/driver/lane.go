@@ -26,65 +26,69 @@ type Turn interface {
 	Fail(error)
 }
 
-// Protocol is what a system does for a lane of attachments of type T.
+// Protocol is the part of a lane that its system implements, for attachments of type T.
 type Protocol[T Turn] interface {
-	// Make makes the attachment of subscription i, and has the lane ready it
-	// (Lane.Ready). last was the one before; nil = there was none. The lane's lock
-	// is held.
+	// Make returns a new attachment of subscription i, initialized by Lane.Ready. last
+	// is the one before, nil if there was none. The lane's lock is held.
 	Make(i int, last T) (T, error)
-	// Open returns when the attachment was confirmed, or why it was not.
+	// Open opens an attachment. It returns when the target has confirmed it, or why it
+	// has not.
 	Open(ctx context.Context, r T) error
 	// Abandon cleans up after an Open that failed.
 	Abandon(r T)
-	// End ends an attachment that was left, and waits for what serves it. The
-	// error says that the target did not confirm the end.
+	// End ends an attachment, after its Leave, and waits for its goroutines. The error
+	// says that the target did not confirm the end.
 	End(ctx context.Context, r T) error
-	// Stop closes what the system has opened for the lane, after everything else
-	// is over.
+	// Stop closes what the system has opened for the lane. It is called last, when the
+	// lane closes.
 	Stop(ctx context.Context) error
 }
 
-// Lane is what every driver is made around: its calls and connections, the
-// attachments of its subscriptions, and its end. A driver embeds it and is its
-// Protocol; Attach, Detach, Close and Traffic are those of [Driver] and [Meter].
+// Lane is the common part of all drivers: calls and connections, the attachments of
+// subscriptions, and closing. A driver embeds a Lane and implements its Protocol; the
+// Lane implements [Driver] and [Meter].
 type Lane[T Turn] struct {
 	mcpclient.Caller
-	*Inbox   // nil where nobody calls back
+	*Inbox   // nil unless the lane has callbacks
 	Opts     Options
 	Endpoint *mcpclient.Endpoint
-	Observer eventmeter.Observer // nil when nobody looks at events
-	Sockets  wire.Traffic        // what passed the lane's own connections
+	Observer eventmeter.Observer // nil unless events are observed
+	Sockets  wire.Traffic        // of the lane's own connections
 
-	Life context.Context // of everything that the lane has under way
-	// Cancel ends everything that the lane has under way.
+	Life context.Context // ends with the lane
+	// Cancel ends Life.
 	Cancel context.CancelFunc
 	Work   sync.WaitGroup // the lane's goroutines
 
-	// What and Noun are for error texts: what is attached to, and what a
-	// subscription is called.
+	// What and Noun are for error texts: the object of a subscription, and the word
+	// for a subscription.
 	What, Noun string
-	// EndFirst ends everything that is under way before a lane that closes
-	// detaches its subscriptions: for systems that have no request for it.
+	// EndFirst makes Close end Life before it detaches the subscriptions, for systems
+	// that need no request to detach.
 	EndFirst bool
 
 	protocol Protocol[T]
 	hangUp   func() // closes the transport's connections
 
-	Mu     sync.Mutex // guards what follows, and what drivers say
+	Mu     sync.Mutex // guards the following fields, and those that drivers add
 	Closed bool
 	Turns  []T // the last attachment of each subscription; nil = there was none
 }
 
-// CheckOptions tells what no lane can do without. name is what the driver is
-// called in errors.
-func CheckOptions(name string, o *Options) error {
+// New checks o and returns the driver that newLane makes of it, with defaults filled in.
+// name names the system in errors.
+func New[D Driver](name string, o Options, newLane func(Options) (D, error)) (Driver, error) {
 	switch {
 	case o.Clock == nil, o.Recorder == nil, o.Endpoint == nil:
-		return errors.New(name + ": Clock, Recorder and Endpoint must be set")
+		return nil, errors.New("driver " + name + ": Clock, Recorder and Endpoint must be set")
 	case o.Subscriptions < 0:
-		return fmt.Errorf("%s: %d subscriptions", name, o.Subscriptions)
+		return nil, fmt.Errorf("driver %s: %d subscriptions", name, o.Subscriptions)
 	}
-	return nil
+	d, err := newLane(o.WithDefaults())
+	if err != nil {
+		return nil, fmt.Errorf("driver %s: %w", name, err)
+	}
+	return d, nil
 }
 
 // Init makes the lane ready for calls. connect makes its transport, and what
@@ -142,7 +146,7 @@ func (l *Lane[T]) sub(i int) eventmeter.Sub {
 	return eventmeter.Sub{Lane: l.Opts.Lane, Index: uint32(i)}
 }
 
-// Ready makes a the attachment of subscription i.
+// Ready initializes a as an attachment of subscription i.
 func (l *Lane[T]) Ready(a *Attachment, i int) {
 	a.Sub, a.Caller, a.Began = l.sub(i), &l.Caller, l.Clock.Now()
 	a.Ctx, a.Cancel = context.WithCancel(l.Life)
@@ -166,7 +170,7 @@ func (l *Lane[T]) Detach(ctx context.Context, i int) error {
 		return nil
 	}
 	if p, ok := l.protocol.(interface{ Part(context.Context, T) }); ok {
-		p.Part(ctx, r) // what has to be asked while it is still there
+		p.Part(ctx, r) // requests that need the subscription
 	}
 	if !r.Leave() {
 		return nil
@@ -241,12 +245,12 @@ func (l *Lane[T]) Traffic() mcpclient.Traffic {
 	return mcpclient.Traffic{Up: l.Sockets.Up(), Down: l.Sockets.Down(), Opened: l.Sockets.Opened(), Accepted: l.Accepted()}
 }
 
-// Principal returns who subscription i is.
+// Principal returns the principal of subscription i.
 func (l *Lane[T]) Principal(i int) *mcpclient.Principal {
 	return l.Endpoint.Principal(l.Opts.NumberOf(i))
 }
 
-// Arguments returns those of subscription i, which must be a JSON object.
+// Arguments returns the arguments of subscription i, a JSON object.
 func (l *Lane[T]) Arguments(i int) (json.RawMessage, error) {
 	args := json.RawMessage("{}")
 	if l.Opts.Arguments != nil {
@@ -261,8 +265,7 @@ func (l *Lane[T]) Arguments(i int) (json.RawMessage, error) {
 	return args, nil
 }
 
-// Rand returns a source of randomness of the lane's own, the same for the same
-// seed and part.
+// Rand returns a random source that depends only on the seed, the lane's number and part.
 func (l *Lane[T]) Rand(part uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(l.Opts.Seed, uint64(l.Opts.Lane)<<32|part))
 }
@@ -270,14 +273,14 @@ func (l *Lane[T]) Rand(part uint64) *rand.Rand {
 // RandOf is Rand for subscription i.
 func (l *Lane[T]) RandOf(i int) *rand.Rand { return l.Rand(uint64(l.Opts.NumberOf(i))) }
 
-// NewWatch returns what watches the lane's streams for silence.
+// NewWatch returns a watch for the silence of the lane's streams.
 func (l *Lane[T]) NewWatch() *sinks.Watch {
 	return sinks.NewWatch(l.Clock, min(max(l.Opts.Push.Heartbeat/8, 10*time.Millisecond), time.Second))
 }
 
-// StreamBackoff returns the waits between attempts at a stream or a registration.
-func (l *Lane[T]) StreamBackoff(r *rand.Rand) sinks.Backoff {
-	return sinks.Backoff{Min: l.Opts.Push.BackoffMin, Max: l.Opts.Push.BackoffMax, Rand: r}
+// Backoff returns the waits between attempts at a stream or a registration.
+func (l *Lane[T]) Backoff(r *rand.Rand) sinks.Backoff {
+	return sinks.Backoff{Min: l.Opts.Push.Backoff.Min, Max: l.Opts.Push.Backoff.Max, Rand: r}
 }
 
 // Notice reports something that happened to a subscription.
@@ -285,8 +288,8 @@ func (l *Lane[T]) Notice(sub eventmeter.Sub, k eventmeter.NoticeKind, at eventme
 	l.Recorder.Noticed(eventmeter.Notice{Sub: sub, Kind: k, At: at, Detail: errtext.Line(detail)})
 }
 
-// Delivered reports one copy of an event, and shows it to whoever looks. message
-// is the event's object, or the notification around it.
+// Delivered reports one copy of an event to the recorder and to the observer, if there is
+// one. message is the event's object, or the notification around it.
 func (l *Lane[T]) Delivered(v eventmeter.Delivery, f *wire.Fields, message []byte) {
 	l.Recorder.Delivered(v)
 	if l.Observer != nil {
@@ -301,8 +304,8 @@ func (l *Lane[T]) Called(cause eventmeter.Cause, method string, a *mcpclient.Ans
 	})
 }
 
-// Report reports a call as the lane's. A request is charged with the connections
-// that were opened since the last one; At is now unless it is set.
+// Report reports a call of the lane. A call with requests is charged with the connections
+// that were opened since the last one. At is set to now if it is 0.
 func (l *Lane[T]) Report(c eventmeter.Call) {
 	c.Lane = l.Opts.Lane
 	if c.Requests > 0 {
@@ -320,8 +323,8 @@ func (l *Lane[T]) Observe(c eventmeter.Call) {
 	l.Recorder.Called(c)
 }
 
-// Lost tells whether an answer means that the server no longer knows the
-// session, and then forgets it.
+// Lost reports whether e means that the server no longer knows session s. If so, the
+// principal forgets it.
 func (l *Lane[T]) Lost(who *mcpclient.Principal, s *mcpclient.Session, e *mcpclient.CallError) bool {
 	if s.ID == "" || !e.Forgotten() {
 		return false

@@ -10,10 +10,10 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
-// OpenSession opens a session of the legacy era that a principal uses for one
-// stream alone, in the version that was negotiated before. It returns the
-// session's id and the header fields of its requests. A server that gives no id
-// has no sessions: the error wraps [mcpclient.ErrNotOffered].
+// OpenSession opens a session of the legacy era for a single stream of a principal, in
+// the version that was negotiated before. It returns the session's id and the header
+// fields of its requests. If the server has no sessions, which it shows by returning no
+// id, the error wraps [mcpclient.ErrNotOffered].
 func (l *Lane[T]) OpenSession(ctx context.Context, who *mcpclient.Principal, version string, cause eventmeter.Cause) (string, http.Header, error) {
 	header, body := who.Initialization(version)
 	const method = "initialize"
@@ -55,9 +55,8 @@ func (l *Lane[T]) OpenSession(ctx context.Context, who *mcpclient.Principal, ver
 	return id, header, nil
 }
 
-// EndSession ends a session of the legacy era. A server need not let clients end
-// sessions, and a session that it has forgotten is at its end, too: neither is an
-// error.
+// EndSession ends a session of the legacy era. It is no error if the server does not let
+// clients end sessions (405), or no longer knows the session (404).
 func (l *Lane[T]) EndSession(ctx context.Context, header http.Header) error {
 	ctx, cancel := context.WithTimeout(ctx, l.Opts.Timeout)
 	defer cancel()

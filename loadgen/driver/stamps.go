@@ -8,8 +8,8 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// StampsIn finds the probe ids of a message: the newest of each run and source,
-// in order.
+// StampsIn returns the probe ids in a message: the newest of each run and source, sorted
+// by run and source.
 func StampsIn(b []byte) []eventmeter.Stamp {
 	var found []eventmeter.Stamp
 	prefix := []byte("evtm-")
@@ -38,15 +38,14 @@ func StampsIn(b []byte) []eventmeter.Stamp {
 	return slices.CompactFunc(found, func(a, b eventmeter.Stamp) bool { return a.Run == b.Run && a.Source == b.Source })
 }
 
-// ChangesUpTo returns the changes of a source after the one numbered before, up to
-// the newest, of which a client learns together: those that were published after
-// since. published may be nil. Of another run's changes it returns the newest
-// alone.
+// ChangesUpTo returns the changes of a source that a client learns of at once: those
+// with a sequence number above before, up to newest, that were published after since.
+// published may be nil. If newest belongs to another run, it is the only one.
 func ChangesUpTo(published Published, before uint32, newest eventmeter.Stamp, since eventmeter.Instant) iter.Seq[eventmeter.Stamp] {
 	from := before + 1
 	if published != nil {
 		if _, _, ok := published.Emission(newest); !ok {
-			from = newest.Seq // what came before it is not ours to say
+			from = newest.Seq // the earlier changes of another run are not known
 		}
 	} else if newest.Seq-before > maxChanges {
 		from = newest.Seq
@@ -56,7 +55,7 @@ func ChangesUpTo(published Published, before uint32, newest eventmeter.Stamp, si
 			s := eventmeter.Stamp{Run: newest.Run, Source: newest.Source, Seq: seq}
 			if published != nil {
 				if e, _, ok := published.Emission(s); ok && e.Fired <= since {
-					continue // older than the client, which began with an older copy
+					continue // the client's first copy has it already
 				}
 			}
 			if !yield(s) {
@@ -66,15 +65,15 @@ func ChangesUpTo(published Published, before uint32, newest eventmeter.Stamp, si
 	}
 }
 
-// maxChanges bounds the changes that one probe stands for where nobody knows what
-// was published.
+// maxChanges bounds the changes that one probe stands for if it is not known what was
+// published.
 const maxChanges = 1 << 16
 
-// Receives tells whether subscription i is owed the events of a source.
+// Receives reports whether subscription i is owed the events of a source.
 func (l *Lane[T]) Receives(i int, source uint16) bool {
-	if l.Opts.Hears == nil {
+	if l.Opts.Owed == nil {
 		return true
 	}
-	sources := l.Opts.Hears(i)
+	sources := l.Opts.Owed(i)
 	return sources == nil || slices.Contains(sources, source)
 }

@@ -16,44 +16,46 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// Why a stream ends that the target did not end by itself.
+// Why this side ended a stream.
 var (
-	// ErrCut: the lane cut it on purpose.
+	// ErrCut: the lane cut the stream on purpose.
 	ErrCut = errors.New("the lane cut the stream on purpose")
-	// ErrDead: it was silent for too long.
+	// ErrDead: the stream was silent for too long.
 	ErrDead = errors.New("the stream was silent for twice the heartbeat interval")
-	// ErrEnded: its last message was read.
+	// ErrEnded: the last message of the stream was read.
 	ErrEnded = errors.New("the stream has ended")
 )
 
-// StreamProtocol is what a system knows of a [Stream]. One goroutine at a time
-// calls its methods. They must not block but where it is said.
+// StreamProtocol is the part of a [Stream] that its system implements. Its methods are
+// called by one goroutine at a time. Only Request and Refused may block.
 type StreamProtocol interface {
-	// Request returns what opens the next connection. It may make calls before,
-	// such as a handshake, and block.
+	// Request returns the request that opens the next connection. It may make calls
+	// before, such as a handshake.
 	Request(ctx context.Context) (StreamRequest, error)
-	// Answered is called when the target has answered with a stream, before its
-	// first message. Over a pipe, only a stream without a request is answered,
-	// as soon as it is open.
+	// Answered is called when the target has answered with a stream, before the first
+	// message. Over a pipe it is called only for a stream without a request, as soon as
+	// it is open.
 	Answered()
-	// Message takes one message. What e and m refer to is valid until it returns.
+	// Message is called for each message. The contents of e and m are valid until it
+	// returns.
 	Message(e wire.Event, m *wire.Message)
-	// Comment takes what has no data: a comment, or an id alone.
+	// Comment is called for each block without data: a comment, or an id alone.
 	Comment(e wire.Event)
-	// Confirmed is called by Confirm. again says that an earlier connection was
+	// Confirmed is called by Confirm. again is true if an earlier connection was
 	// confirmed, too.
 	Confirmed(again bool)
-	// Refused judges an answer that is no stream. It returns the error of the
-	// attempt, which is a.Err unless the system knows better. It may block.
+	// Refused is called for an answer that is no stream. It returns the error of the
+	// attempt: a.Err, or one that is more precise.
 	Refused(a *mcpclient.Answer, session *mcpclient.Session) error
-	// Over tells whether the stream is not opened again after a connection, or an
-	// attempt at one, that ended with err; nil = in order, or cut by the lane.
+	// Over reports whether the stream is over after a connection, or an attempt to open
+	// one, that ended with err; otherwise it is opened again. err is nil if the
+	// connection ended normally, or was cut by the lane.
 	Over(err error) bool
 	// Called reports a call of the stream.
 	Called(c eventmeter.Call)
-	// Notice reports something that happened to those whom the stream serves.
+	// Notice reports a notice to the subscriptions that the stream serves.
 	Notice(k eventmeter.NoticeKind, at eventmeter.Instant, detail string)
-	// TooLarge reports a message that exceeds a bound, and ended the connection.
+	// TooLarge reports that a message exceeded a limit, which ended the connection.
 	TooLarge(at eventmeter.Instant, err error)
 }
 
@@ -61,79 +63,83 @@ type StreamProtocol interface {
 type StreamRequest struct {
 	Who     *mcpclient.Principal
 	Session *mcpclient.Session
-	Method  string // in reports
-	// ID is that of the request in Body, which is sent with POST. 0 is no request:
-	// a GET, and over a pipe everything that names no request.
+	Method  string // names the request in reports
+	// ID is the id of the request in Body, which is sent with POST. 0 means that there
+	// is no request: the stream is opened with a GET, and over a pipe it gets the
+	// messages that name no request.
 	ID     uint64
-	Header http.Header // not written
+	Header http.Header // shared, not changed
 	Body   []byte
-	// Cancels says that a server has to be told that the stream is not wanted any
-	// more, because it does not take the end of a connection for that.
+	// Cancels is true if the end of a stream needs notifications/cancelled, because the
+	// server does not take the end of the connection for it.
 	Cancels bool
 }
 
-// Stream is a stream that is opened again whenever it is lost. It serves all of
-// its connections after one another.
+// Stream is a stream that is opened again whenever it is lost. It has one connection
+// after another.
 //
-// Nothing waits for it: a connection is begun by connect, lives on what the
-// stream client reports (Opened, Piece, Closed), and its end leads to step, which sets a
-// timer for the next one or finishes the stream. Whatever of this is under way is
-// one goroutine at a time; others come in by HangUp and GiveUp, under mu.
+// No goroutine waits for it: connect begins a connection, the stream client calls Opened,
+// Piece and Closed, and the end leads to step, which sets a timer for the next connection
+// or finishes the stream. One goroutine at a time does so; others use HangUp and GiveUp,
+// which take mu.
 type Stream struct {
-	streams *Streams
+	// What each message needs comes first, side by side: of thousands of streams,
+	// none is in the cache when its next message arrives, and each cache line is
+	// a miss.
 	p       StreamProtocol
-	ctx     context.Context
+	refusal *unopened // of the current connection: an answer that is no stream
+	at      eventmeter.Instant
+	arrival streamclient.Arrival
+	id      uint64
+	back    eventmeter.Instant // when it was last confirmed again
+
+	cause     eventmeter.Cause
+	confirmed bool // of any connection
+	admitted  bool // first is closed
+	cut       bool // the lane cut the last connection
+	shared    bool // the current message was read together with others
+	watched   bool // for silence
+	resend    bool // the request was refused with 401, and there is a new token
+	renewed   bool // the request was sent again for that, and is not confirmed yet
+	answered  bool // the target answered with a stream
+	cancels   bool
+	stands    bool // the current connection was confirmed
+	ended     bool // the rest of the current connection is ignored
+
+	turn uint32 // of the connection; guarded by mu
 
 	parser    wire.EventParser
 	coalesced CoalescedReads
 	pulse     sinks.Pulse
-	backoff   sinks.Backoff
-	pause     time.Duration // as the server asked for
 
-	done chan struct{} // closed when there will be no more connections
+	// The following fields are used only when connections begin and end.
+	streams *Streams
+	ctx     context.Context
+	backoff sinks.Backoff
+	pause   time.Duration      // as the server asked for
+	lost    eventmeter.Instant // when the stream was lost, 0 = it is not
+	cutter  *time.Timer
+	done    chan struct{} // closed when there will be no more connections
 
-	// Of the connection at hand.
+	// Of the current connection.
 	who     *mcpclient.Principal
 	session *mcpclient.Session
-	refusal *unopened // an answer that is no stream
-	bearer  string    // the token of the request, where tokens expire
+	bearer  string // the token of the request
 	method  string
-	id      uint64
 	began   eventmeter.Instant
 	up      int64
 	down    int64 // until it was confirmed
-	at      eventmeter.Instant
-	arrival streamclient.Arrival
-	over    error // what ended it, of what was read
-	cause   eventmeter.Cause
-
-	confirmed bool // of any connection
-	admitted  bool // first is closed
-	cut       bool // the last end was the lane's own doing
-	shared    bool // more than the message at hand was read
-	watched   bool // for silence
-	resend    bool // the request was refused with 401, and there is a new token
-	renewed   bool // it was sent again for that, and is not confirmed yet
-	answered  bool // a stream was answered
-	cancels   bool
-	stands    bool // confirmed
-	ended     bool // nothing more is taken from it
-
-	lost   eventmeter.Instant // when it was, 0 = it is there
-	back   eventmeter.Instant // when it was last confirmed again
-	cutter *time.Timer
+	over    error // the argument of End
 
 	mu      sync.Mutex
-	turn    uint32              // of the connection; odd while there is one
-	conn    streamclient.Stream // nil while there is none, or it was only just begun
-	why     error               // why the connection at hand is given up by us
-	timer   *time.Timer         // of the next connection
+	conn    streamclient.Stream // nil while there is none, or it has just begun
+	why     error               // why this side gave up the current connection
+	timer   *time.Timer         // for the next connection
 	failure error               // what ended the last connection
-	first   chan struct{}       // closed at the first confirmation of all; confirmed from then on
+	first   chan struct{}       // closed at the first confirmation; then replaced by confirmed
 }
 
-// Init makes the stream ready for Start. r is the source of its waits; nil = the
-// process's own.
+// Init initializes the stream. r is the random source of its waits; nil = the global one.
 func (s *Stream) Init(streams *Streams, p StreamProtocol, r *rand.Rand) {
 	s.streams, s.p, s.cause = streams, p, eventmeter.Subscribe
 	s.parser.Budget = streams.caller.Budget
@@ -142,31 +148,31 @@ func (s *Stream) Init(streams *Streams, p StreamProtocol, r *rand.Rand) {
 	s.first, s.done = make(chan struct{}), make(chan struct{})
 }
 
-// Start opens the stream, and keeps it open until ctx is over or the protocol
-// says that it is. When ctx is over, HangUp has to be called.
+// Start opens the stream, and keeps it open until ctx ends or Over of its protocol
+// returns true. When ctx has ended, the caller must call HangUp.
 func (s *Stream) Start(ctx context.Context) {
 	s.ctx = ctx
 	s.streams.work.Add(1) // until finish
 	s.streams.work.Go(crash.Guarded(s.connect))
 }
 
-// First is closed when the stream was confirmed for the first time, and all was
-// taken that was read with the confirmation.
+// First returns a channel that is closed when the stream was confirmed for the first
+// time, and every message that was read with the confirmation was handled.
 func (s *Stream) First() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.first
 }
 
-// confirmed is what First returns of every stream that was: a channel of its own
-// would stay with each of thousands.
+// confirmed is the closed channel that First returns for all confirmed streams, so that
+// thousands of them need no channel each.
 var confirmed = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }()
 
-// Done is closed when there will be no more connections.
+// Done returns a channel that is closed when there will be no more connections.
 func (s *Stream) Done() <-chan struct{} { return s.done }
 
 // Failure returns what ended the last connection.
@@ -176,17 +182,17 @@ func (s *Stream) Failure() error {
 	return s.failure
 }
 
-// Passes tells whether what ended an attempt passes with time and says nothing
-// about what was asked for: a server that has no room now, a session that is
-// gone, or a stream that the server did not look at.
+// Passes reports whether the error of an attempt passes with time and does not depend on
+// the request: the server has no room now, no longer knows the session, or did not
+// process the request.
 func Passes(err error) bool {
 	var ce *mcpclient.CallError
 	return err == nil || errors.As(err, &ce) &&
 		(ce.Throttled() || ce.Kind == mcpclient.KindSession || errors.Is(ce.Cause, streamclient.ErrRefusedStream))
 }
 
-// step goes on after a connection, or an attempt at one: err is what ended it,
-// nil if it ended in order.
+// step is called after each connection, or attempt to open one. err is what ended it, nil
+// if it ended normally.
 func (s *Stream) step(err error) {
 	if s.ctx.Err() != nil || s.p.Over(err) {
 		s.finish(err)
@@ -220,8 +226,8 @@ func (s *Stream) step(err error) {
 	s.finish(err)
 }
 
-// again is called by the timer. It has a goroutine of its own, which counts as
-// the stream's.
+// again is called by the timer, on a goroutine of its own. The wait group has counted it
+// since Start.
 func (s *Stream) again() {
 	defer crash.Guard()
 	s.mu.Lock()
@@ -239,8 +245,8 @@ func (s *Stream) finish(err error) {
 	s.streams.work.Done()
 }
 
-// HangUp ends the connection at hand, or the wait for the next one. The
-// stream's context must be over.
+// HangUp ends the current connection, or the wait for the next one. The stream's context
+// must have ended.
 func (s *Stream) HangUp() {
 	s.mu.Lock()
 	conn, timer, failure := s.conn, s.timer, s.failure
@@ -254,8 +260,8 @@ func (s *Stream) HangUp() {
 	}
 }
 
-// GiveUp ends the connection at hand, with why as the error that ended it, and
-// the stream goes on with another.
+// GiveUp ends the current connection, with why as its error, and the stream goes on with
+// another one.
 func (s *Stream) GiveUp(why error) {
 	s.mu.Lock()
 	turn := s.turn
@@ -263,8 +269,22 @@ func (s *Stream) GiveUp(why error) {
 	s.giveUp(turn, why)
 }
 
-// giveUp ends one connection, and the stream goes on with another. It does
-// nothing if that one is over.
+// Hold stops reading the current connection for d, so that the target has to wait. It
+// returns false if there is none. The silence does not count as that of the target.
+func (s *Stream) Hold(d time.Duration) bool {
+	s.mu.Lock()
+	conn := s.conn
+	s.mu.Unlock()
+	if conn == nil {
+		return false
+	}
+	s.pulse.Beat(s.streams.caller.Clock.Now().Add(d))
+	conn.Hold(d)
+	return true
+}
+
+// giveUp ends one connection, and the stream goes on with another one. It does nothing if
+// the connection is over.
 func (s *Stream) giveUp(turn uint32, why error) {
 	s.mu.Lock()
 	if s.turn != turn || s.why != nil {
@@ -312,7 +332,7 @@ func (s *Stream) connect() {
 	s.up = mcpclient.RequestSize(method, path, req.Header, int64(len(req.Body)))
 	turn := s.begin()
 	conn := s.streams.client.Open(context.Background(), streamclient.Request{Method: method, Path: path, Header: req.Header, Body: req.Body}, s)
-	s.carriedBy(conn, turn) // from here on the stream is the stream client's
+	s.carriedBy(conn, turn) // from here on the stream client's goroutines use s
 }
 
 // begin is called right before a connection is begun. It returns its number.
@@ -329,8 +349,8 @@ func (s *Stream) begin() uint32 {
 	return turn
 }
 
-// carriedBy says what ends the connection. It may be over already, or have to
-// be ended.
+// carriedBy stores the connection, so that it can be ended. If that was requested before,
+// it ends the connection.
 func (s *Stream) carriedBy(conn streamclient.Stream, turn uint32) {
 	s.mu.Lock()
 	late := false
@@ -344,8 +364,8 @@ func (s *Stream) carriedBy(conn streamclient.Stream, turn uint32) {
 	}
 }
 
-// isOver is called when the connection at hand is over. It returns why it was
-// given up by us, nil if it was not.
+// isOver is called when the current connection is over. It returns why this side gave it
+// up, nil if it did not.
 func (s *Stream) isOver() error {
 	s.mu.Lock()
 	s.turn++
@@ -363,8 +383,8 @@ func (s *Stream) isOver() error {
 	return why
 }
 
-// broken reports the end of a connection, and says what kind of end it was.
-// why is why it was given up by us, nil if it was not.
+// broken reports the end of a connection, and returns the error that ended it, nil if it
+// ended normally or was cut. why is why this side gave it up, nil if it did not.
 func (s *Stream) broken(why, err error) error {
 	var e *mcpclient.CallError
 	if errors.As(err, &e) {
@@ -372,12 +392,12 @@ func (s *Stream) broken(why, err error) error {
 	}
 	s.wentAway(why)
 	switch {
-	case s.ctx.Err() != nil: // our own doing
+	case s.ctx.Err() != nil: // this side ended the stream
 		if !s.stands {
 			s.report(nil)
 		}
 		return err
-	case errors.Is(why, ErrCut): // our own doing, too
+	case errors.Is(why, ErrCut): // this side ended the connection
 		return nil
 	case errors.Is(why, ErrDead):
 		e = &mcpclient.CallError{Method: s.method, Kind: "timeout", Cause: mcpclient.ErrSilentFromStart}

@@ -38,13 +38,13 @@ func (s *Stream) Opened(h streamclient.Head, at streamclient.Arrival) error {
 	return nil
 }
 
-// messages are for what is read of messages: each is larger than all the rest of
-// a stream.
+// messages has wire.Messages to scan into. A stream does not keep one, because it is
+// larger than the rest of the stream.
 var messages = sync.Pool{New: func() any { return new(wire.Message) }}
 
 // Piece implements streamclient.Sink: the next bytes of the stream.
 func (s *Stream) Piece(b []byte, at streamclient.Arrival) error {
-	if s.refusal != nil { // one that trickles in is given up as silence is
+	if s.refusal != nil { // no beat: a refusal that trickles in must time out
 		return s.refusal.take(b)
 	}
 	s.at, s.arrival = eventmeter.Instant(at.At), at
@@ -56,7 +56,7 @@ func (s *Stream) Piece(b []byte, at streamclient.Arrival) error {
 	if within { // in the middle of a message
 		s.pulse.Beat(s.at)
 	}
-	if s.coalesced.Piece(len(b), s.at, within) {
+	if !at.Held && s.coalesced.Piece(len(b), s.at, within) {
 		s.streams.count(FigureCoalesced)
 	}
 	s.admit()
@@ -66,7 +66,7 @@ func (s *Stream) Piece(b []byte, at streamclient.Arrival) error {
 	return nil
 }
 
-// event takes one message off the stream.
+// event handles one block of the stream.
 func (s *Stream) event(e wire.Event) {
 	if s.ended {
 		return
@@ -84,12 +84,12 @@ func (s *Stream) event(e wire.Event) {
 		s.shared = s.arrival.Shared || e.Rest > 0
 		s.p.Message(e, m)
 	} else {
-		s.p.Notice(eventmeter.Malformed, s.at, "a message is not a JSON object")
+		s.p.Notice(eventmeter.Malformed, s.at, NotAnObject)
 	}
 	messages.Put(m)
 }
 
-// admit lets those go on that wait for the stream, once.
+// admit closes the channel of First, once the stream was confirmed.
 func (s *Stream) admit() {
 	if s.confirmed && !s.admitted {
 		s.admitted = true
@@ -126,14 +126,14 @@ func (s *Stream) Closed(err error) {
 	}
 }
 
-// failed makes the error of a connection out of what the stream client said; nil if it
-// ended in order.
+// failed returns the error of a connection that the stream client ended with err, nil if
+// it ended normally.
 func (s *Stream) failed(err, why error) error {
 	var own *mcpclient.CallError
 	switch {
 	case s.over != nil:
 		return s.over
-	case errors.As(err, &own): // what we found wrong with it
+	case errors.As(err, &own): // an error of Opened or Piece
 		return own
 	case s.answered && (errors.Is(err, ErrEnded) || isWhole(err)):
 		return nil
@@ -143,13 +143,14 @@ func (s *Stream) failed(err, why error) error {
 	return &mcpclient.CallError{Kind: mcpclient.KindOf(err), Cause: err}
 }
 
-// refused judges an answer that is no stream. err is how it ended.
+// refused handles an answer that is no stream, and returns the error of the attempt. err
+// is how the answer ended.
 func (s *Stream) refused(err error) error {
 	f := s.refusal
 	s.refusal = nil
 	defer f.drop()
 	header := f.head.Header
-	if f.parser != nil { // the response was taken out of it
+	if f.parser != nil { // body is the response, without the event stream around it
 		header = header.Clone()
 		header.Set("Content-Type", "application/json")
 	}
@@ -179,9 +180,8 @@ func (s *Stream) refused(err error) error {
 	return s.p.Refused(a, s.session)
 }
 
-// renew gets a new token where the target refused the stream because its token
-// had expired, once until a stream is confirmed. The error says that there is
-// none.
+// renew gets a new token if the target refused the stream with 401, once until the next
+// confirmation. It reports whether there is a new token. The error says why there is none.
 func (s *Stream) renew(header http.Header, status int) (bool, *mcpclient.CallError) {
 	if status != http.StatusUnauthorized || s.renewed {
 		return false, nil
@@ -191,7 +191,7 @@ func (s *Stream) renew(header http.Header, status int) (bool, *mcpclient.CallErr
 	return again, err
 }
 
-// exchange is the request that opened the stream, as it is reported.
+// exchange returns the call of the request that opened the stream.
 func (s *Stream) exchange() eventmeter.Call {
 	now := s.at
 	if now < s.began {
@@ -214,8 +214,8 @@ func (s *Stream) report(e *mcpclient.CallError) {
 	s.p.Called(c)
 }
 
-// Confirm notes that the connection at hand stands. size is what the confirmation
-// took, beside what Overhead was told.
+// Confirm marks the current connection as confirmed. size is the size of the
+// confirmation in bytes, if it was not passed to Overhead.
 func (s *Stream) Confirm(size int) {
 	if s.stands {
 		return
@@ -236,12 +236,11 @@ func (s *Stream) Confirm(size int) {
 	s.p.Confirmed(again)
 }
 
-// End takes nothing more from the connection at hand. err is what ended it, nil
-// if it ended in order.
+// End ends the current connection and ignores the rest of it. err is what ended it, nil
+// if it ended normally.
 func (s *Stream) End(err error) { s.ended, s.over = true, err }
 
-// Watch has the connection at hand given up when it is silent for too long, from
-// now on.
+// Watch starts to watch the current connection for silence.
 func (s *Stream) Watch() {
 	if !s.watched {
 		s.watched = true
@@ -249,7 +248,7 @@ func (s *Stream) Watch() {
 	}
 }
 
-// Overhead counts bytes of a stream that carried no event. Before the stream is
+// Overhead counts size bytes of the stream that carried no event. Before the stream is
 // confirmed they belong to the call that opened it.
 func (s *Stream) Overhead(size int, method string) {
 	if !s.stands {
@@ -259,26 +258,28 @@ func (s *Stream) Overhead(size int, method string) {
 	s.p.Called(eventmeter.Call{Lane: s.streams.caller.Lane, Cause: eventmeter.Heartbeat, At: s.at, Down: int64(size), Method: method})
 }
 
-// Stands tells whether the connection at hand, or the last one, was confirmed.
+// Stands reports whether the current connection, or the last one, was confirmed.
 func (s *Stream) Stands() bool { return s.stands }
 
-// WasConfirmed tells whether any connection was.
+// WasConfirmed reports whether any connection was confirmed.
 func (s *Stream) WasConfirmed() bool { return s.confirmed }
 
-// At is when the message at hand arrived.
+// At returns when the current message arrived.
 func (s *Stream) At() eventmeter.Instant { return s.at }
 
-// Back is when the stream was confirmed again after it was lost; 0 = never.
+// Held reports whether the current message waited because of [Stream.Hold].
+func (s *Stream) Held() bool { return s.arrival.Held }
+
+// Back returns when the stream was last confirmed again after it was lost; 0 = never.
 func (s *Stream) Back() eventmeter.Instant { return s.back }
 
-// Cause is what the connection at hand is opened for.
+// Cause returns the cause of the request that opened the current connection.
 func (s *Stream) Cause() eventmeter.Cause { return s.cause }
 
-// ID is that of the connection's request; 0 = it has none.
+// ID returns the id of the connection's request; 0 = there is none.
 func (s *Stream) ID() uint64 { return s.id }
 
-// Timed gives a delivery the time of the message at hand, and says how exactly
-// that is known.
+// Timed sets the time of a delivery to that of the current message, and how exact it is.
 func (s *Stream) Timed(v *eventmeter.Delivery) {
 	v.At, v.Kernel, v.Shared = s.at, s.arrival.Kernel, s.shared
 	if v.Kernel {
@@ -286,7 +287,7 @@ func (s *Stream) Timed(v *eventmeter.Delivery) {
 	}
 }
 
-// planCut lets a stream that was just confirmed live for a while.
+// planCut sets the timer that cuts a stream that was just confirmed.
 func (s *Stream) planCut() {
 	every := s.streams.CutEvery
 	if every <= 0 {
@@ -305,7 +306,7 @@ func (s *Stream) planCut() {
 	})
 }
 
-// wentAway notes the end of a connection, and whether it was cut.
+// wentAway records when the stream was lost, and counts cuts.
 func (s *Stream) wentAway(why error) {
 	if s.stands && s.lost == 0 {
 		s.lost = s.streams.caller.Clock.Now()
@@ -316,7 +317,7 @@ func (s *Stream) wentAway(why error) {
 	}
 }
 
-// cancel says that the request is not wanted any more.
+// cancel tells the server that the stream has ended.
 func (s *Stream) cancel() {
 	o := wire.BeginObject(nil)
 	o.Int("requestId", int64(s.id))

@@ -10,14 +10,17 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
-// pipeStream ends one stream over a pipe.
+// pipeStream is the streamclient.Stream of a stream over a pipe.
 type pipeStream context.CancelFunc
 
 // Close implements streamclient.Stream.
 func (c pipeStream) Close() { c() }
 
-// overPipe is connect over the endpoint's pipe, where a stream takes the
-// goroutine.
+// Hold implements streamclient.Stream. It does nothing: all streams share the pipe, so
+// none of them can be held.
+func (pipeStream) Hold(time.Duration) {}
+
+// overPipe is connect over the endpoint's pipe. It blocks until the stream ends.
 func (s *Stream) overPipe(req *StreamRequest) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
@@ -28,8 +31,8 @@ func (s *Stream) overPipe(req *StreamRequest) {
 	s.step(s.broken(s.isOver(), s.over))
 }
 
-// connectPipe opens one stream over the endpoint's pipe and follows it to its
-// end. Its messages are taken on the goroutine that reads the pipe.
+// connectPipe opens one stream over the endpoint's pipe and waits for its end. The
+// goroutine that reads the pipe handles its messages.
 func (s *Stream) connectPipe(ctx context.Context, req *StreamRequest) *mcpclient.CallError {
 	pipe, sockets, over := s.streams.caller.Pipe, s.streams.sockets, make(chan struct{})
 	x := &mcpclient.Exchange{Traffic: sockets}
@@ -85,7 +88,7 @@ func (s *Stream) connectPipe(ctx context.Context, req *StreamRequest) *mcpclient
 	return mcpclient.TransportError(ctx, ctx.Err())
 }
 
-// line takes one line of the pipe.
+// line handles one line of the pipe.
 func (s *Stream) line(at time.Time, l wire.Line, m *wire.Message) {
 	s.at = s.streams.caller.Clock.Instant(at)
 	s.pulse.Beat(s.at)
@@ -98,8 +101,8 @@ func (s *Stream) line(at time.Time, l wire.Line, m *wire.Message) {
 	s.admit()
 }
 
-// cancelPipe tells the server that the stream is not wanted any more: on a
-// pipe there is nothing to hang up.
+// cancelPipe tells the server that the stream has ended: a pipe has no connection to
+// close.
 func (s *Stream) cancelPipe(ctx context.Context) {
 	up := s.streams.caller.Pipe.Cancel(ctx, s.id, s.streams.sockets)
 	if up == 0 {

@@ -10,11 +10,11 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
-// unopened is an answer that is no stream, as far as it has come.
+// unopened is an answer that is no stream, as far as it has arrived.
 type unopened struct {
 	head   streamclient.Head
 	size   int64
-	body   []byte // of an event stream, the response in it
+	body   []byte // the body; of an event stream, only the response in it
 	hold   budget.Hold
 	parser *wire.EventParser // nil unless it is an event stream
 }
@@ -27,8 +27,8 @@ func newUnopened(h streamclient.Head, b *budget.Budget) *unopened {
 	return f
 }
 
-// take keeps a piece of the refusal. What comes as an event stream is over with
-// its answer, whether the server closes it or not.
+// take keeps a piece of the answer. An event stream is over after the response, even if
+// the server does not close it: take then returns ErrEnded.
 func (f *unopened) take(b []byte) error {
 	f.size += int64(len(b))
 	if f.parser == nil {
@@ -57,7 +57,7 @@ func (f *unopened) keep(b []byte) error {
 	return f.hold.Resize(cap(f.body))
 }
 
-// drop gives up what is held.
+// drop releases the body and its budget.
 func (f *unopened) drop() {
 	f.body = nil
 	f.hold.Drop()
@@ -66,10 +66,10 @@ func (f *unopened) drop() {
 	}
 }
 
-// isWhole tells whether an answer ended in order.
+// isWhole reports whether an answer was read to its end.
 func isWhole(err error) bool { return errors.Is(err, io.EOF) }
 
-// brokenReader is the end of a body that broke.
+// brokenReader ends a body with an error.
 type brokenReader struct{ err error }
 
 func (b brokenReader) Read([]byte) (int, error) { return 0, b.err }

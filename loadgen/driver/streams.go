@@ -11,25 +11,25 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// StreamOptions shapes the streams of a lane.
+// StreamOptions are the options of the streams of a lane.
 type StreamOptions struct {
 	// Silence is how long a stream may be silent before it is given up; 0 = for
-	// ever. Unpromised says that a stream is watched only once its protocol calls
-	// Watch, because nobody has promised signs of life.
+	// ever. With Unpromised, a stream is watched only after its protocol has called
+	// Watch, because the server need not send heartbeats.
 	Silence    time.Duration
 	Unpromised bool
-	// Comments says that comments are signs of life, as messages are.
+	// Comments makes comments count as heartbeats, as messages do.
 	Comments bool
 	// CutEvery is the mean life of a stream (±50 %) after which the lane cuts it;
-	// 0 = never. CutFor is how long it stays away then, beside the backoff, or in
-	// its place.
+	// 0 = never. CutFor is how long the stream then stays closed, in addition to the
+	// backoff, or instead of it with CutAlone.
 	CutEvery, CutFor time.Duration
-	CutAlone         bool // CutFor is in place of the backoff
-	// Tally counts cuts, outages and coalesced reads; nil = nobody does.
+	CutAlone         bool
+	// Tally counts cuts, outages and coalesced reads; nil = they are not counted.
 	Tally *Tally
 }
 
-// Streams is what the streams of a lane share.
+// Streams has the parts that the streams of a lane share.
 type Streams struct {
 	StreamOptions
 	caller  *mcpclient.Caller
@@ -41,13 +41,14 @@ type Streams struct {
 	observe func(eventmeter.Call)
 }
 
-// OpenStreams makes ready for streams. They are closed by Close, after all of
-// them are done.
+// OpenStreams returns the Streams of a lane. The caller closes it after all of its
+// streams are done. After an error nothing of the lane is in progress.
 func (l *Lane[T]) OpenStreams(o StreamOptions) (*Streams, error) {
-	s := &Streams{StreamOptions: o, caller: &l.Caller, sockets: &l.Sockets, work: &l.Work, backoff: l.StreamBackoff(nil), observe: l.Observe}
+	s := &Streams{StreamOptions: o, caller: &l.Caller, sockets: &l.Sockets, work: &l.Work, backoff: l.Backoff(nil), observe: l.Observe}
 	if l.Pipe == nil {
 		var err error
-		if s.client, err = l.Endpoint.StreamClient(l.Opts.HTTP, l.Clock, l.Opts.Push.KernelTimestamps, &l.Sockets); err != nil {
+		if s.client, err = l.Endpoint.StreamClient(l.Opts.HTTP, l.Clock, l.Opts.KernelTimestamps, &l.Sockets); err != nil {
+			l.Cancel()
 			return nil, err
 		}
 	}
@@ -57,8 +58,8 @@ func (l *Lane[T]) OpenStreams(o StreamOptions) (*Streams, error) {
 	return s, nil
 }
 
-// Carry has streams that are opened from now on carried by another client, for
-// tests. It returns the one before.
+// Carry makes streams that are opened from now on use another stream client, for tests.
+// It returns the one before.
 func (s *Streams) Carry(by streamclient.Client) (before streamclient.Client) {
 	before, s.client = s.client, by
 	return before

@@ -9,8 +9,8 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
-// TemplateValues are the arguments of subscription i as values of the variables
-// of a URI template.
+// TemplateValues returns the arguments of subscription i as values for the variables of
+// a URI template.
 func (l *Lane[T]) TemplateValues(i int) (map[string]any, error) {
 	values := map[string]any{}
 	if l.Opts.Arguments == nil {
@@ -34,7 +34,7 @@ func (l *Lane[T]) TemplateValues(i int) (map[string]any, error) {
 	return values, nil
 }
 
-// plainText makes a template's value of a JSON value.
+// plainText converts a JSON value to a value for a template.
 func plainText(raw json.RawMessage) (any, error) {
 	switch raw[0] {
 	case '"':
@@ -53,7 +53,7 @@ func plainText(raw json.RawMessage) (any, error) {
 	return string(raw), nil // a number or a boolean
 }
 
-// ExpandURI expands a URI template of RFC 6570.
+// ExpandURI expands a URI template of RFC 6570. The errors wrap [mcpclient.ErrInvalid].
 func ExpandURI(template string, values map[string]any) (string, error) {
 	t, err := wire.ParseURITemplate(template)
 	if err != nil {

@@ -9,29 +9,30 @@ import (
 	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
-// Abilities are what a target can do beside telling of events.
+// Abilities are what a target supports besides events.
 type Abilities struct {
-	// Resumable tells that it knows requests/getStatus of SEP-975. Servers do not
-	// advertise it; which of their requests can be resumed shows only when one is
-	// made.
+	// Resumable is true if the target has the method requests/getStatus of SEP-975.
+	// Servers do not advertise it. Which requests can be resumed shows only when one
+	// is made.
 	Resumable bool
-	// Lists are those of SEP-2549 that it has.
+	// Lists are the lists that the target has.
 	Lists []ListAbility
 }
 
-// ListAbility is what a target says about keeping its first page of a list.
+// ListAbility is what a target says about caching the first page of a list (SEP-2549).
 type ListAbility struct {
 	Method  string
 	Entries int  // on the first page
 	More    bool // there are further pages
-	// TTL is how long the page may be kept; HasTTL tells whether it was said.
+	// TTL is how long the page may be kept; HasTTL is true if the answer has it.
 	TTL    time.Duration
 	HasTTL bool
-	// Scope is public, private, or "" when it was not said, which means private.
+	// Scope is public, private, or "" if the answer does not have it, which means
+	// private.
 	Scope string
 }
 
-// listMembers are the lists, and where their entries are.
+// listMembers are the methods of lists, and the members that have their entries.
 var listMembers = []struct{ method, member string }{
 	{"tools/list", "tools"},
 	{"prompts/list", "prompts"},
@@ -39,10 +40,10 @@ var listMembers = []struct{ method, member string }{
 	{"resources/templates/list", "resourceTemplates"},
 }
 
-// Abilities asks the target, as the first principal: for the status of a
-// request that was never made, and for the first page of each list. What it
-// does not know is left out; an error means that it does not talk at all, and
-// wraps one of the package's.
+// Abilities asks the target, as the first principal, for the status of a request that
+// was never made, and for the first page of each list. Methods that the target refuses
+// are left out. The error is that of the handshake or of ctx, and wraps one of the
+// package's.
 func (e *Endpoint) Abilities(ctx context.Context) (Abilities, error) {
 	session, err := e.principals[0].Session(ctx, nil)
 	if err != nil {
@@ -53,7 +54,7 @@ func (e *Endpoint) Abilities(ctx context.Context) (Abilities, error) {
 	o.Int("requestId", int64(e.NextID()))
 	o.String("resumeToken", "none")
 	a := e.ask(ctx, session, "requests/getStatus", o)
-	// That there is no such request is an answer, too; of no such method, not.
+	// A target with the method answers that there is no such request.
 	out.Resumable = a.Err == nil || a.Err.HasCode && a.Err.code != codeMethodNotFound && a.Err.code != codeInvalidRequest
 	a.Release()
 	for _, l := range listMembers {

@@ -26,14 +26,15 @@ const CancelTime = 5 * time.Second
 const (
 	// maxAnswer bounds the answer of one call, in bytes.
 	maxAnswer = 32 << 20
-	// MaxRefusal bounds an answer with an HTTP status that is no success.
+	// MaxRefusal bounds an answer whose HTTP status is not 2xx, in bytes.
 	MaxRefusal = 1 << 20
 )
 
-// maxQuoted bounds what is looked at of a body that is quoted in an error.
+// maxQuoted bounds how much of a body is searched for the line that an error quotes,
+// in bytes.
 const maxQuoted = 4 << 10
 
-// bodyLimit bounds the body of an answer.
+// bodyLimit returns the limit for the body of an answer, in bytes.
 func bodyLimit(status int) int {
 	if status < 200 || status > 299 {
 		return MaxRefusal
@@ -41,9 +42,9 @@ func bodyLimit(status int) int {
 	return maxAnswer
 }
 
-// Caller sends requests and reads their answers. It goes below http.Client:
-// there are no redirects to follow (a target of a load test that redirects is
-// a surprise to be reported) and no cookies to keep.
+// Caller sends requests and reads their answers. It uses a transport instead of an
+// http.Client: redirects are reported as errors rather than followed, and no cookies
+// are kept. It is safe for concurrent use.
 type Caller struct {
 	Transport http.RoundTripper
 	URL       *url.URL
@@ -51,20 +52,19 @@ type Caller struct {
 	Clock     *eventmeter.Clock
 	Recorder  eventmeter.Recorder // of a lane; nil otherwise
 	Pipe      *Pipe               // nil unless the target is a program
-	traffic   *wire.Traffic       // of what goes over the pipe; nil = counted nowhere
-	Patience  *Patience           // with the ends of answers; nil = they are not waited for
+	traffic   *wire.Traffic       // counts what goes over the pipe; nil = nothing does
+	Patience  *Patience           // how long to wait for the ends of answers; nil = not at all
 	Budget    *budget.Budget
-	Lane      uint16 // of rec
+	Lane      uint16 // of Recorder
 	tokens    *tokens
 }
 
-// Caller makes a caller of the endpoint's own, whose connections the handshakes
-// use, too.
+// Caller returns a caller that uses the endpoint's own connections, as handshakes do.
 func (e *Endpoint) Caller(clock *eventmeter.Clock, traffic *wire.Traffic) Caller {
 	return Caller{Transport: e.Renewing(e.transport, nil), URL: e.url, host: e.host, Clock: clock, Pipe: e.pipe, traffic: traffic, Patience: &e.patience, Budget: e.opts.Budget, tokens: e.tokens}
 }
 
-// Answer is what came of one call. release gives its buffer back; msg is not
+// Answer is the result of one call. Release returns its buffer; Msg and Buf are not
 // valid afterwards.
 type Answer struct {
 	Err    *CallError
@@ -75,22 +75,27 @@ type Answer struct {
 	Down   int64
 	Date   time.Time // the Date header, zero if there was none
 	Status int
-	sent   bool // over a pipe: it was handed to the server
+	sent   bool // over a pipe: the request was queued for the server
+	// Before are the methods of the notifications that preceded the answer on its
+	// stream, apart from progress and logs.
+	Before []string
 
-	Want []byte // the id that it has to name, as JSON; nil = any
+	Want []byte // the id that the answer must have, as JSON; nil = any
 
-	Buf  *[]byte
-	hold budget.Hold // of buf
+	Buf  *[]byte     // the text of the answer
+	hold budget.Hold // of Buf
 }
 
-// Began is when the request was sent that the answer answers.
+// Began returns when the request was sent.
 func (a *Answer) Began() eventmeter.Instant { return a.At.Add(-a.Took) }
 
 var answerBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
-// maxPooled keeps the odd large answer from staying in the pool for ever.
+// maxPooled is the largest buffer that is reused, so that one large answer does not
+// occupy its size for ever.
 const maxPooled = 64 << 10
 
+// Release returns the answer's buffer, if it has one. Calling it twice is harmless.
 func (a *Answer) Release() {
 	if a.Buf != nil && cap(*a.Buf) <= maxPooled {
 		answerBuffers.Put(a.Buf)
@@ -105,7 +110,8 @@ func (a *Answer) keep(b []byte) error {
 	return a.hold.Resize(cap(*a.Buf))
 }
 
-// NewPost makes a request out of parts that many requests share.
+// NewPost returns a POST request. header is shared with other requests and must not be
+// changed.
 func (c *Caller) NewPost(ctx context.Context, header http.Header, body []byte) *http.Request {
 	req := &http.Request{
 		Method: http.MethodPost, URL: c.URL, Host: c.host, Header: header,
@@ -116,19 +122,20 @@ func (c *Caller) NewPost(ctx context.Context, header http.Header, body []byte) *
 	return req.WithContext(ctx)
 }
 
-// NewRequest makes a request without a body.
+// NewRequest returns a request without a body.
 func (c *Caller) NewRequest(ctx context.Context, method string, header http.Header) *http.Request {
 	req := &http.Request{Method: method, URL: c.URL, Host: c.host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 	return req.WithContext(ctx)
 }
 
-// NewGet makes a request for the stream of a session.
+// NewGet returns a GET request, for the stream of a session.
 func (c *Caller) NewGet(ctx context.Context, header http.Header) *http.Request {
 	return c.NewRequest(ctx, http.MethodGet, header)
 }
 
-// Call sends one request and reads the answer, whether it is one JSON object
-// or an event stream that ends with it. header is shared and not written.
+// Call sends one request and reads the answer, which is a JSON object or an event
+// stream that ends with one. header is shared with other requests and not changed. The
+// caller must release the Answer.
 func (c *Caller) Call(ctx context.Context, method string, header http.Header, body []byte) *Answer {
 	if c.Pipe != nil {
 		return c.callPipe(ctx, method, body)
@@ -155,8 +162,8 @@ func (c *Caller) Call(ctx context.Context, method string, header http.Header, bo
 	return a
 }
 
-// TransportError prefers what the context says: a request that was given up
-// reports a dozen different errors.
+// TransportError returns the error of a request that got no answer. If ctx has ended,
+// it is the error of ctx, because a request that was given up can fail in a dozen ways.
 func TransportError(ctx context.Context, err error) *CallError {
 	if e := (*CallError)(nil); errors.As(err, &e) && e.NoToken() {
 		return e
@@ -167,7 +174,8 @@ func TransportError(ctx context.Context, err error) *CallError {
 	return &CallError{Kind: KindOf(err), Cause: err}
 }
 
-// Read reads the answer's body and judges it.
+// Read reads the answer's body and sets a.Err if it is not a result. method names the
+// call in errors.
 func (a *Answer) Read(ctx context.Context, c *Caller, resp *http.Response, method string) {
 	a.Status = resp.StatusCode
 	a.Down = ResponseSize(resp)
@@ -175,7 +183,7 @@ func (a *Answer) Read(ctx context.Context, c *Caller, resp *http.Response, metho
 		a.Date = t
 	}
 	a.Buf, a.hold = answerBuffers.Get().(*[]byte), budget.Of(c.Budget)
-	*a.Buf = (*a.Buf)[:0] // another answer may have had it
+	*a.Buf = (*a.Buf)[:0] // another answer may have used it
 	var found bool
 	var err error
 	if IsEventStream(resp.Header) {
@@ -198,9 +206,9 @@ func (a *Answer) Read(ctx context.Context, c *Caller, resp *http.Response, metho
 	}
 }
 
-// judge makes an error of an answer that is none, or a bad one. An error is
-// read from the body whatever the status: servers send the same error with
-// 200, 400 or 404.
+// judge returns the error of an answer, nil if it is a result. A JSON-RPC error in the
+// body takes precedence over the status: servers send the same error with 200, 400 or
+// 404.
 func judge(resp *http.Response, m *wire.Message, found bool) *CallError {
 	status := resp.StatusCode
 	e := &CallError{Status: status, RetryAfter: retryAfter(resp.Header, time.Now())}
@@ -220,8 +228,8 @@ func judge(resp *http.Response, m *wire.Message, found bool) *CallError {
 	return e
 }
 
-// Answers tells whether a response is that to the request with the id want. An
-// error may have the id null: its sender could not read the request.
+// Answers reports whether m is the response to the request with the id want; nil = any.
+// An error may have the id null: its sender could not read the request.
 func Answers(m *wire.Message, want []byte) bool {
 	id := m.ID
 	switch {
@@ -233,7 +241,7 @@ func Answers(m *wire.Message, want []byte) bool {
 	return bytes.Equal(BareID(id), want)
 }
 
-// BareID is an id without quotes: some servers make strings of numbers.
+// BareID returns an id without quotes: some servers turn numbers into strings.
 func BareID(tok []byte) []byte {
 	if n := len(tok); n > 2 && tok[0] == '"' {
 		return tok[1 : n-1]
@@ -248,7 +256,7 @@ func nameOf(id []byte) string {
 	return errtext.Line(string(id))
 }
 
-// Compressed names the coding of a body that is not what it seems; "" = none.
+// Compressed returns the content coding of a body; "" = it has none.
 func Compressed(h http.Header) string {
 	if c := strings.TrimSpace(h.Get("Content-Encoding")); c != "" && !strings.EqualFold(c, "identity") {
 		return errtext.Line(c)
@@ -261,7 +269,7 @@ func (a *Answer) readObject(c *Caller, body io.Reader) (bool, error) {
 	for {
 		var n int
 		var err error
-		if len(b) == cap(b) { // by doubling, and paid for first: what is outgrown is garbage for a while
+		if len(b) == cap(b) { // charge the doubled buffer first; the old one stays in memory for a while
 			if err = a.hold.Resize(2 * cap(b)); err == nil {
 				b = append(make([]byte, 0, 2*cap(b)), b...)
 			}
@@ -285,9 +293,9 @@ func (a *Answer) readObject(c *Caller, body io.Reader) (bool, error) {
 	}
 }
 
-// readStream reads an event stream up to the response: messages before it
-// (progress, logs) are not for us. The stream's end is waited for, within
-// bounds, but the answer has come before it.
+// readStream reads an event stream up to the response, and skips the messages before
+// it, such as progress and logs. Then it waits, within bounds, for the end of the
+// stream, so that the connection can be used again.
 func (a *Answer) readStream(c *Caller, body io.ReadCloser) (bool, error) {
 	parser := wire.EventParser{Limit: bodyLimit(a.Status), Budget: c.Budget}
 	defer parser.Reset()
@@ -296,7 +304,7 @@ func (a *Answer) readStream(c *Caller, body io.ReadCloser) (bool, error) {
 	var full error // of the budget
 	take := func(e wire.Event) {
 		var m wire.Message
-		if found || len(e.Data) == 0 || !wire.ScanMessage(e.Data, &m) || m.Method != nil || !m.HasResult && !m.HasError || !Answers(&m, a.Want) {
+		if found || len(e.Data) == 0 || !wire.ScanMessage(e.Data, &m) || a.before(&m) || !m.HasResult && !m.HasError || !Answers(&m, a.Want) {
 			return
 		}
 		*a.Buf = (*a.Buf)[:0]
@@ -325,13 +333,25 @@ func (a *Answer) readStream(c *Caller, body io.ReadCloser) (bool, error) {
 	}
 }
 
-// TooLarge counts an answer or a stream of the lane that was given up because it
-// was too large; it does nothing with other errors.
+// before reports whether m is a request or a notification, and adds its method to
+// Before. The list is bounded: reports show only a few.
+func (a *Answer) before(m *wire.Message) bool {
+	if m.Method == nil {
+		return false
+	}
+	if name := string(m.Method); len(a.Before) < 100 && name != "notifications/progress" && name != "notifications/message" {
+		a.Before = append(a.Before, name)
+	}
+	return true
+}
+
+// TooLarge reports an answer or a stream of the lane that was given up because it was
+// too large. It does nothing if err is another error.
 func (c *Caller) TooLarge(at eventmeter.Instant, err error) {
 	c.TooLargeFor(eventmeter.Sub{Lane: c.Lane}, at, err)
 }
 
-// TooLargeFor is tooLarge of one subscription.
+// TooLargeFor is TooLarge for one subscription.
 func (c *Caller) TooLargeFor(sub eventmeter.Sub, at eventmeter.Instant, err error) {
 	if err == nil || c.Recorder == nil {
 		return

@@ -10,8 +10,8 @@ import (
 	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
-// directTransport is for systems that tell whether a connection was hung up
-// without reading it. This is none of them, and net/http does its work.
+// directTransport needs a system that can tell whether a connection was hung up without
+// reading from it. This one cannot, so newDirect returns nil and net/http is used.
 type directTransport struct{}
 
 func newDirect(*url.URL, wire.DialFunc, string, *wire.Traffic) *directTransport { return nil }

@@ -4,8 +4,10 @@
 //
 // # Eras
 //
-// The modern era (2026-07-28) has no sessions: each request says who it is.
-// The legacy era (2025-03-26 to 2025-11-25) has one session per principal here,
-// made on first use and ended by [Endpoint.Close]. A revision is a spelling of
-// the MCP Events draft; what is sent follows it, and every spelling is read.
+// The modern era (2026-07-28) has no sessions: each request identifies its client.
+// In the legacy era (2025-03-26 to 2025-11-25) each principal has one session, which
+// is opened on first use and ended by [Endpoint.Close].
+//
+// A [Revision] is a spelling of the MCP Events draft. Messages are sent in the
+// revision of the endpoint, and accepted in every revision.
 package mcpclient

@@ -10,10 +10,9 @@ import (
 	"github.com/eventmeter/eventmeter/internal/errtext"
 )
 
-// Eras remembers of which era targets turned out to be, so that one of an
-// earlier era is asked for the later one once, and not at every handshake.
-// Endpoints that share an Eras share what they learn. The zero value is ready;
-// it is safe for concurrent use.
+// Eras holds the known eras of targets, so that a target of an earlier era is asked for
+// the later one once and not in every handshake. Endpoints may share an Eras. The zero
+// value is ready. It is safe for concurrent use.
 type Eras struct {
 	mu sync.Mutex
 	of map[string]*eraOf // by address
@@ -22,15 +21,15 @@ type Eras struct {
 // eraOf is what is known of one target.
 type eraOf struct {
 	url  string
-	turn chan struct{} // of capacity 1: held by the one who asks
+	turn chan struct{} // of capacity 1: full while a handshake finds out the era
 
 	mu       sync.Mutex
 	era      Era // "" = not known yet
 	fallback string
 }
 
-// at is what is known of the target at a URL. Several may stand behind one,
-// told apart by the host that is asked for.
+// at returns what is known of the target at a URL. One URL may lead to several
+// targets, which differ in the Host header.
 func (e *Eras) at(url, host string) *eraOf {
 	address := url + " " + host
 	e.mu.Lock()
@@ -56,8 +55,8 @@ func (o *eraOf) set(era Era, fallback string) {
 	o.era, o.fallback = era, fallback
 }
 
-// handshake makes a handshake: in the era that is known, or by asking for the
-// latest one first, which only one does at a time.
+// handshake makes a handshake in the known era. If none is known, it tries the latest
+// one first; then one goroutine does so while the others wait.
 func (o *eraOf) handshake(ctx context.Context, make func(Era) (*Session, error)) (*Session, error) {
 	era, fallback := o.known()
 	if era == "" {
@@ -65,7 +64,7 @@ func (o *eraOf) handshake(ctx context.Context, make func(Era) (*Session, error))
 		case o.turn <- struct{}{}:
 			defer func() { <-o.turn }()
 		case <-ctx.Done():
-			return nil, fmt.Errorf("handshake with %s: another one was awaited: %w: %w", o.url, ErrUnreachable, ctx.Err())
+			return nil, fmt.Errorf("handshake with %s: waited for another handshake: %w: %w", o.url, ErrUnreachable, ctx.Err())
 		}
 		era, fallback = o.known()
 	}
@@ -73,7 +72,7 @@ func (o *eraOf) handshake(ctx context.Context, make func(Era) (*Session, error))
 	case Legacy, Bare:
 		a, err := make(era)
 		if err != nil {
-			o.set("", "") // it may be another server by now: ask again
+			o.set("", "") // the server may have been replaced: find out again
 			return nil, err
 		}
 		a.fallback = fallback
@@ -86,7 +85,7 @@ func (o *eraOf) handshake(ctx context.Context, make func(Era) (*Session, error))
 	return a, err
 }
 
-// pin has the version that is named decide the era.
+// pin sets the era of the version, if there is one.
 func (o *EndpointOptions) pin() error {
 	if o.Version == "" {
 		return nil
@@ -113,9 +112,9 @@ func (e *Endpoint) spoken(a *Session) error {
 	return e.unspoken(a.versions)
 }
 
-// unspoken says that the target has not the version that was asked for. supported
-// are those that it named.
+// unspoken returns the error for a target that does not speak the version that was
+// asked for. supported are the versions that it named.
 func (e *Endpoint) unspoken(supported []errtext.Said) error {
-	return fmt.Errorf("handshake with %s: %w: the target does not speak version %s, but %s: ask for one of these, or for none",
+	return fmt.Errorf("handshake with %s: %w: the target does not speak version %s, but %s; ask for one of these, or leave the version out",
 		e.opts.URL, ErrProtocol, e.opts.Version, errtext.Line(strings.Join(plain(supported), ", ")))
 }

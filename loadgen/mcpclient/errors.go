@@ -20,8 +20,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
-// What callers branch on. Every error of this package that came from a call
-// wraps one of them.
+// The errors that callers distinguish. Every error of a call wraps one of them.
 var (
 	// ErrUnreachable: no answer came (connection, TLS, timeout).
 	ErrUnreachable = errors.New("the target cannot be reached")
@@ -29,22 +28,22 @@ var (
 	ErrAuth = errors.New("the target does not let this principal in")
 	// ErrNotOffered: the target has no such method, event type or mode.
 	ErrNotOffered = errors.New("the target does not offer this")
-	// ErrInvalid: the target will not take these parameters (-32602, or
-	// -32015 and -32027 for a callback).
+	// ErrInvalid: the target refuses the parameters (-32602, or -32015 and -32027
+	// for a callback).
 	ErrInvalid = errors.New("the target refuses the parameters")
-	// ErrThrottled: 429, 503 or the draft's ResourceExhausted (-32013, -32025)
-	// until the time was up.
+	// ErrThrottled: 429, 503 or the draft's ResourceExhausted (-32013, -32025),
+	// until the time to try again was over.
 	ErrThrottled = errors.New("the target has no room")
-	// ErrProtocol: the answer is not what the protocol has.
+	// ErrProtocol: the answer violates the protocol.
 	ErrProtocol = errors.New("the target's answer cannot be understood")
-	// ErrServer: any other error that the target answered.
+	// ErrServer: the target answered with any other error.
 	ErrServer = errors.New("the target answered with an error")
 	// ErrState: the call does not fit the subscription's state.
 	ErrState = errors.New("the subscription is not in a state for this")
 )
 
-// Error codes of JSON-RPC and of the MCP Events draft, which gives its own two
-// numbers each: see meaning.
+// Error codes of JSON-RPC and of the MCP Events draft. Each of the draft's has a second
+// number: see meaning.
 const (
 	codeInvalidRequest = -32600
 	codeMethodNotFound = -32601
@@ -57,9 +56,8 @@ const (
 	codeCallback       = -32015
 )
 
-// meaning is the number by which an error code is compared. The draft moved its
-// codes from -32011…-32015 to -32023…-32027, calls both provisional, and servers
-// send either.
+// meaning returns the code to compare an error code as. The draft moved its codes from
+// -32011…-32015 to -32023…-32027, calls both provisional, and servers send either.
 func meaning(code int64) int64 {
 	const moved = -32023 - codeNotFound
 	if code <= codeNotFound+moved && code >= codeCallback+moved {
@@ -68,6 +66,35 @@ func meaning(code int64) int64 {
 	return code
 }
 
+// In makes the error's code mean what it means in revision r, and returns the error.
+func (e *CallError) In(r Revision) *CallError {
+	if e != nil && r == Older && e.HasCode {
+		e.older = true
+	}
+	return e
+}
+
+// In the revision older two codes mean something else: -32014 is a cursor that is too
+// old for a replay (CursorExpired), -32016 an unknown subscription, which is NotFound in
+// later revisions. Neither ends a subscription: the client subscribes again.
+const (
+	codeCursorExpired  = -32014
+	codeNoSubscription = -32016
+)
+
+// meaning returns the code to compare the error's code as; 0 = the code has a meaning
+// only in the revision older.
+func (e *CallError) meaning() int64 {
+	if e.older && (e.code == codeCursorExpired || e.code == codeNoSubscription) {
+		return 0
+	}
+	return meaning(e.code)
+}
+
+// Expired reports whether the target cannot go on from the cursor that it was given,
+// which only the revision older answers with an error.
+func (e *CallError) Expired() bool { return e != nil && e.older && e.code == codeCursorExpired }
+
 // RPCError is the error of a JSON-RPC response that came without a status.
 func RPCError(method string, r *wire.RPCError) *CallError {
 	e := &CallError{Method: method}
@@ -75,7 +102,7 @@ func RPCError(method string, r *wire.RPCError) *CallError {
 	return e
 }
 
-// rpc makes an error of what a JSON-RPC response said.
+// rpc sets the fields that come from a JSON-RPC error.
 func (e *CallError) rpc(r *wire.RPCError) {
 	e.HasCode, e.code, e.Message, e.reason = true, r.Code, errtext.Of(string(r.Message)), reasonOf(r.Data)
 	if supported := supportedOf(r.Data); e.code == codeUnsupportedVersion && len(supported) > 0 {
@@ -84,8 +111,8 @@ func (e *CallError) rpc(r *wire.RPCError) {
 	if meaning(e.code) != codeExhausted {
 		return
 	}
-	// Which limit was met, and the wait that some servers ask for. What is odd
-	// counts as absent.
+	// The limit that was reached, and the wait that some servers ask for. Data of
+	// another form is ignored.
 	var data struct {
 		Limit        errtext.Said `json:"limit"`
 		Max          *int64       `json:"max"`
@@ -105,30 +132,30 @@ func (e *CallError) rpc(r *wire.RPCError) {
 	e.RetryAfter = max(e.RetryAfter, time.Duration(wait)*time.Millisecond)
 }
 
-// CallError is why a call brought no result. Exactly one of kind, code and
-// status says so first: an answer that never came, a JSON-RPC error, or an
-// HTTP status.
+// CallError is why a call has no result. It is, in this order of precedence, an answer
+// that never came or could not be read (Kind), a JSON-RPC error (HasCode), or an HTTP
+// status (Status).
 type CallError struct {
 	Method     string
 	Kind       string // "timeout", "connection refused", …; "" if there was an answer
 	Cause      error
 	HasCode    bool
+	older      bool // the code is of the revision older
 	code       int64
 	Message    errtext.Said
 	Status     int
 	RetryAfter time.Duration
-	reason     errtext.Said // data.reason, where there was one
-	// callback is the address that the target was given to call back at, where
-	// it refused that.
+	reason     errtext.Said // data.reason, if there was one
+	// callback is the callback address that the target refused; "" = none.
 	callback string
-	// oauth is the error code of a token endpoint, denied says that it lets the
-	// principal in no more.
+	// oauth is the error code of a token endpoint. denied is true if the token
+	// endpoint will give the principal no more tokens.
 	oauth  string
 	denied bool
 	down   int64 // bytes of a refusal that was not reported
 }
 
-// of names the method of an error that has none.
+// of sets the method of an error and returns the error.
 func (e *CallError) of(method string) *CallError {
 	e.Method = method
 	return e
@@ -137,11 +164,11 @@ func (e *CallError) of(method string) *CallError {
 // methodToken names a request for a token in reports and errors.
 const methodToken = "oauth/token"
 
-// NoToken tells whether there was no request, because the principal has no token
-// and gets none.
+// NoToken reports whether no request was made because the principal could get no token.
 func (e *CallError) NoToken() bool { return e != nil && e.Method == methodToken }
 
-// Failure is the short stable word for what went wrong.
+// Failure returns a short stable text for what went wrong, such as "timeout", "rpc
+// -32601" or "http 500"; "" if e is nil.
 func (e *CallError) Failure() string {
 	switch {
 	case e == nil:
@@ -174,9 +201,9 @@ func (e *CallError) Error() string {
 		hint = ": check the token"
 	case e.code == codeMethodNotFound:
 		hint = ": is this an MCP Events server, and the right URL?"
-	case meaning(e.code) == codeNotFound, meaning(e.code) == codeUnsupported:
+	case e.meaning() == codeNotFound, e.meaning() == codeUnsupported:
 		hint = ": compare with what events/list offers"
-	case errors.Is(e.Cause, ErrSilentFromStart): // it says itself what to look at
+	case errors.Is(e.Cause, ErrSilentFromStart): // its text says what to look at
 	case e.Kind == KindEnded: // the cause says how
 	case errors.Is(e, ErrUnreachable):
 		hint = ": is the server up, and the URL right?"
@@ -184,8 +211,8 @@ func (e *CallError) Error() string {
 	return e.Method + ": " + what + hint
 }
 
-// quote adds the first line of an answer that holds no JSON-RPC message. The
-// secrets of the URL that was asked stay out of it.
+// quote adds the first line of an answer that has no JSON-RPC error, without the secrets
+// of the URL that the request was sent to.
 func (e *CallError) quote(body []byte, asked *url.URL) {
 	said := errtext.FirstLine(body)
 	if e.HasCode || said == "" || said == "{}" || said == "[]" {
@@ -197,7 +224,7 @@ func (e *CallError) quote(body []byte, asked *url.URL) {
 	e.Message += errtext.Of(errtext.Hide(said, asked))
 }
 
-// Unwrap gives the sentinel and the cause.
+// Unwrap returns the sentinel, such as ErrAuth, and the cause, if there is one.
 func (e *CallError) Unwrap() []error {
 	if e.Cause != nil {
 		return []error{e.sentinel(), e.Cause}
@@ -222,7 +249,7 @@ func (e *CallError) sentinel() error {
 	case !e.HasCode:
 		return ErrServer
 	}
-	switch meaning(e.code) {
+	switch e.meaning() {
 	case codeForbidden:
 		return ErrAuth
 	case codeMethodNotFound, codeNotFound, codeUnsupported:
@@ -235,22 +262,27 @@ func (e *CallError) sentinel() error {
 	return ErrServer
 }
 
-// Final tells whether asking again would bring the same answer: the
-// subscription is over then.
+// Final reports whether a repeated request would fail in the same way. The subscription
+// is then over.
 func (e *CallError) Final() bool {
 	return e.Kind == KindEnded || errors.Is(e, ErrAuth) || errors.Is(e, ErrNotOffered) || errors.Is(e, ErrInvalid)
 }
 
-// Code is the number of the JSON-RPC error; false where there was none.
+// Code returns the code of the JSON-RPC error; false if there was none.
 func (e *CallError) Code() (code int64, ok bool) { return e.code, e.HasCode }
 
-// Meaning is the name that MCP Events gives to the code, in either of its two sets
-// of numbers; "" where it has none.
+// Meaning returns the name that MCP Events gives to the code, in either of its two sets
+// of numbers; "" if it has none.
 func (e *CallError) Meaning() string {
-	if !e.HasCode {
+	switch {
+	case !e.HasCode:
 		return ""
+	case e.Expired():
+		return "CursorExpired"
+	case e.older && e.code == codeNoSubscription:
+		return "NotFound"
 	}
-	return meanings[meaning(e.code)]
+	return meanings[e.meaning()]
 }
 
 var meanings = map[int64]string{
@@ -258,14 +290,14 @@ var meanings = map[int64]string{
 	codeUnsupported: "Unsupported", codeCallback: "CallbackEndpointError",
 }
 
-// Gone tells whether the target says that there is no such subscription any
-// more, or none for this principal.
+// Gone reports whether the target says that the subscription does not exist, or not for
+// this principal.
 func (e *CallError) Gone() bool {
-	return e.HasCode && (meaning(e.code) == codeNotFound || meaning(e.code) == codeForbidden)
+	return e.HasCode && (e.meaning() == codeNotFound || e.meaning() == codeForbidden || e.older && e.code == codeNoSubscription)
 }
 
-// Blame notes the callback that the target was given, where the error is about
-// that.
+// Blame adds the callback that the target was given to the error, if the error is about
+// the callback.
 func (e *CallError) Blame(callback string) {
 	if e == nil {
 		return
@@ -276,20 +308,20 @@ func (e *CallError) Blame(callback string) {
 	}
 }
 
-// Throttled tells whether the target asked to come back later. The draft has no
-// rule for ResourceExhausted but its meaning: a limit of the server, which may
-// have room again. So it is asked again after a wait, like 429 and 503.
+// Throttled reports whether the request is to be repeated later: the answer is 429, 503
+// or ResourceExhausted. The draft has no rule for the last one but its meaning, a limit
+// of the server, which may have room again.
 func (e *CallError) Throttled() bool {
 	return e.HasCode && meaning(e.code) == codeExhausted || e.Status == http.StatusTooManyRequests || e.Status == http.StatusServiceUnavailable
 }
 
-// codeNoResource is what the base protocol answers where a resource is not known.
+// codeNoResource is the base protocol's code for an unknown resource.
 const codeNoResource = -32002
 
-// Forgotten tells whether an answer to a request with a session id says that
-// the server no longer knows the session: 404, whatever the body. Servers put
-// errors of several codes into it, which are none that a method answers with;
-// those of methods come with 404, too.
+// Forgotten reports whether the answer to a request with a session id says that the
+// server no longer knows the session: status 404 without a JSON-RPC error, or with a code
+// that is not an error of a method. Servers use several codes for a lost session, and 404
+// for errors of methods, too.
 func (e *CallError) Forgotten() bool {
 	if e == nil || e.Status != http.StatusNotFound {
 		return false
@@ -305,18 +337,19 @@ func (e *CallError) Forgotten() bool {
 	return true
 }
 
-// Passing tells whether an error that ended a subscription names a state that
-// passes, so that coming back is worth it.
+// Passing reports whether the cause of an error code that ended a subscription passes
+// with time, so that the client should subscribe again.
 func Passing(code int64) bool { return meaning(code) == codeExhausted || code == codeInternal }
 
-// Failure words: for an answer that cannot be read, and for a session that the
-// server has forgotten.
+// Values of CallError.Kind.
 const (
+	// KindProtocol: the answer cannot be understood.
 	KindProtocol = "malformed"
-	KindSession  = "session lost"
+	// KindSession: the server no longer knows the session.
+	KindSession = "session lost"
 )
 
-// KindOf names an error of the transport.
+// KindOf returns the CallError.Kind for an error of the transport.
 func KindOf(err error) string {
 	var timeout interface{ Timeout() bool }
 	var unknown x509.UnknownAuthorityError
@@ -365,12 +398,11 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// reasonOf is the member reason of an error's data; empty if there is none.
-// codeUnsupportedVersion is what the base protocol answers to a version that the
-// server does not have.
+// codeUnsupportedVersion is the base protocol's code for a version that the server does
+// not speak.
 const codeUnsupportedVersion = -32022
 
-// supportedOf are the versions that an error names.
+// supportedOf returns the versions that an error's data name.
 func supportedOf(data []byte) []errtext.Said {
 	var d struct {
 		Supported []errtext.Said `json:"supported"`
@@ -379,6 +411,7 @@ func supportedOf(data []byte) []errtext.Said {
 	return d.Supported
 }
 
+// reasonOf returns the member reason of an error's data, "" if there is none.
 func reasonOf(data []byte) errtext.Said {
 	var d struct {
 		Reason errtext.Said `json:"reason"`
@@ -387,19 +420,19 @@ func reasonOf(data []byte) errtext.Said {
 	return d.Reason
 }
 
-// ErrSilentFromStart is the same before its first message. A proxy that buffers keeps
-// even the head of the answer until its buffer is full.
+// ErrSilentFromStart is the cause of a timeout before a stream's first message. A proxy
+// that buffers delays even the head of the answer until its buffer is full.
 var ErrSilentFromStart = errors.New("nothing came for twice the heartbeat interval: the server does not confirm the stream, or a proxy on the path buffers it")
 
-// KindOversized is the failure word for an answer or a stream that was given up
-// because it would have taken too much memory.
+// KindOversized is the CallError.Kind of an answer or a stream that was given up because
+// it would have taken too much memory.
 const KindOversized = "oversized"
 
 const (
-	// MaxCursor bounds cursors and ids that are kept and sent back.
+	// MaxCursor bounds cursors and ids that are kept and sent back, in bytes.
 	MaxCursor = 8 << 10
-	// MaxListBytes and maxListEntries bound a list, all pages of it. An entry
-	// takes more memory than text.
+	// MaxListBytes and MaxListEntries bound all pages of a list. Entries are bounded,
+	// too, because a short one takes more memory than its text.
 	MaxListBytes, MaxListEntries = 16 << 20, 50_000
 	// MaxPages bounds the pages of a list: a server whose cursor never ends is
 	// broken.
@@ -408,6 +441,7 @@ const (
 	MaxPageStamps = 4096
 )
 
+// The causes of errors with KindOversized, beside those of packages wire and budget.
 var (
 	ErrCursor = errors.New("a cursor is larger than 8 KiB")
 	ErrID     = errors.New("a subscription id is larger than 8 KiB")
@@ -415,8 +449,8 @@ var (
 	ErrStamps = errors.New("a page has more than 4,096 probe ids")
 )
 
-// oversize tells what was too large, in a few stable words; "" for errors of
-// other kinds.
+// oversize returns what was too large, as one of a few stable texts; "" for any other
+// error.
 func oversize(err error) string {
 	for _, e := range []error{
 		budget.ErrExceeded, wire.ErrTooLarge, wire.ErrFieldTooLarge, ErrCursor, ErrID, ErrList, ErrStamps, errHandshake,
@@ -428,8 +462,8 @@ func oversize(err error) string {
 	return ""
 }
 
-// KindEnded is the failure word for a server that is gone.
+// KindEnded is the CallError.Kind for a server that is a program and has ended.
 const KindEnded = "server ended"
 
-// maxPause bounds what a server's word can keep a stream away.
+// maxPause bounds the wait that a server can ask for.
 const maxPause = time.Hour

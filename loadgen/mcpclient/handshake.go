@@ -42,9 +42,8 @@ func (p *Principal) handshake(ctx context.Context, era Era, observe func(eventme
 	return a, nil
 }
 
-// tried reports the calls of a handshake. Those that a later era's handshake
-// was refused with are kept until it is known what comes of them: where another
-// era is found, they are no failures.
+// tried reports the calls of a handshake. It keeps refused calls until the handshake is
+// over: if the handshake succeeds in an earlier era, they are no failures.
 type tried struct {
 	observe func(eventmeter.Call)
 
@@ -65,7 +64,8 @@ func (t *tried) report(c eventmeter.Call) {
 	}
 }
 
-// settle reports what was kept. a is the session, nil = there is none.
+// settle reports the calls that were kept. a is the session, nil if the handshake
+// failed.
 func (t *tried) settle(a *Session) {
 	t.mu.Lock()
 	t.over = true
@@ -100,8 +100,8 @@ func (e *Endpoint) sdkClient(era Era) (*mcp.Client, *mcp.ClientSessionOptions) {
 	return client, opts
 }
 
-// sessionOf makes a session of the official client's. A modern session holds
-// nothing and is closed.
+// sessionOf converts a session of the official client. A modern session holds nothing
+// and is closed.
 func sessionOf(session *mcp.ClientSession) *Session {
 	result := session.InitializeResult()
 	a := &Session{Era: Legacy, Version: result.ProtocolVersion, ID: session.ID()}
@@ -119,9 +119,8 @@ func sessionOf(session *mcp.ClientSession) *Session {
 
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// bare decides what a failed handshake means: a target that is not there or
-// lets nobody in, one that takes calls all the same, or one that is no MCP
-// server.
+// bare decides what a failed handshake means: the target cannot be reached, refuses the
+// principal, or is no MCP server, or it takes calls without a handshake.
 func (p *Principal) bare(ctx context.Context, recordingTransport *recordingTransport, cause error) (*Session, error) {
 	e := p.endpoint
 	fail := func(sentinel error, hint string) error {
@@ -159,8 +158,8 @@ func (p *Principal) bare(ctx context.Context, recordingTransport *recordingTrans
 	return a, nil
 }
 
-// readOffer reads the answer to server/discover or initialize; of a refusal, the
-// versions that it names.
+// readOffer returns the capabilities and versions in the answer to server/discover or
+// initialize; of a refusal, the versions that it names.
 func readOffer(text []byte) (caps json.RawMessage, versions []errtext.Said) {
 	var m struct {
 		Result struct {
@@ -184,6 +183,7 @@ func readOffer(text []byte) (caps json.RawMessage, versions []errtext.Said) {
 	return m.Result.Capabilities, versions
 }
 
+// IsEventStream reports whether the body of an answer is an event stream.
 func IsEventStream(h http.Header) bool {
 	kind, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 	return strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")

@@ -17,7 +17,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
-// capabilities is the object of what the endpoint advertises.
+// capabilities returns the object of client capabilities that the endpoint advertises.
 func (e *Endpoint) capabilities() []byte {
 	o := wire.BeginObject(nil)
 	if len(e.opts.Extensions) > 0 && e.opts.Revision == SEP3415 {
@@ -33,8 +33,8 @@ func (e *Endpoint) capabilities() []byte {
 	return o.End()
 }
 
-// advertise writes the endpoint's capabilities into an initialize request: the
-// official client has no way to send those that it does not know.
+// advertise adds the endpoint's capabilities to an initialize request: the official
+// client cannot send capabilities that it does not know.
 func (e *Endpoint) advertise(req *http.Request) error {
 	if len(e.opts.Capabilities) == 0 || req.GetBody == nil {
 		return nil
@@ -55,12 +55,12 @@ func (e *Endpoint) advertise(req *http.Request) error {
 	return nil
 }
 
-// advertised is an initialize request with the endpoint's capabilities in it.
+// advertised returns an initialize request with the endpoint's capabilities added.
 func (e *Endpoint) advertised(text []byte) ([]byte, error) {
 	if len(e.opts.Capabilities) == 0 {
 		return text, nil
 	}
-	// Members that are not ours keep the bytes that they have.
+	// Other members keep their bytes.
 	var message, params, capabilities map[string]json.RawMessage
 	for _, part := range []struct {
 		text []byte
@@ -93,21 +93,21 @@ func (e *Endpoint) advertised(text []byte) ([]byte, error) {
 	return json.Marshal(message)
 }
 
-// recordingTransport is the transport of the handshake. It adds the run's headers, counts,
-// and keeps the answers to server/discover and initialize.
+// recordingTransport is the transport of the handshake. It adds the endpoint's headers,
+// reports calls, and keeps the answers to server/discover and initialize.
 type recordingTransport struct {
 	p     *Principal
 	tried tried
 
 	mu     sync.Mutex
-	during context.Context // the handshake's; nil when it is over
+	during context.Context // that of the handshake; nil when the handshake is over
 	seen   map[string]*capture
 	status int    // of the last answer
 	said   string // the first line of the last answer, if that was an error
-	err    error  // of the last request that got none
+	err    error  // of the last request, if it got no answer
 }
 
-// capture is an answer's body, as far as it was read.
+// capture is an answer's body that keeps the bytes that were read from it.
 type capture struct {
 	body   io.ReadCloser
 	sse    bool
@@ -117,8 +117,8 @@ type capture struct {
 	report func(down int64)
 	once   sync.Once
 	hold   budget.Hold // of kept, until the body is closed
-	// bounded is set for the answers that make the session; large says that the
-	// bound was passed.
+	// bounded is true for the answers that make the session, which maxHandshake
+	// bounds; large is true if one exceeded it.
 	bounded, large bool
 }
 
@@ -132,21 +132,13 @@ var (
 
 func (s *recordingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	e := s.p.endpoint
-	method := req.Method
-	if req.GetBody != nil {
-		if b, err := req.GetBody(); err == nil {
-			text, _ := io.ReadAll(b)
-			var m wire.Message
-			if wire.ScanMessage(text, &m) {
-				method = string(m.Method)
-			}
-		}
-	}
+	method := mcpMethod(req)
 	if method == methodInitialize && e.opts.Era == Modern {
 		return nil, errors.New("the target refused server/discover")
 	}
-	// When it is stopped, the SDK ends the session at the server first, and waits
-	// for seconds: with notifications/cancelled in the handshake, with DELETE after.
+	// The SDK ends a session with a request of its own, for which it waits seconds even
+	// if its context has ended: notifications/cancelled during the handshake, DELETE
+	// after it. So until bounds every request.
 	ctx, cancel := context.WithCancel(req.Context())
 	defer context.AfterFunc(s.until(), cancel)()
 	req = req.Clone(ctx)
@@ -200,7 +192,21 @@ func (s *recordingTransport) RoundTrip(req *http.Request) (*http.Response, error
 	return resp, nil
 }
 
-// until is when an answer that has not begun is given up.
+// mcpMethod returns the MCP method of a request, or its HTTP method if it has none.
+func mcpMethod(req *http.Request) string {
+	if req.GetBody != nil {
+		if b, err := req.GetBody(); err == nil {
+			text, _ := io.ReadAll(b)
+			var m wire.Message
+			if wire.ScanMessage(text, &m) {
+				return string(m.Method)
+			}
+		}
+	}
+	return req.Method
+}
+
+// until returns the context whose end cancels a request that has no answer yet.
 func (s *recordingTransport) until() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,15 +216,15 @@ func (s *recordingTransport) until() context.Context {
 	return s.p.endpoint.patient
 }
 
-// over says that the handshake is.
+// over marks the handshake as over.
 func (s *recordingTransport) over() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.during = nil
 }
 
-// errorCode is that of the JSON-RPC error in what was kept; 0 = there is none.
-// The caller holds the lock.
+// errorCode returns the code of the JSON-RPC error in the kept bytes, 0 if there is
+// none. The caller holds the lock.
 func (c *capture) errorCode() int64 {
 	text := c.kept.Bytes()
 	if c.sse {
@@ -245,7 +251,7 @@ func (c *capture) Read(b []byte) (int, error) {
 		return 0, errHandshake
 	}
 	c.kept.Write(b[:n])
-	// The official client reads a copy of its own.
+	// Twice, because the official client keeps a copy, too.
 	if full := c.hold.Resize(2 * c.kept.Cap()); full != nil {
 		return 0, full
 	}
@@ -263,10 +269,10 @@ func (c *capture) Close() error {
 	return err
 }
 
-// maxPeek is how much of an error's body is looked at.
+// maxPeek bounds how much of an error's body is searched for its first line, in bytes.
 const maxPeek = 4 << 10
 
-// peek returns the first line of a body, which can still be read as a whole.
+// peek returns the first line of a body. Afterwards the whole body can still be read.
 func peek(resp *http.Response) string {
 	head := make([]byte, maxPeek)
 	n, err := io.ReadFull(resp.Body, head)
@@ -286,8 +292,8 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// quote is what the last answer of the handshake said, for the end of a phrase,
-// if that was an error.
+// quote returns the first line of the last answer in parentheses, with a space before
+// them, if that answer was an error; otherwise "".
 func (s *recordingTransport) quote() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -297,7 +303,7 @@ func (s *recordingTransport) quote() string {
 	return " (" + s.said + ")"
 }
 
-// tooLarge tells whether an answer passed the bound.
+// tooLarge reports whether an answer exceeded maxHandshake.
 func (s *recordingTransport) tooLarge() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -312,15 +318,15 @@ func (s *recordingTransport) tooLarge() bool {
 	return false
 }
 
-// last returns how the last request of the handshake ended.
+// last returns the status of the last answer, and the error of the last request.
 func (s *recordingTransport) last() (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.status, s.err
 }
 
-// result returns the capabilities and versions of the answer that counted:
-// initialize if there was one, since it is only sent when discovery failed.
+// result returns the capabilities and versions of the answer that made the session: that
+// to initialize if there was one, because it is sent only after discovery has failed.
 func (s *recordingTransport) result() (caps json.RawMessage, versions []errtext.Said) {
 	s.mu.Lock()
 	c := s.seen[methodInitialize]

@@ -10,22 +10,23 @@ import (
 	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
-// Listing is one list, all pages of it.
+// Listing is all pages of a list.
 type Listing struct {
-	// Method is the JSON-RPC method that gave it.
+	// Method is the JSON-RPC method of the list.
 	Method string
-	// System is the system that it lists event types of; "" = none.
+	// System is the system whose event types are listed; "" = none.
 	System  string
 	Entries []json.RawMessage
 	Pages   int
-	// Took is from the first request until the last answer, without the
-	// handshake, if there had to be one. Up and Down are bytes of message bodies.
+	// Took is the time from the first request to the last answer, without a
+	// handshake. Up and Down are bytes as in a [eventmeter.Call].
 	Took     time.Duration
 	Up, Down int64
-	// TTL is how long the first page may be kept; HasTTL tells whether it was said.
+	// TTL is how long the first page may be kept; HasTTL is true if the answer has it.
 	TTL    time.Duration
 	HasTTL bool
-	// Scope is public, private, or "" when it was not said, which means private.
+	// Scope is public, private, or "" if the answer does not have it, which means
+	// private.
 	Scope string
 }
 
@@ -39,9 +40,9 @@ var listNames = []struct{ name, method, member, system string }{
 	{"templates", "resources/templates/list", "resourceTemplates", ""},
 }
 
-// List fetches a list as the first principal: events, triggers (those of
-// Smithery), tools, prompts, resources or templates. The errors wrap those of
-// the package.
+// List fetches a list as the first principal. name is events, triggers (the events of
+// Smithery), tools, prompts, resources or templates. The errors wrap those of the
+// package, except for an unknown name.
 func (e *Endpoint) List(ctx context.Context, name string) (Listing, error) {
 	i := slices.IndexFunc(listNames, func(l struct{ name, method, member, system string }) bool { return l.name == name })
 	if i < 0 {
@@ -76,7 +77,7 @@ func (e *Endpoint) List(ctx context.Context, name string) (Listing, error) {
 	return out, fmt.Errorf("%s at %s: %w: more than %d pages", l.method, e.opts.URL, ErrProtocol, MaxPages)
 }
 
-// page takes in one answer, and returns the cursor of the next.
+// page adds one page, and returns the cursor of the next one; "" = there is none.
 func (l *Listing) page(a *Answer, member string, size *ListSize) (next string, err error) {
 	if a.Err != nil {
 		return "", a.Err
@@ -112,7 +113,8 @@ func (l *Listing) page(a *Answer, member string, size *ListSize) (next string, e
 // ListSize adds up the pages of a list.
 type ListSize struct{ bytes, entries int }
 
-// Add takes a page into account, before it is decoded.
+// Add adds a page, before it is decoded. The error wraps [ErrList] if the list exceeds
+// [MaxListBytes] or [MaxListEntries].
 func (l *ListSize) Add(text []byte, member string) error {
 	l.bytes += len(text)
 	l.entries += wire.ListLength(text, member)

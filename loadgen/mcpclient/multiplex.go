@@ -14,8 +14,8 @@ import (
 
 // multiplexer spreads exchanges over as few HTTP/2 connections as the server's
 // stream limit allows. http.Transport would open a connection for each of a
-// hundred requests that begin together, which is what a load test does, and
-// the run would then not show multiplexing at all.
+// hundred requests that begin together, as those of a load test do, and the run
+// would not show multiplexing at all.
 type multiplexer struct {
 	t       *http.Transport
 	scheme  string
@@ -30,17 +30,17 @@ type multiplexer struct {
 	closed bool
 }
 
-// dialing is a connection being made, for everybody who waits for it.
+// dialing is a connection that is being opened, for all requests that wait for it.
 type dialing struct {
 	done chan struct{}
 	err  error
 }
 
 const (
-	// dialTime bounds the making of a connection.
+	// dialTime bounds the opening of a connection.
 	dialTime = 30 * time.Second
-	// settingsTime is how long a new connection waits for the server to raise
-	// the stream limit above the 100 that is assumed until it has spoken.
+	// settingsTime is how long a new connection waits for SETTINGS that raise the
+	// stream limit above 100, the limit that is assumed before.
 	settingsTime = 100 * time.Millisecond
 )
 
@@ -74,8 +74,8 @@ func (m *multiplexer) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// reserve takes a place on a connection, or says which connection to wait for;
-// neither when the multiplexer is closed.
+// reserve reserves a stream on a connection, or returns the connection to wait for;
+// neither if the multiplexer is closed.
 func (m *multiplexer) reserve() (*http.ClientConn, *dialing) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -130,7 +130,7 @@ func settle(ctx context.Context, c *http.ClientConn) error {
 		}
 	})
 	defer c.SetStateHook(nil)
-	if c.Available() <= before { // not raised between the two lines above
+	if c.Available() <= before { // else it was raised before the hook was set
 		t := time.NewTimer(settingsTime)
 		defer t.Stop()
 		select {
@@ -148,7 +148,7 @@ func settle(ctx context.Context, c *http.ClientConn) error {
 	return c.Err()
 }
 
-// close ends all connections and waits.
+// close closes all connections, after the one that is being opened is done.
 func (m *multiplexer) close() {
 	m.end()
 	m.work.Wait()

@@ -15,25 +15,27 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/settings"
 )
 
-// The grants by which tokens are had.
+// The grants with which principals get tokens.
 const (
-	// GrantCredentials asks with the client's own credentials, each time.
+	// GrantCredentials gets every token with the client's credentials.
 	GrantCredentials = "clientCredentials"
-	// GrantRefresh asks with a refresh token. The first one comes from
-	// OAuth.RefreshTokens, or with the first access token, by client credentials.
+	// GrantRefresh gets tokens with a refresh token. The first refresh token is that
+	// of OAuth.RefreshTokens, or comes with the first access token, which client
+	// credentials get.
 	GrantRefresh = "refreshToken"
 )
 
-// OAuth says how principals get access tokens, which expire (RFC 6749). Every
+// OAuth describes how principals get access tokens that expire (RFC 6749). Every
 // principal is a client of the issuer.
 type OAuth struct {
 	Grant string
-	// Principals is how many there are: subscription i uses principal i modulo
-	// their number.
+	// Principals is the number of principals, at least 1. Subscription i uses
+	// principal i modulo Principals.
 	Principals int
-	// ClientID is the id of principal i.
+	// ClientID returns the client id of principal i.
 	ClientID func(i int) string
 	Secret   string // of all clients
 	// RefreshTokens are the first refresh tokens, one per principal; nil = there
@@ -45,40 +47,50 @@ type OAuth struct {
 	TokenURL string
 	// InForm sends id and secret in the form instead of HTTP Basic.
 	InForm bool
-	// RefreshAt is the share of a token's life after which it is renewed before
-	// it is used again; 1 = it is used until the target refuses it.
+	// RefreshAt is the share of a token's life, above 0 and up to 1, after which it
+	// is renewed before its next use; 1 = it is used until the target refuses it.
 	RefreshAt float64
 	// Timeout bounds one attempt to get a token, discovery included.
 	Timeout time.Duration
 }
 
-// TokenCounts are what an endpoint's principals did to have tokens.
+// OAuthOf returns the OAuth of settings. ids returns the client id of principal i. The
+// caller sets the secrets.
+func OAuthOf(s *settings.OAuth, ids func(i int) string) *OAuth {
+	return &OAuth{
+		Grant: s.Grant, Principals: s.Principals, ClientID: ids, Scopes: s.Scopes, TokenURL: s.TokenURL, InForm: s.Auth == "form",
+		RefreshAt: s.RefreshAt, Timeout: s.Timeout,
+	}
+}
+
+// TokenCounts count what an endpoint's principals did to get tokens.
 type TokenCounts struct {
-	// Requests to the token endpoint. Issued and Renewed brought a token, Failed
-	// did not, Cut were given up at the end of the run; the last two also count
-	// attempts that did not find the token endpoint.
+	// Requests counts requests to the token endpoint. Issued counts first tokens,
+	// Renewed later ones. Failed counts attempts that brought no token, Cut those that
+	// the end of the run cut off; both include attempts that did not find the token
+	// endpoint.
 	Requests, Issued, Renewed, Failed, Cut int64
 	// Discovery counts requests that looked for the token endpoint.
 	Discovery int64
 	// Repeated counts requests that were answered with 401 and sent again with a
 	// new token.
 	Repeated int64
-	// Denied counts principals that the issuer lets in no more, Lost the
-	// subscriptions that ended because no token could be had.
+	// Denied counts principals to which the issuer gives no more tokens, Lost the
+	// subscriptions that ended because their principal got no token.
 	Denied, Lost int64
-	// Failures counts what Failed comes from, such as "http 400 invalid_grant".
+	// Failures counts failed attempts by reason, such as "http 400 invalid_grant".
 	Failures map[string]int64
-	// FirstError is the text of the first of them.
+	// FirstError is the text of the first failure.
 	FirstError string
 }
 
-// tokens are those of all principals of an endpoint.
+// tokens has the access tokens of all principals of an endpoint.
 type tokens struct {
 	endpoint  *Endpoint
 	opts      OAuth
 	transport http.RoundTripper // to the issuer
 	hangUp    func()
-	finding   chan struct{} // held while the token endpoint is looked for
+	finding   chan struct{} // holds a token while the token endpoint is looked for
 
 	life context.Context // of everything under way
 	end  context.CancelFunc
@@ -87,8 +99,8 @@ type tokens struct {
 	mu       sync.Mutex
 	counts   TokenCounts
 	tokenURL string             // "" = not found yet
-	inForm   bool               // how the client proves itself there
-	bearers  map[string]*holder // by the token in use, and the one before
+	inForm   bool               // credentials go in the form
+	bearers  map[string]*holder // by the token in use, and by the one before
 }
 
 // holder is a principal's access token.
@@ -99,22 +111,22 @@ type holder struct {
 	mu       sync.Mutex
 	access   string
 	former   string        // the access token before
-	due      time.Time     // when it is renewed before it is used; zero = not before it is refused
+	due      time.Time     // from when it is renewed before use; zero = only when it is refused
 	expires  time.Time     // zero = not known
 	refresh  string        // "" = there is none
 	denied   *CallError    // why there will be no other token
-	renewing *tokenRequest // under way; nil = none
+	renewing *tokenRequest // the attempt under way; nil = none
 }
 
-// tokenRequest is one attempt to get a token, for all who wait for it.
+// tokenRequest is one attempt to get a token, for all callers that wait for it.
 type tokenRequest struct {
 	done chan struct{}
 	err  *CallError // valid when done
 }
 
-// bearer returns an access token that is not the refused one, and gets one where
-// there is none or where it is due. answer is the header of the refusal, if any.
-// One request serves all who ask meanwhile; it goes on when ctx is over.
+// bearer returns an access token other than refused. It requests one if there is none,
+// or if the one in use is due. answer is the header of the refusal, if any. One request
+// serves all concurrent callers; it goes on when ctx ends.
 func (h *holder) bearer(ctx context.Context, refused string, answer http.Header, report func(eventmeter.Call)) (string, *CallError) {
 	for {
 		h.mu.Lock()
@@ -144,7 +156,7 @@ func (h *holder) bearer(ctx context.Context, refused string, answer http.Header,
 		case under.err == nil:
 		case under.err.denied || !inUse:
 			return "", under.err
-		default: // it failed for now, and the token is still good
+		default: // the renewal failed for now, and the token is still valid
 			return access, nil
 		}
 	}
@@ -183,7 +195,7 @@ func (h *holder) begin(answer http.Header, report func(eventmeter.Call)) *tokenR
 	return req
 }
 
-// take makes a token the one in use.
+// take makes got the token in use. The caller holds the holder's lock.
 func (h *holder) take(got *oauth2.Token) {
 	h.of.known(h, h.former, got.AccessToken)
 	h.former, h.access = h.access, got.AccessToken
@@ -199,11 +211,12 @@ func (h *holder) take(got *oauth2.Token) {
 	}
 }
 
-// renewPause is the least wait before a renewal that failed is tried again while
-// the token is still valid.
+// renewPause is the shortest wait before a failed renewal is tried again while the
+// token is still valid.
 const renewPause = time.Second
 
-// postpone notes that there is no new token.
+// postpone handles a failed renewal: it is tried again later, or never. The caller
+// holds the holder's lock.
 func (h *holder) postpone(err *CallError) {
 	if err.denied {
 		h.denied = err
@@ -214,8 +227,7 @@ func (h *holder) postpone(err *CallError) {
 	}
 }
 
-// known has requests with a token be those of its holder, and forgets the one
-// before the last.
+// known makes h the holder of a token, and forgets the token before the last.
 func (t *tokens) known(h *holder, before, token string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -225,7 +237,7 @@ func (t *tokens) known(h *holder, before, token string) {
 	t.bearers[token] = h
 }
 
-// holderOf returns whose the token of a request is; nil for one that is not
+// holderOf returns the token of a request and its holder; nil if the token is not
 // known.
 func (t *tokens) holderOf(header http.Header) (*holder, string) {
 	token, ok := strings.CutPrefix(header.Get("Authorization"), "Bearer ")
@@ -237,11 +249,11 @@ func (t *tokens) holderOf(header http.Header) (*holder, string) {
 	return t.bearers[token], token
 }
 
-// errNoRefresh is why a principal has no token any more that was to have a
-// refresh token.
+// errNoRefresh is the error of a principal whose grant needs a refresh token, which
+// the issuer did not give.
 var errNoRefresh = errors.New("the issuer gave no refresh token: ask for a scope that has one, such as offline_access, or set grant: clientCredentials")
 
-// get asks for a token.
+// get requests a token for principal i; with refresh, if it is not empty.
 func (t *tokens) get(ctx context.Context, i int, refresh string, answer http.Header, report func(eventmeter.Call)) (*oauth2.Token, error) {
 	address, inForm, err := t.find(ctx, answer, report)
 	if err != nil {
@@ -265,8 +277,9 @@ func (t *tokens) get(ctx context.Context, i int, refresh string, answer http.Hea
 	return got, err
 }
 
-// account counts what came of a request for a token, and makes an error of it.
-// Where the end of the run cut it, nobody failed.
+// account counts the result of an attempt to get a token, and returns its error. An
+// attempt that the end of the run cut off is no failure. first is true for the
+// principal's first token.
 func (t *tokens) account(err error, first bool) *CallError {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -296,10 +309,10 @@ func (t *tokens) account(err error, first bool) *CallError {
 	return e
 }
 
-// passing are the errors of a token endpoint that time may mend.
+// passing are the error codes of a token endpoint that may pass with time.
 var passing = map[string]bool{"temporarily_unavailable": true, "server_error": true, "slow_down": true}
 
-// failure makes an error of why there is no token.
+// failure converts the error of an attempt to a CallError.
 func (t *tokens) failure(err error) *CallError {
 	var own *CallError
 	var said *oauth2.RetrieveError
@@ -332,7 +345,7 @@ func (t *tokens) failure(err error) *CallError {
 	return e
 }
 
-// hide takes out of a text what this side sent and must not be shown.
+// hide replaces the secrets that were sent in a text.
 func (t *tokens) hide(text string) string {
 	for _, secret := range append([]string{t.opts.Secret}, t.opts.RefreshTokens...) {
 		if len(secret) >= errtext.MinSecret {
@@ -342,7 +355,7 @@ func (t *tokens) hide(text string) string {
 	return text
 }
 
-// close ends what is under way, and waits for it.
+// close cancels the requests under way, waits for them, and closes the connections.
 func (t *tokens) close() {
 	t.end()
 	t.work.Wait()

@@ -22,7 +22,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
-// What discovery asks, as it is named in reports.
+// The requests of discovery, as reports name them.
 const (
 	methodChallenge = "oauth/challenge"
 	methodMetadata  = "oauth/metadata"
@@ -37,7 +37,7 @@ func (t *tokens) client(method string, report func(eventmeter.Call)) *http.Clien
 	return &http.Client{Transport: &issuerTransport{t, method, report}, CheckRedirect: noRedirect}
 }
 
-// issuerTransport reports requests to an issuer, and reads their answers.
+// issuerTransport counts and reports requests to an issuer, and bounds their answers.
 type issuerTransport struct {
 	of     *tokens
 	method string
@@ -87,11 +87,11 @@ func (s *issuerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// find returns the token endpoint, and whether clients prove themselves there in
-// the form. Where it is not known it is discovered as the base specification
-// says: the target's refusal names its metadata (RFC 9728), which names an
-// authorization server, whose metadata (RFC 8414, or OpenID Connect Discovery)
-// name the endpoint.
+// find returns the token endpoint, and whether clients send their credentials in the
+// form. If the endpoint is not known, find discovers it as the base specification
+// says: the target's refusal names its metadata (RFC 9728), which name an
+// authorization server, whose metadata (RFC 8414, or OpenID Connect Discovery) name
+// the endpoint. answer is the header of that refusal; nil = ask for one.
 func (t *tokens) find(ctx context.Context, answer http.Header, report func(eventmeter.Call)) (address string, inForm bool, err error) {
 	select {
 	case t.finding <- struct{}{}:
@@ -123,13 +123,12 @@ func (t *tokens) find(ctx context.Context, answer http.Header, report func(event
 	return address, inForm, nil
 }
 
-// undiscovered is why the token endpoint was not found.
+// undiscovered returns the error for a token endpoint that was not found.
 func undiscovered(format string, args ...any) error {
 	return &CallError{Method: methodToken, Kind: KindProtocol, Message: errtext.Of(fmt.Sprintf(format, args...) + "; the token endpoint can be given as target.oauth.tokenURL")}
 }
 
-// challenge returns the header of what the target answers to a request without a
-// token.
+// challenge returns the header of the target's answer to a request without a token.
 func (t *tokens) challenge(ctx context.Context, report func(eventmeter.Call)) (http.Header, error) {
 	e := t.endpoint
 	body := wire.AppendRequest(nil, e.NextID(), methodDiscover, []byte("{}"))
@@ -153,7 +152,7 @@ func (t *tokens) issuer(ctx context.Context, answer http.Header, report func(eve
 	root.Path, root.RawPath, root.RawQuery, root.User = "", "", "", nil
 	const wellKnown = "/.well-known/oauth-protected-resource"
 	places := []string{root.String() + wellKnown + strings.TrimRight(t.endpoint.url.EscapedPath(), "/"), root.String() + wellKnown}
-	challenges, _ := oauthex.ParseWWWAuthenticate(answer.Values("WWW-Authenticate")) // a bad one names nothing
+	challenges, _ := oauthex.ParseWWWAuthenticate(answer.Values("WWW-Authenticate")) // a malformed one names nothing
 	for _, c := range challenges {
 		if at := c.Params["resource_metadata"]; c.Scheme == "bearer" && at != "" {
 			places = []string{at}
@@ -211,7 +210,7 @@ func (t *tokens) endpointOf(ctx context.Context, issuer string, report func(even
 	return "", false, err
 }
 
-// metadata reads a document of metadata.
+// metadata fetches a metadata document and decodes it.
 func (t *tokens) metadata(ctx context.Context, address string, into any, report func(eventmeter.Call)) error {
 	if err := safeIssuer(address); err != nil {
 		return undiscovered("metadata: %v", err)
@@ -235,7 +234,8 @@ func (t *tokens) metadata(ctx context.Context, address string, into any, report 
 	return nil
 }
 
-// safeIssuer refuses an address to which secrets would go in the clear.
+// safeIssuer returns an error unless the address is a URL of https, or of http on this
+// machine: secrets are sent there.
 func safeIssuer(address string) error {
 	u, err := url.Parse(address)
 	switch {
@@ -252,7 +252,8 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// newTokens makes the tokens of an endpoint. It asks for none yet.
+// newTokens checks the options and makes the endpoint's principals. It requests no
+// token.
 func newTokens(e *Endpoint, o OAuth) (*tokens, error) {
 	switch {
 	case o.Grant != GrantCredentials && o.Grant != GrantRefresh:
@@ -272,9 +273,13 @@ func newTokens(e *Endpoint, o OAuth) (*tokens, error) {
 	t := &tokens{endpoint: e, opts: o, tokenURL: o.TokenURL, inForm: o.InForm, finding: make(chan struct{}, 1), bearers: map[string]*holder{}}
 	t.life, t.end = context.WithCancel(context.Background())
 	tls := e.tlsConfig()
-	tls.ServerName = "" // the issuer may be another host
+	tls.ServerName = ""                      // the issuer may be another host
+	dial := e.opts.Guard.Dial(&net.Dialer{}) // not from LocalAddrs: they may not lead to the issuer
+	if e.opts.Resolve != nil {
+		dial = e.dialer()
+	}
 	transport := &http.Transport{
-		DialContext: e.traffic.Dial(e.opts.Guard.Dial(&net.Dialer{})), TLSClientConfig: tls, TLSHandshakeTimeout: 20 * time.Second,
+		DialContext: e.traffic.Dial(dial), TLSClientConfig: tls, TLSHandshakeTimeout: 20 * time.Second,
 		MaxIdleConnsPerHost: 64, MaxConnsPerHost: 64, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxHead, DisableCompression: true,
 	}
 	t.transport, t.hangUp = transport, transport.CloseIdleConnections

@@ -11,8 +11,8 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// TokenCounts returns what was done for tokens so far; false where the principals
-// have tokens of their own, or none.
+// TokenCounts returns the counts so far; false if the principals have fixed tokens, or
+// none.
 func (e *Endpoint) TokenCounts() (TokenCounts, bool) {
 	t := e.tokens
 	if t == nil {
@@ -25,24 +25,24 @@ func (e *Endpoint) TokenCounts() (TokenCounts, bool) {
 	return c, true
 }
 
-// EndTokens cuts requests for tokens that are under way, and waits for them.
-// There are no others afterwards.
+// EndTokens cancels the requests for tokens that are under way, and waits for them. No
+// token is requested afterwards.
 func (e *Endpoint) EndTokens() {
 	if e.tokens != nil {
 		e.tokens.close()
 	}
 }
 
-// SettleTokens waits for requests for tokens that are under way. Nobody may ask
-// for a token meanwhile.
+// SettleTokens waits for the requests for tokens that are under way. No token may be
+// asked for meanwhile.
 func (e *Endpoint) SettleTokens() {
 	if e.tokens != nil {
 		e.tokens.work.Wait()
 	}
 }
 
-// LostFor counts a subscription that ended for want of a token, where err says
-// so.
+// LostFor counts a subscription that ended with err, if err says that its principal got
+// no token.
 func (c *Caller) LostFor(err *CallError) {
 	if c.tokens != nil && err.NoToken() {
 		c.tokens.mu.Lock()
@@ -51,10 +51,10 @@ func (c *Caller) LostFor(err *CallError) {
 	}
 }
 
-// Renewing returns a transport that sends a request again, once, which the target
-// refused with 401 because its token had expired. report gets the refused request
-// and the requests for the new token, with the cause [eventmeter.Token]. Where
-// tokens do not expire it returns next.
+// Renewing returns a transport that, if the target refuses a request with 401, gets a
+// new token and sends the request again, once. report is called with the refused request
+// and the requests for the new token, with the cause [eventmeter.Token]. If tokens do not
+// expire, Renewing returns next.
 func (e *Endpoint) Renewing(next http.RoundTripper, report func(eventmeter.Call)) http.RoundTripper {
 	if e.tokens == nil {
 		return next
@@ -126,8 +126,8 @@ func methodOf(req *http.Request) string {
 	return req.Method
 }
 
-// hideToken overwrites the token in the body of a refusal, whose first line
-// stands in errors.
+// hideToken overwrites the token in the body of a refusal, whose first line is quoted in
+// errors.
 func hideToken(resp *http.Response, token string) error {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, MaxRefusal+1))
 	if err != nil {
@@ -142,15 +142,15 @@ func hideToken(resp *http.Response, token string) error {
 	return nil
 }
 
-// HideToken overwrites a token in a text that is quoted.
+// HideToken returns text with each occurrence of token overwritten by asterisks.
 func HideToken(text []byte, token string) []byte {
 	return bytes.ReplaceAll(text, []byte(token), []byte(strings.Repeat("*", len(token))))
 }
 
-// Renew gets a token in place of one that the target refused with 401, for a
-// request that no transport of [Endpoint.Renewing] sent. refusal is what is
-// reported of that request if there is a new token; answer is the header of the
-// refusal. It returns false if the principal's tokens do not expire.
+// Renew gets a new token after the target refused one with 401, for a request that was
+// not sent by a transport of [Endpoint.Renewing]. answer is the header of the refusal.
+// If there is a new token, refusal is reported for the refused request. Renew returns
+// false if the principal's token does not expire.
 func (p *Principal) Renew(ctx context.Context, refused string, answer http.Header, refusal eventmeter.Call, report func(eventmeter.Call)) (bool, *CallError) {
 	if p.holder == nil {
 		return false, nil
@@ -163,8 +163,8 @@ func (p *Principal) Renew(ctx context.Context, refused string, answer http.Heade
 	return true, nil
 }
 
-// Current returns header fields with the principal's token of today: h itself, or
-// a copy if that has another one.
+// Current returns header fields with the principal's current token: h itself, or a copy
+// if h has another token.
 func (p *Principal) Current(h http.Header) http.Header {
 	token := p.holder.current()
 	if token == "" || token == Bearer(h) {

@@ -19,34 +19,34 @@ import (
 )
 
 const (
-	// pipeBuffer is how much is read at once: what a pipe holds on most systems.
+	// pipeBuffer is how many bytes are read at once: what a pipe holds on most systems.
 	pipeBuffer = 64 << 10
 	// pipeQueue bounds the messages that wait to be written to a server.
 	pipeQueue = 1024
-	// maxPipeID bounds the id of a request of the server's that is answered.
+	// maxPipeID bounds the id of a server's request that is answered, in bytes.
 	maxPipeID = 1 << 10
-	// pipeWrite bounds what is written at once.
+	// pipeWrite is how many bytes are collected for one write.
 	pipeWrite = 64 << 10
 	// exitGrace is how long the end of a server's output and the end of its
-	// process may lie apart.
+	// process may be apart.
 	exitGrace = time.Second
-	// stdinGrace and termGrace are how long a server may take to end when its
-	// standard input was closed, and when it was asked to terminate.
+	// stdinGrace and termGrace are how long a server may take to end after its
+	// standard input was closed, and after it was asked to terminate.
 	stdinGrace = 2 * time.Second
 	termGrace  = time.Second
 )
 
-// Pipe is a server that is a program: requests go to its standard input, a line
-// each, and all answers and streams of all lanes share its standard output.
+// Pipe is a server that is a program: requests go to its standard input, one per line,
+// and the answers and streams of all lanes share its standard output. It is safe for
+// concurrent use.
 type Pipe struct {
 	command []string
 	env     []string
 	dir     string
 	budget  *budget.Budget
-	copyTo  io.Writer // gets what the server writes on standard error; may be nil
+	copyTo  io.Writer // gets a copy of the server's standard error; may be nil
 
-	// graces are how long it may take to end when its standard input was closed,
-	// and when it was asked to terminate.
+	// graces are stdinGrace and termGrace. Only tests change them.
 	graces [2]time.Duration
 
 	router router
@@ -62,13 +62,13 @@ type Pipe struct {
 	pid   atomic.Int64 // 0 = not started
 
 	mu   sync.Mutex
-	held map[string]int // by name: how many use it in the one session
+	held map[string]int // by name: how many users it has in the shared session
 
-	closing atomic.Bool   // the end is our own doing
+	closing atomic.Bool   // close was called
 	quit    chan struct{} // closed by close
-	exited  chan struct{} // closed when the process is over
-	gone    chan struct{} // closed when no more lines will come, and every exchange knows
-	over    chan struct{} // closed before the exchanges are told
+	exited  chan struct{} // closed when the process has ended
+	gone    chan struct{} // closed when no more lines will come and every exchange has ended
+	over    chan struct{} // closed before the exchanges are ended
 	cause   error         // set before over is closed
 	work    sync.WaitGroup
 }
@@ -130,7 +130,7 @@ func (p *Pipe) run() error {
 	return nil
 }
 
-// wait waits for the process, and then sees to it that the reading ends, too.
+// wait waits for the process to end, and then makes the reading end, too.
 func (p *Pipe) wait() {
 	_ = p.cmd.Wait() // how it ended is in ProcessState
 	close(p.exited)
@@ -139,7 +139,7 @@ func (p *Pipe) wait() {
 		return
 	case <-time.After(exitGrace):
 	}
-	// Somebody whom the server started holds its output open.
+	// A process that the server started holds its output open.
 	signalGroup(p.cmd, true)
 	if p.out.SetReadDeadline(time.Now()) != nil {
 		_ = p.out.Close()
@@ -161,14 +161,14 @@ func (p *Pipe) read() {
 		}
 	}
 	parser.End(take)
-	_ = p.out.Close() // nothing more is wanted of it
+	_ = p.out.Close() // everything was read
 	p.cause = p.ending()
-	close(p.over) // before anybody is told, who may ask for the cause at once
+	close(p.over) // first, because End of an exchange may ask for the cause
 	p.router.finish(p.cause)
 	close(p.gone)
 }
 
-// ending says why the output is at its end.
+// ending returns why the output has ended.
 func (p *Pipe) ending() error {
 	how := "it closed its standard output"
 	select {
@@ -186,7 +186,7 @@ func (p *Pipe) ending() error {
 	return errors.New(text)
 }
 
-// write writes the lines that wait, several at once where there are.
+// write writes the queued lines, several at once if there are.
 func (p *Pipe) write() {
 	var buf []byte
 	broken := false
@@ -198,7 +198,7 @@ func (p *Pipe) write() {
 			select {
 			case line = <-p.queue:
 			case <-p.quit:
-				_ = p.stdin.Close() // the server's sign to end
+				_ = p.stdin.Close() // makes the server end
 				return
 			case <-p.gone:
 				_ = p.stdin.Close()
@@ -215,7 +215,7 @@ func (p *Pipe) write() {
 			}
 		}
 		if broken {
-			continue // it reads no more, but may still have something to say
+			continue // the server reads no more, but may still write
 		}
 		n, err := p.stdin.Write(buf)
 		p.up.Add(int64(n))
@@ -223,7 +223,8 @@ func (p *Pipe) write() {
 	}
 }
 
-// Send queues a line for the server, and owns it from then on.
+// Send queues a line, without its line end, for the server. It takes ownership of line,
+// and counts it in traffic, if that is not nil.
 func (p *Pipe) Send(ctx context.Context, line []byte, traffic *wire.Traffic) *CallError {
 	select {
 	case p.queue <- line:
@@ -238,15 +239,15 @@ func (p *Pipe) Send(ctx context.Context, line []byte, traffic *wire.Traffic) *Ca
 	}
 }
 
-// Add opens an exchange; the error says that the server is gone.
+// Add opens an exchange for the request id. The error says that the server has ended.
 func (p *Pipe) Add(id uint64, x *Exchange) error { return p.router.add(id, x) }
 
-// Remove closes an exchange. When it returns, take is not running and will not
-// be called again.
+// Remove closes an exchange. When it returns, Take is not running and will not be
+// called again.
 func (p *Pipe) Remove(id uint64, x *Exchange) { p.router.remove(id, x) }
 
-// Listen opens an exchange without an id: for notifications that name nobody.
-// began, if not nil, is called before x takes the first one.
+// Listen opens an exchange without an id, for notifications that name no subscription
+// and no request. began, if not nil, is called before x takes the first one.
 func (p *Pipe) Listen(x *Exchange, began func()) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -260,8 +261,8 @@ func (p *Pipe) Listen(x *Exchange, began func()) error {
 // Unlisten closes an exchange without an id.
 func (p *Pipe) Unlisten(x *Exchange) { p.router.unlisten(x) }
 
-// Hold notes that something with that name is used in the session that all lanes
-// share, such as a subscription to a resource.
+// Hold adds a user to the named object, such as a subscription to a resource, of the
+// session that all lanes share.
 func (p *Pipe) Hold(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -271,8 +272,8 @@ func (p *Pipe) Hold(name string) {
 	p.held[name]++
 }
 
-// Release takes back one Hold, and tells whether it was the last: nobody else
-// uses it then.
+// Release undoes one Hold. It reports whether that was the last: the object then has no
+// users.
 func (p *Pipe) Release(name string) (last bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -283,8 +284,8 @@ func (p *Pipe) Release(name string) (last bool) {
 	return true
 }
 
-// respond answers a request of the server's: a ping as it must be, and
-// anything else with the word that this client cannot do it.
+// respond answers a request of the server: a ping with a result, and anything else with
+// the error that there is no such method.
 func (p *Pipe) respond(m *wire.Message) {
 	if len(m.ID) > maxPipeID {
 		return
@@ -297,12 +298,12 @@ func (p *Pipe) respond(m *wire.Message) {
 	}
 	select {
 	case p.queue <- line:
-	default: // a server that does not read what it asked for
+	default: // the server does not read the answers to its requests
 	}
 }
 
-// close ends the server: by closing its standard input, then by asking, then
-// by force. It waits for every goroutine.
+// close ends the server: it closes its standard input, then asks it to terminate, then
+// kills it. It waits for every goroutine.
 func (p *Pipe) close() {
 	if p.closing.Swap(true) {
 		return

@@ -8,9 +8,9 @@ import (
 	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
-// callPipe sends one request over the endpoint's pipe and waits for the answer.
-// What comes for it before that (progress) is counted with it. A request that
-// ctx gave up is cancelled, as the protocol has it for pipes.
+// callPipe sends one request over the endpoint's pipe and waits for the answer. Messages
+// that precede the answer, such as progress, are counted with it. If ctx ends before, the
+// request is cancelled with notifications/cancelled.
 func (c *Caller) callPipe(ctx context.Context, method string, body []byte) *Answer {
 	a := &Answer{}
 	start := c.Clock.Now()
@@ -84,7 +84,7 @@ func (c *Caller) exchange(ctx context.Context, a *Answer, body []byte) *CallErro
 	return judgeLine(a, ended)
 }
 
-// sendPipe queues what a call sends.
+// sendPipe queues the message of a call.
 func (c *Caller) sendPipe(ctx context.Context, a *Answer, body []byte) *CallError {
 	if err := c.Pipe.Send(ctx, body, c.traffic); err != nil {
 		return err
@@ -106,8 +106,8 @@ func judgeLine(a *Answer, ended error) *CallError {
 	return &CallError{Kind: KindProtocol, Message: "the answer holds no JSON-RPC result"}
 }
 
-// Cancel tells the server that a request is over, and returns what that took.
-// ctx may be over.
+// Cancel tells the server that a request is over, and returns how many bytes that took.
+// It works even if ctx has ended.
 func (p *Pipe) Cancel(ctx context.Context, id uint64, traffic *wire.Traffic) int64 {
 	o := wire.BeginObject(nil)
 	o.Int("requestId", int64(id))

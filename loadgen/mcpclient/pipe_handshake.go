@@ -17,14 +17,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// probeTime is how long a server may take to answer server/discover. There are
-// older ones that answer nothing before initialize, so that silence counts as
-// not knowing the method.
+// probeTime is how long a server may take to answer server/discover. Some older
+// servers answer nothing before initialize, so no answer counts as an unknown method.
 const probeTime = 5 * time.Second
 
-// sdkPipe lets the official client make the handshake over a pipe that it shares: its
-// requests get ids of the run, and it gets its own answers and nothing else.
-// It is its own Transport.
+// sdkPipe lets the official client make the handshake over a pipe that others use, too.
+// It gives the client's requests ids of the run, and passes only their answers to the
+// client. It implements both mcp.Transport and mcp.Connection.
 type sdkPipe struct {
 	e      *Endpoint
 	tried  tried
@@ -72,7 +71,7 @@ func (s *sdkPipe) Close() error {
 // Write implements [mcp.Connection].
 func (s *sdkPipe) Write(ctx context.Context, m jsonrpc.Message) error {
 	req, ok := m.(*jsonrpc.Request)
-	if !ok { // nothing is asked of the official client here
+	if !ok { // no requests are passed to the client, so there is nothing to answer
 		return nil
 	}
 	if req.Method == methodInitialize && s.e.opts.Era == Modern {
@@ -106,7 +105,7 @@ func (s *sdkPipe) Write(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// expect opens the exchange of a request of the official client's.
+// expect opens the exchange for a request of the official client.
 func (s *sdkPipe) expect(id uint64, req *jsonrpc.Request, call eventmeter.Call) error {
 	start := time.Now()
 	x := &Exchange{Traffic: &s.e.traffic}
@@ -115,7 +114,7 @@ func (s *sdkPipe) expect(id uint64, req *jsonrpc.Request, call eventmeter.Call) 
 		m.ID = req.ID
 		select {
 		case s.in <- m:
-		default: // it asks one thing at a time, so there is room
+		default: // the client sends one request at a time, so there is room
 		}
 	}
 	x.Take = func(at time.Time, l wire.Line, m *wire.Message) {
@@ -148,18 +147,9 @@ func (s *sdkPipe) expect(id uint64, req *jsonrpc.Request, call eventmeter.Call) 
 		s.mu.Unlock()
 		s.once.Do(func() { close(s.closed) })
 	}
-	if err := s.e.pipe.Add(id, x); err != nil {
-		s.mu.Lock()
-		s.died = err
-		s.mu.Unlock()
+	if err := s.add(id, x); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	if s.open == nil {
-		s.open = map[uint64]*Exchange{}
-	}
-	s.open[id] = x
-	s.mu.Unlock()
 	if req.Method == methodDiscover {
 		time.AfterFunc(probeTime, func() {
 			defer crash.Guard()
@@ -176,6 +166,22 @@ func (s *sdkPipe) expect(id uint64, req *jsonrpc.Request, call eventmeter.Call) 
 	return nil
 }
 
+// add opens an exchange on the pipe, and remembers that it is open.
+func (s *sdkPipe) add(id uint64, x *Exchange) error {
+	err := s.e.pipe.Add(id, x)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.died = err
+		return err
+	}
+	if s.open == nil {
+		s.open = map[uint64]*Exchange{}
+	}
+	s.open[id] = x
+	return nil
+}
+
 func (s *sdkPipe) keep(method string, text []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,8 +191,8 @@ func (s *sdkPipe) keep(method string, text []byte) {
 	s.seen[method] = text
 }
 
-// counted is the answer that made the session: initialize is only sent
-// when discovery failed.
+// counted returns the answer that made the session. initialize is sent only after
+// discovery has failed.
 func (s *sdkPipe) counted() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +202,7 @@ func (s *sdkPipe) counted() []byte {
 	return s.seen[methodDiscover]
 }
 
-// handhandshakePipe makes the handshake over the endpoint's pipe.
+// handshakePipe makes the handshake over the endpoint's pipe.
 func (p *Principal) handshakePipe(ctx context.Context, era Era, observe func(eventmeter.Call)) (a *Session, err error) {
 	e := p.endpoint
 	if err := e.pipe.start(); err != nil {
@@ -207,7 +213,7 @@ func (p *Principal) handshakePipe(ctx context.Context, era Era, observe func(eve
 	client, opts := e.sdkClient(era)
 	session, err := client.Connect(ctx, s, opts)
 	if err != nil {
-		_ = s.Close() // of a connection that came to nothing
+		_ = s.Close() // removes its exchanges
 		return p.barePipe(ctx, s, err)
 	}
 	a = sessionOf(session)
@@ -220,7 +226,8 @@ func (p *Principal) handshakePipe(ctx context.Context, era Era, observe func(eve
 	return a, nil
 }
 
-// barePipe decides what a failed handshake means.
+// barePipe decides what a failed handshake means: the server ended, does not answer, or
+// does not speak MCP, or it takes calls without a handshake.
 func (p *Principal) barePipe(ctx context.Context, s *sdkPipe, cause error) (*Session, error) {
 	e := p.endpoint
 	s.mu.Lock()

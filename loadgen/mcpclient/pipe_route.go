@@ -8,48 +8,48 @@ import (
 	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
-// router hands each line that a server writes to the exchange that it belongs
-// to: an answer by its JSON-RPC id, a notification by the subscription or
-// request that it names. One goroutine feeds it; exchanges come and go on any.
+// router passes each line that a server writes to the exchange that it belongs to: an
+// answer by its JSON-RPC id, a notification by the subscription or request that it names.
+// One goroutine calls route; the other methods are safe for concurrent use.
 type router struct {
-	// issued is the last id that was given out: what names an older one that is
-	// not open any more is late, what names another is unknown.
+	// issued is the last id that was used. A line that names an id up to it which is
+	// not open is late; a line that names another id is unknown.
 	issued *atomic.Uint64
-	// respond answers a request of the server's. It must not block.
+	// respond answers a request of the server. It must not block.
 	respond func(m *wire.Message)
 	counts  lineCounts
 
 	mu        sync.Mutex
 	open      map[uint64]*Exchange
-	listeners []*Exchange // of notifications that name nobody
+	listeners []*Exchange // for notifications that name no subscription or request
 	over      error       // why no more lines will come
 
-	msg wire.Message // of the goroutine that feeds
+	msg wire.Message // used by route only
 }
 
-// lineCounts are what became of the lines of a server.
+// lineCounts count the lines of a server by what they were.
 type lineCounts struct {
 	lines, bytes                                             atomic.Int64
 	late, unknown, unaddressed, requests, malformed, tooLong atomic.Int64
 	routed                                                   atomic.Int64 // bytes
 }
 
-// Exchange is one request and everything that comes for it.
+// Exchange is one request and every message that belongs to it.
 type Exchange struct {
-	Traffic *wire.Traffic // of whoever made it; nil = counted nowhere
-	// Take gets each line, on the goroutine that reads, under mu. It must not
-	// block: every other exchange waits meanwhile. It may set closed, and gets
-	// no more then.
+	Traffic *wire.Traffic // counts the bytes of its lines; nil = nothing does
+	// Take is called with each line, on the goroutine that reads the pipe. It must not
+	// block: every other exchange waits meanwhile. It may set Closed, and is not called
+	// again then. l and m are valid until it returns.
 	Take func(at time.Time, l wire.Line, m *wire.Message)
-	// End is called once, on the same goroutine, when the server is gone and Closed is not
-	// set.
+	// End is called once, on the same goroutine, when the server has ended and Closed
+	// is not set.
 	End func(cause error)
 
-	mu     sync.Mutex
+	mu     sync.Mutex // held while Take and End are called
 	Closed bool
 }
 
-// add opens an exchange; the error says that the server is gone.
+// add opens an exchange. The error says that the server has ended.
 func (r *router) add(id uint64, x *Exchange) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,8 +63,8 @@ func (r *router) add(id uint64, x *Exchange) error {
 	return nil
 }
 
-// remove closes an exchange. When it returns, take is not running and will not
-// be called again.
+// remove closes an exchange. When it returns, Take is not running and will not be called
+// again.
 func (r *router) remove(id uint64, x *Exchange) {
 	r.mu.Lock()
 	if r.open[id] == x {
@@ -80,7 +80,8 @@ func (x *Exchange) close() {
 	x.Closed = true
 }
 
-// listen opens an exchange without an id: for notifications that name nobody.
+// listen opens an exchange without an id, for notifications that name no subscription
+// and no request.
 func (r *router) listen(x *Exchange) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,7 +105,7 @@ func (r *router) unlisten(x *Exchange) {
 	x.close()
 }
 
-// route takes one line, which was read at that time.
+// route handles one line, which was read at at.
 func (r *router) route(l wire.Line, at time.Time) {
 	r.counts.lines.Add(1)
 	r.counts.bytes.Add(int64(l.Size))
@@ -149,7 +150,8 @@ func (r *router) route(l wire.Line, at time.Time) {
 	}
 }
 
-// give hands a line to an exchange; false if that was closed meanwhile.
+// give passes a line to an exchange, and charges the exchange for it if charge is true.
+// It returns false if the exchange is closed.
 func (r *router) give(x *Exchange, l wire.Line, at time.Time, m *wire.Message, charge bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -166,8 +168,8 @@ func (r *router) give(x *Exchange, l wire.Line, at time.Time, m *wire.Message, c
 	return true
 }
 
-// announce hands a notification that names nobody to all who listen; the first
-// is charged for it.
+// announce passes a notification that names no subscription and no request to all
+// listeners. The first one is charged for it.
 func (r *router) announce(l wire.Line, at time.Time, m *wire.Message) {
 	r.mu.Lock()
 	listeners := r.listeners
@@ -183,7 +185,7 @@ func (r *router) announce(l wire.Line, at time.Time, m *wire.Message) {
 	}
 }
 
-// finish ends every exchange: there will be no more lines.
+// finish ends every exchange, after the last line.
 func (r *router) finish(cause error) {
 	r.mu.Lock()
 	r.over = cause
@@ -203,8 +205,8 @@ func (r *router) finish(cause error) {
 	}
 }
 
-// numberOf reads an id of ours: a number, or the string that some servers make
-// of it.
+// numberOf parses an id of this client: a number, or a string of the number, which some
+// servers send back instead.
 func numberOf(token []byte) (uint64, bool) {
 	if n := len(token); n > 2 && token[0] == '"' {
 		token = token[1 : n-1]

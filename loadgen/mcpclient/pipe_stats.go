@@ -1,31 +1,31 @@
 package mcpclient
 
-// PipeStats are what passed between this process and a server that is a
-// program. Lines come from the server; each is routed to the request or stream
-// that it names, or is one of those counted here.
+// PipeStats count the traffic between this process and a server that is a program. Each
+// line of the server is passed to the request or stream that it names, or is counted in
+// one of the fields after Lines.
 type PipeStats struct {
 	// Up and Down are bytes written and read, line ends included. Routed are
 	// the bytes of Down that reached a request or a stream.
 	Up, Down, Routed int64
-	// Lines is all that came.
+	// Lines is the number of lines of the server.
 	Lines int64
-	// Late named a request that was over here, Unknown one that never was, or
-	// an answer to nothing. Unaddressed are notifications that name nobody and
-	// that nobody listened for. Requests are the server's own.
+	// Late lines named a request that was over, Unknown lines an id that was never
+	// used, or none. Unaddressed lines are notifications that name no subscription or
+	// request and have no listener. Requests are requests of the server.
 	Late, Unknown, Unaddressed, Requests int64
-	// Malformed are no JSON objects, TooLong are over 16 MiB.
+	// Malformed lines are not JSON objects, TooLong lines are longer than 16 MiB.
 	Malformed, TooLong int64
-	// Handshake is how many bytes of Up and Down belong to no lane because
-	// handshakes and tool calls of the endpoint's own took them.
+	// HandshakeUp and HandshakeDown are the bytes of Up and Down that belong to no
+	// lane: those of handshakes, lists and tool calls.
 	HandshakeUp, HandshakeDown int64
 	// Exit is how the server ended by itself, "" if it has not.
 	Exit string
-	// Stderr is the last that it wrote on standard error, ten lines at most.
+	// Stderr is the last ten lines of its standard error.
 	Stderr []string
 }
 
-// Pipe returns the totals of a target that is a program so far; false if it is
-// not one.
+// Pipe returns the counts so far of a target that is a program; false if the target is
+// not a program.
 func (e *Endpoint) Pipe() (PipeStats, bool) {
 	if e.pipe == nil {
 		return PipeStats{}, false
@@ -43,8 +43,8 @@ func (e *Endpoint) Pipe() (PipeStats, bool) {
 	return s, true
 }
 
-// Ended is closed when a target that is a program has ended and every stream
-// knows it; nil, and so never, for any other.
+// Ended returns a channel that is closed when a target that is a program has ended and
+// every stream was ended; nil if the target is not a program.
 func (e *Endpoint) Ended() <-chan struct{} {
 	if e.pipe == nil {
 		return nil
@@ -52,8 +52,8 @@ func (e *Endpoint) Ended() <-chan struct{} {
 	return e.pipe.gone
 }
 
-// Err says how a program ended by itself, with the last line that it wrote on
-// standard error; nil as long as it has not.
+// Err returns how a program ended by itself, with the last line of its standard error;
+// nil as long as it runs, and after Close.
 func (e *Endpoint) Err() error {
 	if e.pipe == nil || e.pipe.closing.Load() {
 		return nil
@@ -66,8 +66,8 @@ func (e *Endpoint) Err() error {
 	}
 }
 
-// PID is the process of a target that is a program, once it was started;
-// else 0.
+// PID returns the process id of a target that is a program, 0 before it was started and
+// for any other target.
 func (e *Endpoint) PID() int {
 	if e.pipe == nil {
 		return 0

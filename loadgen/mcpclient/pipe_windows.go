@@ -13,8 +13,8 @@ func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
-// signalGroup kills the server; there is no gentler way here that works on
-// every program, so being asked does nothing.
+// signalGroup kills the server. Without kill it does nothing: Windows has no request
+// to terminate that works with every program.
 func signalGroup(cmd *exec.Cmd, kill bool) {
 	if kill {
 		_ = cmd.Process.Kill() // it may be gone

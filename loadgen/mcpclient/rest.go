@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// restTime is how long the end of an answer is waited for after the
-	// response was read: a connection whose answer was not read to its end
-	// cannot be used again. Servers that made the response end the answer at
-	// once, or a moment later in a segment of its own.
+	// restTime is how long to wait for the end of an answer after the response was
+	// read: a connection whose answer was not read to its end cannot be used again.
+	// Most servers end the answer with the response, or a moment later in a segment
+	// of its own.
 	restTime = 500 * time.Millisecond
-	// restHalvings is how often that time is halved at a server that keeps its
-	// answers open, so that calls are not held up by it: 500 ms to 2 ms.
+	// restHalvings is how often restTime is halved for a server that keeps its answers
+	// open, so that calls are not delayed: from 500 ms to 2 ms.
 	restHalvings = 8
-	// maxRest bounds what is read after the response, in bytes.
+	// maxRest bounds how much is read after the response, in bytes.
 	maxRest = 256 << 10
 )
 
-// Patience is how long the ends of a target's answers are waited for. Every
-// answer that does not end in time halves the wait, every one that does doubles
-// it again.
+// Patience is how long to wait for the ends of a target's answers. Every answer that
+// does not end in time halves the wait, every other one doubles it, up to 500 ms. The
+// zero value is ready. It is safe for concurrent use.
 type Patience struct{ halved atomic.Int32 }
 
 func (p *Patience) limit() time.Duration { return restTime >> p.halved.Load() }
@@ -37,15 +37,15 @@ func (p *Patience) learn(ended bool) {
 	}
 }
 
-// bounded is a body whose reading can be ended by a timer of its own, which
-// keeps its connection usable where closing it from aside would not.
+// bounded is a body that can end a read after a time by itself. Unlike closing the body
+// from another goroutine, that keeps its connection usable.
 type bounded interface {
 	within(time.Duration)
 }
 
-// Rest reads what is left of an answer whose response was read, so that the
-// connection can be used again, and returns how many bytes that were. It gives
-// up when the target takes too long to end it; the caller closes the body.
+// Rest reads the rest of an answer whose response was read, so that the connection can
+// be used again, and returns the number of bytes read. It gives up if the target takes
+// too long to end the answer. The caller closes the body.
 func (p *Patience) Rest(body io.ReadCloser) (n int64) {
 	if p == nil {
 		return 0

@@ -20,7 +20,7 @@ import (
 // Era is a generation of the base protocol.
 type Era string
 
-// The eras. Auto is only asked for, Bare is only found.
+// The eras. Auto occurs only in options, Bare only in results.
 const (
 	// Auto tries Modern first and falls back to Legacy.
 	Auto Era = "auto"
@@ -36,17 +36,17 @@ const (
 	modernVersion = "2026-07-28"
 	legacyVersion = "2025-11-25"
 
-	HeaderSession = "Mcp-Session-Id"
+	HeaderSession = "Mcp-Session-Id" // of the legacy era
 	headerVersion = "Mcp-Protocol-Version"
-	HeaderMethod  = "Mcp-Method"
+	HeaderMethod  = "Mcp-Method" // of the modern era
 
 	methodDiscover   = "server/discover"
 	methodInitialize = "initialize"
-	// methodProbe is what a server is asked that refused every handshake, to find
-	// out whether it takes calls all the same.
+	// methodProbe is called if a server has refused every handshake, to find out
+	// whether it takes calls all the same.
 	methodProbe = "events/list"
 
-	// handshakeTime bounds a handshake whose context has no end of its own.
+	// handshakeTime bounds a handshake.
 	handshakeTime = 30 * time.Second
 )
 
@@ -59,15 +59,15 @@ type Principal struct {
 	Index    int
 	token    string
 	holder   *holder // of tokens that expire; nil = token does not
-	nobody   bool    // it has no token, whatever header fields all requests have
+	nobody   bool    // it sends no token, even if the endpoint's Headers have one
 
 	mu          sync.Mutex
 	now         *Session      // nil = no handshake yet, or its session was lost
 	handshaking chan struct{} // closed at the end of the handshake under way; nil = there is none
 }
 
-// Session is the outcome of a handshake. Nothing of it changes but the token in
-// its header fields.
+// Session is the result of a handshake. Only the token in its header fields changes. It
+// is safe for concurrent use.
 type Session struct {
 	Era           Era
 	Version       string
@@ -76,17 +76,17 @@ type Session struct {
 	serverVersion errtext.Said
 	Capabilities  json.RawMessage
 	ID            string
-	fallback      string // what was refused before, see ServerInfo.Fallback
+	fallback      string // see ServerInfo.Fallback
 
 	Meta []byte             // the _meta object of modern requests; nil in other eras
 	sdk  *mcp.ClientSession // a legacy session that has to be ended
 
 	making  sync.Mutex  // held while header fields are made
-	base    http.Header // what the requests of all methods share
+	base    http.Header // the header fields that the requests of all methods share
 	headers atomic.Pointer[map[headerKey]http.Header]
 }
 
-// plain are texts that were cleaned where they came in.
+// plain returns texts as strings. They were cleaned when they were decoded.
 func plain(said []errtext.Said) []string {
 	var out []string
 	for _, s := range said {
@@ -95,7 +95,7 @@ func plain(said []errtext.Said) []string {
 	return out
 }
 
-// Info says who the target is.
+// Info returns what the handshake says about the target.
 func (a *Session) Info() ServerInfo {
 	return ServerInfo{
 		Era: a.Era, Version: a.Version, Versions: plain(a.versions), Server: string(a.server), ServerVersion: string(a.serverVersion),
@@ -104,8 +104,8 @@ func (a *Session) Info() ServerInfo {
 }
 
 // Session returns the principal's session, after a handshake if there is none. One
-// handshake serves all who ask meanwhile, each as long as its ctx lasts.
-// observe, if not nil, gets the calls of the handshake.
+// handshake serves all concurrent callers, each of which waits until its ctx ends.
+// observe, if not nil, is called with the calls of the handshake.
 func (p *Principal) Session(ctx context.Context, observe func(eventmeter.Call)) (*Session, error) {
 	if p.holder == nil {
 		return p.session(ctx, observe)
@@ -115,7 +115,7 @@ func (p *Principal) Session(ctx context.Context, observe func(eventmeter.Call)) 
 	}
 	a, err := p.session(ctx, observe)
 	if err == nil {
-		a.authorize(p)
+		a.Authorize(p)
 	}
 	return a, err
 }
@@ -135,14 +135,14 @@ func (p *Principal) session(ctx context.Context, observe func(eventmeter.Call)) 
 			return p.open(ctx, observe)
 		}
 		select {
-		case <-under: // and if it failed, the next one is ours to try
+		case <-under: // if it failed, this goroutine may make the next one
 		case <-ctx.Done():
-			return nil, fmt.Errorf("handshake with %s: another one was awaited: %w: %w", p.endpoint.opts.URL, ErrUnreachable, ctx.Err())
+			return nil, fmt.Errorf("handshake with %s: waited for another handshake: %w: %w", p.endpoint.opts.URL, ErrUnreachable, ctx.Err())
 		}
 	}
 }
 
-// open makes the handshake that handshaking announces.
+// open makes a handshake, after its caller has set handshaking.
 func (p *Principal) open(ctx context.Context, observe func(eventmeter.Call)) (*Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
@@ -164,8 +164,8 @@ func (p *Principal) open(ctx context.Context, observe func(eventmeter.Call)) (*S
 	return a, nil
 }
 
-// settle makes a handshake in the era that was asked for, or in the one that the
-// target is known to be of.
+// settle makes a handshake in the era of the options, or, for Auto, in the known era
+// of the target.
 func (p *Principal) settle(ctx context.Context, observe func(eventmeter.Call)) (*Session, error) {
 	e := p.endpoint
 	handshake := func(era Era) (*Session, error) {
@@ -185,8 +185,8 @@ func (p *Principal) settle(ctx context.Context, observe func(eventmeter.Call)) (
 	return e.eras.handshake(ctx, handshake)
 }
 
-// Forget drops a session that the server no longer knows, so that the next call
-// makes a new one. The old one is ended all the same.
+// Forget drops a session that the server no longer knows, so that the next call makes a
+// new one. The old session is ended, in case the server knows it after all.
 func (p *Principal) Forget(a *Session) {
 	p.mu.Lock()
 	mine := p.now == a
@@ -194,13 +194,12 @@ func (p *Principal) Forget(a *Session) {
 		p.now = nil
 	}
 	p.mu.Unlock()
-	if mine { // a call that may take seconds, for which nobody else has to wait
+	if mine { // outside the lock: this may take seconds
 		a.end()
 	}
 }
 
-// End ends the session, if there is one. Whether the server still knew it
-// makes no difference.
+// End ends the session, if there is one, and ignores errors of the server.
 func (p *Principal) End() {
 	p.mu.Lock()
 	a := p.now
@@ -217,7 +216,7 @@ func (a *Session) end() {
 	}
 }
 
-// build prepares what every request of the session carries.
+// build makes the parts that all requests of the session share.
 func (a *Session) build(p *Principal) {
 	e := p.endpoint
 	if a.Era == Modern {
@@ -237,7 +236,7 @@ func (a *Session) build(p *Principal) {
 	a.base = h
 }
 
-// header makes the header fields that all requests of the principal have.
+// header returns the header fields that all requests of the principal share.
 func (p *Principal) header() http.Header {
 	e := p.endpoint
 	h := e.header.Clone()
@@ -248,8 +247,8 @@ func (p *Principal) header() http.Header {
 	return h
 }
 
-// Initialization makes a request that opens a session of the legacy era for the
-// principal alone, of the version that was negotiated before.
+// Initialization returns header and body of a request that opens another session of the
+// legacy era for the principal. version is the one that was negotiated before.
 func (p *Principal) Initialization(version string) (http.Header, []byte) {
 	o := wire.BeginObject(nil)
 	o.String("protocolVersion", version)
@@ -258,12 +257,21 @@ func (p *Principal) Initialization(version string) (http.Header, []byte) {
 	return p.header(), wire.AppendRequest(nil, p.endpoint.NextID(), methodInitialize, o.End())
 }
 
-// Initialized returns the header fields of a session that initialization opened.
+// Initialized returns the header fields of a session that the request of
+// [Principal.Initialization] opened.
 func (p *Principal) Initialized(id, version string) http.Header {
 	h := p.header()
 	h.Set(HeaderSession, id)
 	h.Set(headerVersion, version)
 	return h
+}
+
+// OpenedSession returns the session that the request of [Principal.Initialization]
+// opened.
+func (p *Principal) OpenedSession(id, version string) *Session {
+	a := &Session{Era: Legacy, Version: version, ID: id}
+	a.build(p)
+	return a
 }
 
 // Clone returns the same identity without a session.
@@ -281,8 +289,8 @@ func (p *Principal) authorize(h http.Header) {
 	}
 }
 
-// authorize has the session's requests carry the principal's token of today.
-func (a *Session) authorize(p *Principal) {
+// Authorize makes the session's requests carry the principal's current token.
+func (a *Session) Authorize(p *Principal) {
 	a.making.Lock()
 	defer a.making.Unlock()
 	now := p.Current(a.base)
@@ -302,9 +310,8 @@ func Bearer(h http.Header) string {
 type headerKey struct{ method, name string }
 
 // Header returns the header fields of a method's requests. name is the value of
-// Mcp-Name, which the modern era wants with some methods; "" = none. The fields
-// are made once and shared: nobody may write to them. It is safe for concurrent
-// use.
+// Mcp-Name, which the modern era requires for some methods; "" = none. The fields are
+// made once and shared: they must not be changed. Header is safe for concurrent use.
 func (a *Session) Header(method, name string) http.Header {
 	key := headerKey{method, name}
 	if known := a.headers.Load(); known != nil {
@@ -327,8 +334,8 @@ func (a *Session) Header(method, name string) http.Header {
 	return h
 }
 
-// NamedHeader is Header for a name that many requests do not share: the fields are
-// the caller's own, and are not kept.
+// NamedHeader is Header for a name that few requests share: the fields are not kept,
+// and belong to the caller.
 func (a *Session) NamedHeader(method, name string) http.Header {
 	h := a.base.Clone()
 	if a.Era == Modern {
@@ -340,8 +347,8 @@ func (a *Session) NamedHeader(method, name string) http.Header {
 	return h
 }
 
-// StreamHeader returns header fields for a GET that opens an event stream. They
-// are the caller's own.
+// StreamHeader returns the header fields of a GET that opens an event stream. They
+// belong to the caller.
 func (a *Session) StreamHeader() http.Header {
 	a.making.Lock()
 	h := a.base.Clone()

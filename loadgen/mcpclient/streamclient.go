@@ -8,9 +8,9 @@ import (
 	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
-// StreamClient returns what carries thousands of open streams, over a version of
-// HTTP as newTransport has it. stamps takes the times of what comes from the
-// kernel, where that is possible.
+// StreamClient returns a client for thousands of open streams. version is one of those
+// of [Endpoint.NewTransport]. With stamps, the times of arrivals are the kernel's where
+// possible. traffic counts bytes and connections.
 func (e *Endpoint) StreamClient(version string, clock *eventmeter.Clock, stamps bool, traffic *wire.Traffic) (streamclient.Client, error) {
 	o := streamclient.Options{
 		Addr: net.JoinHostPort(e.url.Hostname(), e.port()), Host: e.host,
@@ -31,7 +31,7 @@ func (e *Endpoint) StreamClient(version string, clock *eventmeter.Clock, stamps 
 		o.TLS = e.tlsConfig()
 		o.TLS.NextProtos = []string{"http/1.1"}
 	}
-	if version != "" && version != "1.1" { // that it fits the URL was checked with the transport
+	if version != "" && version != "1.1" { // NewTransport has checked that it fits the URL
 		if o.TLS != nil {
 			o.TLS.NextProtos = []string{"h2"}
 		}
@@ -40,7 +40,7 @@ func (e *Endpoint) StreamClient(version string, clock *eventmeter.Clock, stamps 
 	return streamclient.New(o)
 }
 
-// port is the URL's, or that of its scheme.
+// port returns the port of the URL, or the default of its scheme.
 func (e *Endpoint) port() string {
 	switch p := e.url.Port(); {
 	case p != "":
@@ -51,7 +51,7 @@ func (e *Endpoint) port() string {
 	return "80"
 }
 
-// counts has a stream client's traffic counted as the transport's is.
+// counts is a streamclient.Counter that adds to a Traffic.
 type counts struct{ t *wire.Traffic }
 
 func (c counts) Opened() { c.t.CountOpened() }

@@ -14,35 +14,36 @@ import (
 	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
-const (
-	MethodCall = "tools/call"
-	headerName = "Mcp-Name"
-)
+// MethodCall calls a tool.
+const MethodCall = "tools/call"
 
-// ToolAnswer is what came of a tools/call. See upstream.ToolAnswer, which
-// judges it.
+// headerName carries the tool's name, or that of another named object.
+const headerName = "Mcp-Name"
+
+// ToolAnswer is the answer to a tools/call. The type of the same name in package
+// upstream derives the outcome from it.
 type ToolAnswer struct {
-	// Sent is true when the request may have reached the target.
+	// Sent is true if the request may have reached the target.
 	Sent bool
-	// Answered is true when an answer came that could be read.
+	// Answered is true if an answer came and could be read.
 	Answered bool
-	// Status is the HTTP status, 0 where there was none.
+	// Status is the HTTP status, 0 if there was none.
 	Status int
-	// Result is true for a result. IsError is its isError; Complete is false
-	// for a result that is a question in between (resultType).
+	// Result is true for a result. IsError is the result's isError. Complete is false
+	// for a result that asks the client something before the tool's own (resultType).
 	Result, IsError, Complete bool
-	// Code is that of a JSON-RPC error, 0 if there was none.
+	// Code is the code of a JSON-RPC error, 0 if there was none.
 	Code int64
-	// Err is what went wrong, nil for a result.
+	// Err is why there is no result, nil if there is one.
 	Err error
 	// Failure is one line: which tool was called where, and what came back. It
-	// is empty for a complete result that is no error.
+	// is empty for a complete result without isError.
 	Failure string
 }
 
-// CallTool calls a tool of the target as principal i modulo their number,
-// after a handshake if there was none. arguments is a JSON object. The traffic is
-// nobody's: it belongs to whatever the tool stands for, not to a lane.
+// CallTool calls a tool of the target as principal i modulo their number, after a
+// handshake if there was none. arguments is a JSON object. The call is reported to no
+// recorder, because it belongs to the upstream and not to a lane.
 func (e *Endpoint) CallTool(ctx context.Context, i int, tool string, arguments []byte) ToolAnswer {
 	out, said := e.callTool(ctx, i, tool, arguments)
 	switch {
@@ -59,8 +60,8 @@ func (e *Endpoint) CallTool(ctx context.Context, i int, tool string, arguments [
 	return out
 }
 
-// callTool also returns what a result says that is an error, or is not
-// complete.
+// callTool also returns the text of a result with isError, or the resultType of one
+// that is not complete.
 func (e *Endpoint) callTool(ctx context.Context, i int, tool string, arguments []byte) (out ToolAnswer, said string) {
 	p := e.Principal(i)
 	session, err := p.Session(ctx, nil)
@@ -76,7 +77,7 @@ func (e *Endpoint) callTool(ctx context.Context, i int, tool string, arguments [
 	body := wire.AppendRequest(nil, e.NextID(), MethodCall, params.End())
 	var sent atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		// The transport tries again by itself only when nothing was written.
+		// The transport repeats a request by itself only if nothing was written.
 		GetConn: func(string) { sent.Store(false) },
 		GotConn: func(httptrace.GotConnInfo) { sent.Store(true) },
 	})
@@ -122,14 +123,14 @@ func (e *Endpoint) callTool(ctx context.Context, i int, tool string, arguments [
 	return out, said
 }
 
-// toolClock is for the time of calls that nobody asks for.
+// toolClock is the clock of calls that are not reported.
 var toolClock = eventmeter.NewClock()
 
-// headerText makes a name fit for a header: as it is when it is plain ASCII, and
-// else in the protocol's wrapping of base64. What space at its ends would be
-// cut off, and what looks like the wrapping, is wrapped, too. Some servers, such
-// as those of the official Go SDK 1.8, compare Mcp-Name with the name without
-// unwrapping it: they have no tools that need it.
+// headerText returns a name as the value of a header field: unchanged if it is plain
+// ASCII, otherwise in base64 as the protocol wraps it. A name with space at its ends,
+// which would be cut off, or one that looks wrapped is wrapped, too. Some servers, such
+// as those of the official Go SDK 1.8, do not unwrap Mcp-Name before they compare it;
+// they cannot have tools with such names.
 func headerText(name string) string {
 	plain := !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' })
 	if plain && strings.TrimSpace(name) == name && !(strings.HasPrefix(name, wrapBegin) && strings.HasSuffix(name, wrapEnd)) {

@@ -10,9 +10,10 @@ import (
 	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
-// NewTransport returns a transport for one lane's version of HTTP, counted by
-// traffic, and what closes its connections. many says that thousands of
-// exchanges will be open at once, each with little to say.
+// NewTransport returns a transport for version, which is "1.1" (also ""), "2" (needs an
+// https URL) or "h2c" (needs an http URL), and a function that closes its connections.
+// traffic counts them and their bytes. many saves memory where thousands of exchanges
+// are open at once, each with little data.
 func (e *Endpoint) NewTransport(version string, traffic *wire.Traffic, many bool) (http.RoundTripper, func(), error) {
 	if e.pipe != nil {
 		return noTransport{}, func() {}, nil
@@ -22,8 +23,8 @@ func (e *Endpoint) NewTransport(version string, traffic *wire.Traffic, many bool
 		TLSClientConfig:     e.tlsConfig(),
 		TLSHandshakeTimeout: 20 * time.Second,
 		IdleConnTimeout:     90 * time.Second,
-		// No limit and no surplus: a lane's pollers each come back, and closing
-		// connections in between would measure the handshake instead.
+		// Every idle connection is kept: each poller of a lane comes back, and with
+		// closed connections the run would measure handshakes instead.
 		MaxIdleConns:        0,
 		MaxIdleConnsPerHost: 1 << 20,
 		// Of one answer's head, interim answers included.
@@ -52,9 +53,9 @@ func (e *Endpoint) NewTransport(version string, traffic *wire.Traffic, many bool
 	default:
 		return nil, nil, fmt.Errorf("http version %q is not known: use 1.1, 2 or h2c", version)
 	}
-	// Heartbeats are watched per stream, but a stream that comes back must not
-	// come back on a connection whose other end has gone silently.
-	// What comes on a stream before it is read is held by net/http.
+	// Lanes watch each stream for heartbeats. PINGs keep a stream that is opened
+	// again off a connection that is dead. net/http buffers what a stream receives
+	// before it is read, so those buffers are bounded.
 	t.HTTP2 = &http.HTTP2Config{
 		SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second,
 		MaxReceiveBufferPerStream: 256 << 10, MaxReceiveBufferPerConnection: 16 << 20,
@@ -63,8 +64,8 @@ func (e *Endpoint) NewTransport(version string, traffic *wire.Traffic, many bool
 	return m, m.close, nil
 }
 
-// PollTransport is the newTransport of pollers, which make nothing but short
-// exchanges, whose own cost is most of theirs.
+// PollTransport is NewTransport for pollers. They make only short exchanges, most of
+// whose cost is that of the client, so it returns a cheaper transport where possible.
 func (e *Endpoint) PollTransport(version string, traffic *wire.Traffic) (http.RoundTripper, func(), error) {
 	if e.pipe == nil && (version == "" || version == "1.1") {
 		if t := newDirect(e.url, e.dialer(), net.JoinHostPort(e.url.Hostname(), e.port()), traffic); t != nil {
@@ -88,12 +89,13 @@ func Pause(p *wire.EventParser, was time.Duration) time.Duration {
 	return time.Duration(min(ms, maxPause.Milliseconds())) * time.Millisecond
 }
 
-// RequestSize is what a request takes in HTTP/1.1.
+// RequestSize returns the size of a request in HTTP/1.1, in bytes. body is the length
+// of its body; less than 0 = none.
 func RequestSize(method, uri string, h http.Header, body int64) int64 {
 	return int64(len(method)+len(uri)+len("  HTTP/1.1\r\n\r\n")) + headerFields(h) + max(body, 0)
 }
 
-// ResponseSize is what an answer's head takes in HTTP/1.1.
+// ResponseSize returns the size of an answer's head in HTTP/1.1, in bytes.
 func ResponseSize(r *http.Response) int64 {
 	return int64(len("HTTP/1.1 \r\n\r\n")+len(r.Status)) + headerFields(r.Header)
 }
@@ -107,9 +109,9 @@ func headerFields(h http.Header) (n int64) {
 	return n
 }
 
-// noTransport is for endpoints that are met over a pipe.
+// noTransport is the transport of endpoints that are programs.
 type noTransport struct{}
 
 func (noTransport) RoundTrip(*http.Request) (*http.Response, error) {
-	return nil, errors.New("a program that is met over standard input and output takes no HTTP requests")
+	return nil, errors.New("a target that is a program takes no HTTP requests")
 }

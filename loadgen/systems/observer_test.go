@@ -37,9 +37,9 @@ func TestEverySystemIsObserved(t *testing.T) {
 			const subs, events = 2, 5
 			source := uint16(systemstest.Sources.Add(1))
 			d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Era: c.era, Tokens: []string{"a"}}, driver.Options{
-				System: c.system, Mode: c.mode, Subscriptions: subs, Webhook: driver.WebhookOptions{Authority: w.Authority},
+				System: c.system, Mode: c.mode, Subscriptions: subs, Listener: driver.ListenerOptions{Authority: w.Authority},
 				Arguments: func(int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"channel":%q}`, t.Name())) },
-				Poll:      driver.PollOptions{MinInterval: 10 * time.Millisecond},
+				Poll:      &driver.Poll{MinInterval: 10 * time.Millisecond},
 			})
 			systemstest.Attach(t, d, subs)
 			for seq := range uint32(events) {

@@ -21,7 +21,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestSSEAnswersKeepConnections runs lanes against the reference target that
+// TestSSEAnswersKeepConnections runs lanes against the reference server that
 // answers every call with SSE, and counts the connections that they open.
 func TestSSEAnswersKeepConnections(t *testing.T) {
 	w := systemstest.NewWorld(t, refserver.Options{
@@ -45,11 +45,11 @@ func TestSSEAnswersKeepConnections(t *testing.T) {
 		method string
 		most   int64 // connections
 	}{
-		"poll":      {o: driver.Options{Mode: eventmeter.Poll, Poll: driver.PollOptions{MinInterval: -1}}, method: "events/poll", most: 1},
-		"poll, tls": {o: driver.Options{Mode: eventmeter.Poll, Poll: driver.PollOptions{MinInterval: -1}}, tls: true, method: "events/poll", most: 1},
-		"poll, h2c": {o: driver.Options{Mode: eventmeter.Poll, HTTP: "h2c", Poll: driver.PollOptions{MinInterval: -1}}, method: "events/poll", most: 1},
+		"poll":      {o: driver.Options{Mode: eventmeter.Poll, Poll: &driver.Poll{}}, method: "events/poll", most: 1},
+		"poll, tls": {o: driver.Options{Mode: eventmeter.Poll, Poll: &driver.Poll{}}, tls: true, method: "events/poll", most: 1},
+		"poll, h2c": {o: driver.Options{Mode: eventmeter.Poll, HTTP: "h2c", Poll: &driver.Poll{}}, method: "events/poll", most: 1},
 		"webhook": {
-			o:      driver.Options{Mode: eventmeter.Webhook, Webhook: driver.WebhookOptions{Authority: w.Authority, TTL: 2 * time.Second, RefreshAt: 0.1}},
+			o:      driver.Options{Mode: eventmeter.Webhook, Listener: driver.ListenerOptions{Authority: w.Authority}, Webhook: driver.Webhook{TTL: "2s", RefreshAt: 0.1}},
 			method: "events/subscribe", most: 1,
 		},
 		"lists": {
@@ -183,7 +183,7 @@ func TestForeignSSEAnswers(t *testing.T) {
 		t.Run("poll, ends "+c.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSSEServer(t, c.end)
-			d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: s.URL}, driver.Options{Mode: eventmeter.Poll, Poll: driver.PollOptions{MinInterval: -1}})
+			d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: s.URL}, driver.Options{Mode: eventmeter.Poll, Poll: &driver.Poll{}})
 			systemstest.Attach(t, d, 1)
 			rec.Wait(t, "polls", func(m *systemstest.Memory) bool { return len(m.Calls) >= 20 })
 			s.check(t, c.most)

@@ -1,5 +1,5 @@
-// Package systems is the table of the systems that lanes can be of. It is the only
-// package that knows all drivers.
+// Package systems is the table of all systems: how the driver of each one is made,
+// and what is special about it. It is the only package that knows all drivers.
 package systems
 
 import (
@@ -20,34 +20,34 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
-// System is a system that lanes can be of: how its driver is made, and what is
-// special about it.
+// System is a way to deliver events over MCP, for which lanes have a driver.
 type System struct {
 	settings.System
 	// New makes the driver of one lane.
 	New func(driver.Options) (driver.Driver, error)
-	// Defaults returns options with every field filled in, those of Settings
-	// included, whose zero value stands for a default. Settings is of the
-	// system's own type then.
+	// Defaults returns options in which every field whose zero value stands for a
+	// default is filled in, those of Settings included. Settings then has the
+	// system's own type.
 	Defaults func(driver.Options) (driver.Options, error)
 	// Figures declares the figures of its drivers.
 	Figures *figure.Table
-	// Discover is a mode in which a driver can ask the target for its event
-	// types; "" = the system has none.
+	// Discover is a mode in which a driver can ask the target for its event types;
+	// "" = the system has no event types.
 	Discover eventmeter.Mode
-	// Offers are what a target has of the system, for people: triggers.
+	// Offers names, for people, what a target offers of the system, such as
+	// triggers.
 	Offers string
-	// Describe says in lines for people what a target can do of a system without
-	// event types; nil = nothing can be asked.
+	// Describe returns lines for people about the abilities of a target that belong
+	// to a system without event types; nil = a target cannot be asked.
 	Describe func(mcpclient.Abilities) []string
-	// Starter writes a lane, as a profile has it, for a target that has something
-	// of a system without event types; "" = it has not.
+	// Starter returns a lane in YAML, as in a profile, for a target that supports a
+	// system without event types; "" = the target does not support it.
 	Starter func(mcpclient.Abilities) string
-	// Methods are those of a k6 script that subscribe to the system. The first
+	// Methods are the methods of a k6 script that subscribe to the system. The first
 	// system of a method is its default.
 	Methods []string
-	// Listed says that the target lists event types by the names that lanes ask
-	// for, so that the list tells whether a lane's is there.
+	// Listed is true if the target lists event types by the names that lanes use, so
+	// that the list shows whether a lane's event type exists.
 	Listed bool
 	// Capabilities are the client capabilities that a lane's endpoint must
 	// advertise.
@@ -57,22 +57,22 @@ type System struct {
 	// KernelTimestamps are the modes in which a driver can take the times of
 	// deliveries from the kernel.
 	KernelTimestamps []eventmeter.Mode
-	// Notifies says that what comes on the streams of a driver are notifications
-	// of a change and not events. Their times are compared with those of no other
-	// lane, and are the kernel's wherever that is possible.
+	// Notifies is true if the streams of a driver carry notifications of changes
+	// instead of events. The times of notifications are not compared with those of
+	// other lanes, and are the kernel's wherever possible.
 	Notifies bool
-	// Unit returns how many neighbouring subscriptions of a lane share something,
-	// such as a session, and have to stay together; nil = each is alone.
+	// Unit returns how many consecutive subscriptions of a lane share something,
+	// such as a session, and must be opened by the same process; nil = 1.
 	Unit func(*driver.Options) int
 	// Connections returns how many connections each subscription of a lane may
 	// have at once over HTTP/1.1; nil = one.
 	Connections func(*driver.Options) int
 }
 
-// systems are all systems. This is the only place that knows them all.
+// systems are all systems, in the order in which they are named to people.
 var systems = []System{
 	{
-		System: settings.System{Name: "events", Modes: []string{"poll", "push", "webhook"}, Settings: declared(events.Defaults)},
+		System: settings.System{Name: "events", Modes: []string{"poll", "push", "webhook"}, Settings: declared(events.Defaults), Judges: true},
 		New:    events.New, Figures: &events.FigureTable, Defaults: filledBy(events.Defaults),
 		Discover: eventmeter.Poll, Listed: true, KernelTimestamps: []eventmeter.Mode{eventmeter.Push},
 		Extensions: []string{events.Extension}, Methods: []string{"stream", "poll", "subscribe"},
@@ -113,7 +113,7 @@ var systems = []System{
 	},
 }
 
-// Table is what profiles are read with.
+// Table is the table of systems that profiles are parsed with.
 var Table = table()
 
 func table() (all settings.Table) {
@@ -123,12 +123,12 @@ func table() (all settings.Table) {
 	return all
 }
 
-// declared gives the settings of a driver as what a profile takes them for.
+// declared converts a driver's defaults to the type that profiles use.
 func declared[S settings.Settings](defaults func(mode string) S) func(string) settings.Settings {
 	return func(mode string) settings.Settings { return defaults(mode) }
 }
 
-// filledBy is the Defaults of a system whose settings have those defaults.
+// filledBy returns the Defaults of a system whose settings have the given defaults.
 func filledBy[S any](defaults func(mode string) *S) func(driver.Options) (driver.Options, error) {
 	return func(o driver.Options) (driver.Options, error) {
 		o = o.WithDefaults()
@@ -138,8 +138,8 @@ func filledBy[S any](defaults func(mode string) *S) func(driver.Options) (driver
 	}
 }
 
-// FigureTables are the figures of all systems. Whoever merges, archives or shows
-// figures asks the tables.
+// FigureTables declare the figures of all systems, for code that merges, archives or
+// shows figures.
 var FigureTables = figureTables()
 
 func figureTables() (all figure.Tables) {
@@ -159,7 +159,7 @@ func Capabilities() (all []string) {
 	return all
 }
 
-// Offers names what a target may have of the systems, for people.
+// Offers names, for people, what a target may offer of the systems.
 func Offers() (all []string) {
 	for _, s := range systems {
 		if s.Offers != "" {
@@ -186,7 +186,7 @@ func Find(name string) (System, error) {
 	for _, s := range systems {
 		names = append(names, s.Name)
 	}
-	return System{}, fmt.Errorf("driver: system %q is not known: use %s", name, strings.Join(names, ", "))
+	return System{}, fmt.Errorf("driver: system %q is not known: use one of %s", name, strings.Join(names, ", "))
 }
 
 // New returns the driver of opts.System for one lane. It opens the listener

@@ -52,9 +52,9 @@ func newTokenWorld(t *testing.T, spec string, auth mcpclient.OAuth, era mcpclien
 		t.Fatal(err)
 	}
 	o.Arguments = func(int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"channel":%q}`, w.tag)) }
-	o.Poll = driver.PollOptions{MinInterval: 5 * time.Millisecond, BackoffMin: time.Millisecond, BackoffMax: 10 * time.Millisecond}
-	o.Push = driver.PushOptions{BackoffMin: time.Millisecond, BackoffMax: 10 * time.Millisecond}
-	o.Webhook = driver.WebhookOptions{Authority: w.Authority}
+	o.Poll = &driver.Poll{MinInterval: 5 * time.Millisecond}
+	o.Push = driver.Push{Backoff: driver.Backoff{Min: time.Millisecond, Max: 10 * time.Millisecond}}
+	o.Listener.Authority = w.Authority
 	w.d, w.rec = systemstest.LaneAt(t, w.ep, o)
 	return w
 }

@@ -25,35 +25,35 @@ const (
 	DefaultTimeout = 5 * time.Second
 	// defaultConnections is how many idle connections are kept.
 	defaultConnections = 64
-	// maxAnswer is how much of an answer is read, so that its connection can be
-	// used again. A longer one costs its connection.
+	// maxAnswer bounds the bytes of an answer that are read so that its connection
+	// can be used again. A longer answer closes the connection.
 	maxAnswer = 64 << 10
 )
 
 // DialFunc opens a connection, as net.Dialer.DialContext does.
 type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// ClientOptions are what all upstreams have in common that send HTTP requests.
+// ClientOptions are the options of all upstreams that send HTTP requests.
 type ClientOptions struct {
 	// Timeout of one emission; 0 means [DefaultTimeout].
 	Timeout time.Duration
-	// Connections to keep open, best as many as there are workers; 0 means
-	// 64.
+	// Connections is how many idle connections are kept; 0 means 64. Use the number
+	// of workers.
 	Connections int
 	// TLS configures https; nil means Go's defaults.
 	TLS *tls.Config
-	// Dial opens connections; nil means the system's way.
+	// Dial opens connections; nil means a net.Dialer.
 	Dial DialFunc
 }
 
-// client sends one request at a time for each caller and says what became of
-// it. It follows no redirect and uses no proxy: the request goes where the
-// profile says, or nowhere. The upstreams embed it.
+// client sends requests and returns their outcome. It follows no redirect and uses no
+// proxy, so that a request goes only where the profile says. Upstreams embed it. It is
+// safe for concurrent use.
 type client struct {
 	failures
 	transport *http.Transport
 	timeout   time.Duration
-	hidden    string // stays out of error texts; "" = there is none
+	hidden    string // a secret that is removed from error texts; "" = none
 }
 
 func newClient(o ClientOptions) *client {
@@ -77,7 +77,7 @@ func newClient(o ClientOptions) *client {
 	}}
 }
 
-// httpURL reads an http or https URL with a host; ok is false for any other text.
+// httpURL parses an http or https URL with a host; ok is false for any other text.
 func httpURL(text string) (u *url.URL, ok bool) {
 	u, err := url.Parse(text)
 	return u, err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
@@ -119,13 +119,12 @@ func (c *client) do(ctx context.Context, req *http.Request) eventmeter.Outcome {
 	if outcome != eventmeter.Accepted {
 		c.failed("%s %s: %s", req.Method, errtext.URL(req.URL), c.said(answer, req.URL))
 	}
-	// What else the answer says is of no interest, and neither is a failure to
-	// read it: the upstream has spoken.
+	// The rest is read only to use the connection again: the outcome is known.
 	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer)
 	return outcome
 }
 
-// why says why no answer came.
+// why returns why no answer came, in one line.
 func (c *client) why(ctx context.Context, err error, req *http.Request) string {
 	if ctx.Err() == context.DeadlineExceeded {
 		return fmt.Sprintf("no answer within %v", c.timeout)
@@ -136,8 +135,8 @@ func (c *client) why(ctx context.Context, err error, req *http.Request) string {
 // maxSaid is how much of an answer's body is read for an error text.
 const maxSaid = 4 << 10
 
-// said puts the status of an answer, where it redirects to, and the first line
-// of its body on one line.
+// said returns one line with an answer's status, its Location and the first line of
+// its body.
 func (c *client) said(answer *http.Response, sentTo *url.URL) string {
 	text := strings.TrimSpace(strconv.Itoa(answer.StatusCode) + " " + http.StatusText(answer.StatusCode))
 	if to := answer.Header.Get("Location"); to != "" {
@@ -145,7 +144,7 @@ func (c *client) said(answer *http.Response, sentTo *url.URL) string {
 	}
 	if coding := answer.Header.Get("Content-Encoding"); coding == "" || strings.EqualFold(coding, "identity") {
 		body := make([]byte, maxSaid)
-		n, _ := io.ReadFull(answer.Body, body) // what was read is what is shown
+		n, _ := io.ReadFull(answer.Body, body) // a partial body will do
 		if line := errtext.FirstLine(body[:n]); line != "" {
 			text += ": " + line
 		}
@@ -153,8 +152,8 @@ func (c *client) said(answer *http.Response, sentTo *url.URL) string {
 	return errtext.Hide(text, sentTo, c.hidden)
 }
 
-// outcomeOf reads a status: a redirect or a 4xx says that nothing was taken, a
-// 5xx does not say.
+// outcomeOf returns the outcome for a status. A redirect or a 4xx means that nothing
+// was accepted; after a 5xx that is not known.
 func outcomeOf(status int) eventmeter.Outcome {
 	switch {
 	case status >= 200 && status < 300:
@@ -177,7 +176,7 @@ type failures struct {
 	first, latest string // guarded by mu
 }
 
-// failed notes why an emission was not accepted.
+// failed keeps why an emission was not accepted.
 func (f *failures) failed(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	f.mu.Lock()

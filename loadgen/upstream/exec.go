@@ -21,30 +21,31 @@ import (
 
 // ExecOptions describe an [Exec].
 type ExecOptions struct {
-	// Command is the program and its arguments; no shell is asked. Required.
+	// Command is the program and its arguments. It is not run by a shell. Required.
 	Command []string
 	// Line appends one emission's line, JSON without line breaks, to dst and
-	// returns it; the line break is added. It is called by many goroutines at
+	// returns it. Exec adds the line break. Line is called by many goroutines at
 	// once. Required.
 	Line func(dst []byte, source int, seq uint32, probe string) []byte
-	// Ack waits until the program has written a line on its standard output
-	// that holds the emission's probe. A JSON object with "ok": false, or with an
-	// "error", says no. Without Ack, an emission is Accepted when its line was
-	// written, and the output is thrown away.
+	// Ack makes an emission wait until the program has written a line with the
+	// emission's probe to its standard output. The emission is Refused if the line is
+	// a JSON object with "ok": false or with an "error", and Accepted otherwise.
+	// Without Ack, an emission is Accepted when its line was written, and the
+	// program's output is discarded.
 	Ack bool
-	// Env are variables (NAME=value) that the program gets besides this
-	// process's own.
+	// Env are variables (NAME=value) that the program gets in addition to those of
+	// this process.
 	Env []string
 	// Timeout of one emission; 0 means [DefaultTimeout].
 	Timeout time.Duration
 }
 
-// Exec fires by writing a line of JSON to a program of the user's own, which
-// does the rest.
+// Exec publishes by writing a line of JSON to the standard input of a user's program,
+// which causes the event.
 //
-// A line that was not begun is Refused, and so is every emission once the program
-// has ended. A line that was written, or half written, and is not acknowledged
-// in time or before the program ends, is Uncertain.
+// An emission is Refused if no byte of its line was written, as after the end of the
+// program. It is Uncertain if its line was written, or part of it, and the program did
+// not acknowledge it in time or before its end.
 type Exec struct {
 	failures
 	o     ExecOptions
@@ -61,19 +62,19 @@ type Exec struct {
 	acks map[eventmeter.Stamp]chan acknowledged
 }
 
-// acknowledged is what a program said about an emission.
+// acknowledged is the program's answer to an emission.
 type acknowledged struct {
 	outcome eventmeter.Outcome
-	line    string // the first line of it, where it said no
+	line    string // the answer, if it refused the emission
 }
 
-// execJob is one line on its way.
+// execJob is a line to be written.
 type execJob struct {
 	line  []byte
 	wrote chan wrote // holds one
 }
 
-// wrote is what became of a line.
+// wrote is the result of writing a line.
 type wrote struct {
 	outcome eventmeter.Outcome
 	err     error // nil if it was written
@@ -155,7 +156,7 @@ func (e *Exec) read(out io.Reader) {
 	for lines.Scan() {
 		stamp, ok := eventmeter.FindStamp(lines.Bytes())
 		if !ok {
-			continue // a program may talk about other things too
+			continue // a program may write other lines, too
 		}
 		e.mu.Lock()
 		ack := e.acks[stamp]
@@ -198,7 +199,7 @@ func (e *Exec) Fire(ctx context.Context, emission Emission) eventmeter.Outcome {
 	return outcome
 }
 
-// fire also says why an emission was not accepted.
+// fire returns the outcome, and why the emission was not accepted; "" if it was.
 func (e *Exec) fire(ctx context.Context, emission Emission) (outcome eventmeter.Outcome, why string) {
 	name := e.o.Command[0]
 	line := e.o.Line(make([]byte, 0, 256), int(emission.Source), emission.Seq, emission.Stamp.String())
@@ -213,7 +214,7 @@ func (e *Exec) fire(ctx context.Context, emission Emission) (outcome eventmeter.
 	case e.jobs <- job:
 	case <-e.ended:
 		return eventmeter.Refused, e.Ended().Error()
-	case <-ctx.Done(): // a program that does not read has taken nothing
+	case <-ctx.Done(): // nothing was written
 		return eventmeter.Refused, fmt.Sprintf("%s did not read its line within %v", name, e.o.Timeout)
 	}
 	select {
@@ -248,7 +249,7 @@ func (e *Exec) fire(ctx context.Context, emission Emission) (outcome eventmeter.
 	}
 }
 
-// expect keeps or forgets where the acknowledgement of an emission goes.
+// expect sets the channel for the acknowledgement of an emission; nil removes it.
 func (e *Exec) expect(stamp eventmeter.Stamp, ack chan acknowledged) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -281,11 +282,11 @@ func (e *Exec) Ended() error {
 	return fmt.Errorf("%s ended: %s", e.o.Command[0], how)
 }
 
-// closeTimeout is how long a program may take to end once its input has.
+// closeTimeout is how long a program may take to end after its input was closed.
 const closeTimeout = 5 * time.Second
 
-// Close implements [Upstream]: it ends the program's input and waits for it,
-// and kills it after five seconds.
+// Close implements [Upstream]: it closes the program's standard input, waits for the
+// program to end, and kills it after five seconds.
 func (e *Exec) Close() error {
 	if e.cmd == nil {
 		return nil

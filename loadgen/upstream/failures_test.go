@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
@@ -100,21 +101,21 @@ func TestFailuresOfAnswers(t *testing.T) {
 		"no answer": {func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); <-r.Context().Done() }, "no answer within 200ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(c.handler)
-			defer server.Close()
-			u := newInject(t, server.URL)
-			u.Fire(context.Background(), emission)
-			want := c.want
-			if want != "" {
-				want = "POST " + server.URL + "/inject: " + want
-			}
-			explains(t, u, want)
+			synctest.Test(t, func(t *testing.T) {
+				u := newInject(t, "http://target.test", inMemory(t, c.handler))
+				u.Fire(context.Background(), emission)
+				want := c.want
+				if want != "" {
+					want = "POST http://target.test/inject: " + want
+				}
+				explains(t, u, want)
+			})
 		})
 	}
-	u := newInject(t, "http://127.0.0.1:1")
+	u := newInject(t, "http://127.0.0.1:1", patient)
 	u.Fire(context.Background(), emission)
 	explains(t, u, "POST http://127.0.0.1:1/inject: dial tcp 127.0.0.1:1: connect: connection refused")
-	u2 := newHTTP(t, "ftp://me:hunter22@127.0.0.1", "")
+	u2 := newHTTP(t, "ftp://me:hunter22@127.0.0.1", "", patient)
 	u2.Fire(context.Background(), emission)
 	explains(t, u2, `POST: "ftp://127.0.0.1/hooks/9?id=…" is not an http or https URL`)
 }
@@ -124,7 +125,7 @@ func TestFailuresFirstAndLatest(t *testing.T) {
 	status := http.StatusNotFound
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 	defer server.Close()
-	u := newInject(t, server.URL)
+	u := newInject(t, server.URL, patient)
 	for _, status = range []int{404, 200, 409, 410, 200} {
 		u.Fire(context.Background(), emission)
 	}

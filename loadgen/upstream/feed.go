@@ -20,17 +20,17 @@ import (
 type FeedOptions struct {
 	// Listen is the listener's address; "" means a free port of 127.0.0.1.
 	Listen string
-	// Event is the name that each change carries, which may be empty.
+	// Event is the event name of each change, which may be empty.
 	Event string
 	// Payload appends a change's data, a JSON object that holds the probe, to
 	// dst and returns it. It is called by many goroutines at once. Required.
 	Payload func(dst []byte, source int, seq uint32, probe string) []byte
-	// Limit is the most changes of one answer, also where none is asked for; 0
-	// means 500.
+	// Limit bounds the changes of one answer; 0 means 500. A request may set a lower
+	// limit.
 	Limit int
-	// Wrap, if not nil, is given the listener and returns the one to use.
+	// Wrap, if not nil, is called with the listener and returns the listener to use.
 	Wrap func(net.Listener) net.Listener
-	// Keep is how many of the newest changes can be asked for; 0 means 100,000.
+	// Keep is how many of the newest changes are kept for requests; 0 means 100,000.
 	Keep int
 }
 
@@ -39,13 +39,14 @@ type FeedOptions struct {
 //	GET /changes?since=CURSOR&limit=N
 //	{"changes":[{"id":"…","event":"…","time":"…","data":{…}}],"cursor":"…","hasMore":false}
 //
-// Without since, an answer begins with the oldest change that is kept; since=now
-// gives the cursor of the present and no changes. A cursor whose changes are no
-// longer kept, or of another feed, is answered 410 with the oldest cursor there
-// is. Every answer has an ETag, and If-None-Match is answered 304.
+// Without since, an answer begins with the oldest change that is kept. The answer to
+// since=now has the current cursor and no changes. A cursor whose changes are no
+// longer kept, or of another feed, is answered with status 410 and the oldest valid
+// cursor. Every answer has an ETag, and a matching If-None-Match is answered with
+// status 304.
 //
-// To fire is to make a change available, so every emission is Accepted at once. How
-// long it then takes until the target fetches it is the timing feedLag.
+// Fire makes a change available, so every emission is Accepted at once. The timing
+// feedLag is how long it then takes until the target has fetched the change.
 type Feed struct {
 	o      FeedOptions
 	epoch  string
@@ -67,14 +68,14 @@ type change struct {
 	fetched  bool
 }
 
-// feedCounts are what the target asked for and got.
+// feedCounts count the target's requests and the changes in the answers.
 type feedCounts struct {
 	requests, withChanges, empty, notModified, gone, bad float64
 	served, repeated, bytes                              float64
 	measured, fetched                                    float64
 }
 
-// NewFeed opens the listener.
+// NewFeed checks the options, opens the listener and serves it until Close.
 func NewFeed(o FeedOptions) (*Feed, error) {
 	if o.Payload == nil {
 		return nil, errors.New("upstream feed: Payload must be given")
@@ -110,7 +111,7 @@ func NewFeed(o FeedOptions) (*Feed, error) {
 	return f, nil
 }
 
-// URL is the address that the target polls.
+// URL returns the address that the target polls.
 func (f *Feed) URL() string { return f.url }
 
 // Fire implements [Upstream].
@@ -149,12 +150,12 @@ func (f *Feed) Content(emission Emission) (string, []byte) {
 	return f.o.Event, f.o.Payload(nil, int(emission.Source), emission.Seq, emission.Stamp.String())
 }
 
-// oldest is the number of the oldest change that may still be asked for.
+// oldest returns the number of the oldest change that is served.
 func (f *Feed) oldest() uint64 {
 	return f.first + uint64(max(0, len(f.changes)-f.o.Keep))
 }
 
-// newest is the number of the newest change, one below first if there is none.
+// newest returns the number of the newest change, first-1 if there is none.
 func (f *Feed) newest() uint64 { return f.first + uint64(len(f.changes)) - 1 }
 
 func (f *Feed) cursor(n uint64) string { return f.epoch + "-" + strconv.FormatUint(n, 10) }
@@ -195,7 +196,8 @@ func (f *Feed) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer makes the answer to a cursor: the changes from+1 to to.
+// answer returns the answer to a cursor, with the changes from+1 to to, and its entity
+// tag; or, in wrong, the body of the answer to a cursor that is not valid.
 func (f *Feed) answer(since string, limit int) (from, to uint64, text []byte, tag, wrong string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -226,7 +228,7 @@ func (f *Feed) answer(since string, limit int) (from, to uint64, text []byte, ta
 	return from, to, text, fmt.Sprintf(`"%s-%d-%d-%t"`, f.epoch, from, to, more), ""
 }
 
-// fetched notes that an answer has left.
+// fetched counts an answer that was written.
 func (f *Feed) fetched(from, to uint64, size int) {
 	now := time.Now()
 	f.mu.Lock()
@@ -240,7 +242,7 @@ func (f *Feed) fetched(from, to uint64, size int) {
 	} else {
 		c.withChanges++
 	}
-	for n := max(from+1, f.first); n <= to; n++ { // those dropped meanwhile are gone
+	for n := max(from+1, f.first); n <= to; n++ { // changes before first were dropped meanwhile
 		ch := &f.changes[n-f.first]
 		if ch.fetched {
 			c.repeated++
@@ -271,11 +273,11 @@ func (f *Feed) refuse(w http.ResponseWriter, status int, text string) {
 		w.Header().Set("Content-Type", "application/json")
 	}
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text)) // whoever asked may be gone
+	_, _ = w.Write([]byte(text)) // the target may be gone
 }
 
-// matches tells whether one of the entity tags of If-None-Match is tag, as weak
-// comparison has it.
+// matches reports whether one of the entity tags of If-None-Match is tag, by weak
+// comparison.
 func matches(values []string, tag string) bool {
 	for _, value := range values {
 		for one := range strings.SplitSeq(value, ",") {
@@ -303,13 +305,12 @@ func (f *Feed) Figures() Figures {
 	}
 }
 
-// Close implements [Upstream]. Requests under way are answered, for a second
-// at most.
+// Close implements [Upstream]. It waits at most a second for requests in progress.
 func (f *Feed) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if f.server.Shutdown(ctx) != nil {
-		_ = f.server.Close() // what would not end in order
+		_ = f.server.Close() // closes the connections that are left
 	}
 	<-f.done
 	return nil

@@ -2,7 +2,7 @@ package upstream
 
 import "github.com/eventmeter/eventmeter/internal/figure"
 
-// FigureTables are the figures that kinds of upstreams have of their own.
+// FigureTables declare the figures of each kind of upstream.
 var FigureTables = figure.Tables{
 	{Name: "feed", Figures: []figure.Figure{
 		{Name: "feedRequests", Help: "requests of the target that were answered: the sum of the next five"},

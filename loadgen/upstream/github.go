@@ -14,16 +14,15 @@ type GitHubOptions struct {
 	WebhookOptions
 	// Event is push (also "") or issues: the value of X-GitHub-Event.
 	Event string
-	// Repository gives the full name (owner/name) of a source's repository; nil
+	// Repository returns the full name (owner/name) of a source's repository; nil
 	// means eventmeter/service-SOURCE.
 	Repository func(source int) string
 }
 
-// GitHub sends webhooks as GitHub does: a push whose head commit's message
-// holds the probe, or an issue that is opened with the probe in its title. Each
-// source is a repository. With a secret, deliveries are signed as GitHub signs
-// them (X-Hub-Signature-256, and the older X-Hub-Signature); without one they
-// are not, as it is with GitHub.
+// GitHub sends webhooks as GitHub does: a push whose head commit has the probe in its
+// message, or an opened issue with the probe in its title. Each source is a
+// repository. As with GitHub, deliveries are signed (X-Hub-Signature-256, and the
+// older X-Hub-Signature) if there is a secret.
 type GitHub struct {
 	poster
 	repository func(source int) string
@@ -87,7 +86,7 @@ func (g *GitHub) bodyOf(emission Emission) []byte {
 		"repository": repository, "owner": owner, "name": name,
 		"repositoryID": repositoryID(source), "repositoryNode": digest(12, "repository", repository),
 		"now": g.now().UTC().Format(time.RFC3339), "text": g.text(source, seq, probe),
-		// Of a push, and of an issue.
+		// The first line is used only by push, the second only by issues.
 		"before": digest(40, "commit", before.String()), "after": digest(40, "commit", probe), "tree": digest(40, "tree", probe),
 		"number": seq, "issueID": int64(repositoryID(source))<<16 + int64(seq), "issueNode": digest(12, "issue", probe),
 	})

@@ -16,15 +16,15 @@ import (
 type HTTPOptions struct {
 	// Method of the request; empty means POST.
 	Method string
-	// Request makes the request of one emission. The probe must be in its URL, a
-	// header or the body. It is called by many goroutines at once and gives
-	// away what it returns; header and body may be nil. Required.
+	// Request returns the request of one emission. The probe must be in the URL, a
+	// header or the body. header and body may be nil, and belong to the upstream
+	// afterwards. Request is called by many goroutines at once. Required.
 	Request func(source int, seq uint32, probe string) (url string, header http.Header, body []byte)
 	ClientOptions
 }
 
-// HTTP fires by sending a request of the profile's own making, to whatever
-// makes the target emit.
+// HTTP publishes by sending a request that the profile describes to the system that
+// causes the target's events.
 type HTTP struct {
 	*client
 	method string
@@ -70,10 +70,10 @@ func (h *HTTP) Fire(ctx context.Context, emission Emission) eventmeter.Outcome {
 	return h.do(ctx, req)
 }
 
-// repeats reports whether net/http would send req a second time, by itself,
-// after the first may have been read: it does so with methods that promise to
-// change nothing, and with an idempotency key. But an emission is one request: a
-// second one, which is not counted, would look like a duplicate of the target's.
+// repeats reports whether net/http may send req again by itself although the server
+// may have read it: it does so with safe methods and with an idempotency key. An
+// emission must be one request. A second one, which is not counted, would look like a
+// duplicate made by the target.
 func repeats(req *http.Request) bool {
 	switch req.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
@@ -84,7 +84,7 @@ func repeats(req *http.Request) bool {
 	return key || xkey
 }
 
-// fireOnce takes from req what a second sending needs: a body that can be read
+// fireOnce makes net/http send req once: it gives req a body that cannot be read
 // again.
 func fireOnce(req *http.Request) {
 	req.GetBody = nil
@@ -92,7 +92,7 @@ func fireOnce(req *http.Request) {
 	if body == nil || body == http.NoBody {
 		body = io.NopCloser(new(bytes.Reader))
 	}
-	// A type of our own, since net/http knows bytes.Reader.
+	// A type that net/http does not know: it can read bytes.Reader again.
 	req.Body = struct{ io.ReadCloser }{body}
 }
 

@@ -13,7 +13,7 @@ import (
 
 // InjectOptions describe an [Inject].
 type InjectOptions struct {
-	// Admin is the address of the reference target's admin listener, such as
+	// Admin is the address of the reference server's admin listener, such as
 	// http://127.0.0.1:9090. Required.
 	Admin string
 	// Event is the name of the event that is emitted. Required.
@@ -24,9 +24,9 @@ type InjectOptions struct {
 	ClientOptions
 }
 
-// Inject makes the reference target emit an event, by its admin listener.
-// Firing is separate from the MCP endpoint, so it loads nothing of what is
-// measured.
+// Inject makes the reference server emit an event, through its admin listener. The
+// admin listener is separate from the MCP endpoint, so publishing puts no load on the
+// connections that are measured.
 type Inject struct {
 	*client
 	url    string
@@ -42,7 +42,7 @@ func NewInject(o InjectOptions) (*Inject, error) {
 	}
 	u, ok := httpURL(o.Admin)
 	if !ok {
-		return nil, fmt.Errorf("upstream inject: admin address %q: want one like http://127.0.0.1:9090", errtext.Address(o.Admin))
+		return nil, fmt.Errorf("upstream inject: admin address %q: want a URL such as http://127.0.0.1:9090", errtext.Address(o.Admin))
 	}
 	name, err := json.Marshal(o.Event)
 	if err != nil {

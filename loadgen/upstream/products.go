@@ -23,15 +23,15 @@ import (
 	"github.com/eventmeter/eventmeter/internal/errtext"
 )
 
-// WebhookOptions are what the webhooks of all products have in common.
+// WebhookOptions are the options of the webhooks of all products.
 type WebhookOptions struct {
-	// URL that the target has for the product's webhooks. Required.
+	// URL is the address at which the target takes the product's webhooks. Required.
 	URL string
-	// Secret that the target checks signatures with, as the product would show
-	// it. It enters no error and no figure.
+	// Secret is the secret that the target checks signatures with, as the product
+	// displays it. It never appears in errors or figures.
 	Secret string
-	// Text gives the sentence that holds the probe. It is called by many
-	// goroutines at once; nil means one of the kind's own.
+	// Text returns the sentence that holds the probe. It is called by many
+	// goroutines at once; nil means a default of the product.
 	Text func(source int, seq uint32, probe string) string
 	ClientOptions
 	// Now is the wall clock of signatures and payloads; nil means time.Now.
@@ -39,8 +39,8 @@ type WebhookOptions struct {
 	Now func() time.Time
 }
 
-// poster posts signed JSON to one address. It is the whole upstream of a
-// product, but for event, body and header, which the product's constructor sets.
+// poster posts signed JSON to one address. It implements the upstream of every
+// product; only event, body and header differ, which the product's constructor sets.
 type poster struct {
 	*client
 	url    string
@@ -55,7 +55,7 @@ type poster struct {
 
 func newPoster(kind string, o WebhookOptions, text func(source int, seq uint32, probe string) string) (poster, error) {
 	if _, ok := httpURL(o.URL); !ok {
-		return poster{}, fmt.Errorf("upstream %s: address %q: want one like http://127.0.0.1:8080/hooks/%s", kind, errtext.Address(o.URL), kind)
+		return poster{}, fmt.Errorf("upstream %s: address %q: want a URL such as http://127.0.0.1:8080/hooks/%s", kind, errtext.Address(o.URL), kind)
 	}
 	p := poster{client: newClient(o.ClientOptions), url: o.URL, secret: []byte(o.Secret), text: o.Text, now: o.Now}
 	p.hidden = o.Secret
@@ -79,7 +79,7 @@ func (p *poster) Content(emission Emission) (string, []byte) {
 	return p.event, p.body(emission)
 }
 
-// ask sends one signed body and returns what was answered.
+// ask posts a body and returns the status and the body of the answer.
 func (p *poster) ask(ctx context.Context, header http.Header, body []byte) (status int, answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
@@ -97,8 +97,8 @@ func (p *poster) ask(ctx context.Context, header http.Header, body []byte) (stat
 	return resp.StatusCode, answer, err
 }
 
-// quote is the first line of an answer, for the end of a phrase; "" if the
-// answer is empty.
+// quote returns the first line of an answer in parentheses, with a space before them;
+// "" if the answer is empty.
 func (p *poster) quote(answer []byte) string {
 	line := errtext.FirstLine(answer)
 	if u, err := url.Parse(p.url); err == nil {
@@ -110,7 +110,7 @@ func (p *poster) quote(answer []byte) string {
 	return " (" + line + ")"
 }
 
-// sign is the MAC of parts under the secret, in hexadecimal.
+// sign returns the HMAC of parts under the secret, in hexadecimal.
 func sign(of func() hash.Hash, secret []byte, parts ...[]byte) string {
 	mac := hmac.New(of, secret)
 	for _, part := range parts {
@@ -119,22 +119,22 @@ func sign(of func() hash.Hash, secret []byte, parts ...[]byte) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// digest is a number of hexadecimal digits, at most 64, that only this probe
-// has: ids of commits, deliveries and payments are made of it, so that they are
-// as unique as they are in reality, and the same each time.
+// digest returns a string of hexadecimal digits, at most 64, that is unique to the
+// probe and the same in every call. Ids of commits, deliveries and payments are made
+// with it.
 func digest(digits int, what, probe string) string {
 	sum := sha256.Sum256([]byte(what + " " + probe))
 	return hex.EncodeToString(sum[:])[:digits]
 }
 
-// guid is a random-looking UUID (version 4) that only this probe has.
+// guid returns a UUID (version 4) that is unique to the probe.
 func guid(probe string) string {
 	h := []byte(digest(32, "guid", probe))
 	h[12], h[16] = '4', "89ab"[h[16]&3]
 	return fmt.Sprintf("%s-%s-%s-%s-%s", h[:8], h[8:12], h[12:16], h[16:20], h[20:])
 }
 
-// encode is JSON without the escapes for HTML, which none of the products make.
+// encode returns JSON without the escapes for HTML, which no product writes.
 func encode(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -145,9 +145,9 @@ func encode(v any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
 }
 
-// payloads are the products' messages, as text/template writes them. A template
-// is JSON with the members that programs read, in the product's order; its texts
-// are filled in escaped. Stripe's bodies are indented, as its own are.
+// payloads are templates of the products' messages: JSON with the members that
+// programs read, in the product's order. fill inserts texts already escaped. Stripe's
+// bodies are indented, as in reality.
 var (
 	//go:embed payloads/*.json
 	payloadFiles embed.FS
@@ -170,7 +170,7 @@ func parsePayloads() *template.Template {
 	return all
 }
 
-// fill returns the body that a template and its values make.
+// fill executes a template. It escapes the values that need it, in place.
 func fill(name string, values map[string]any) []byte {
 	for key, value := range values {
 		// Most texts are ids, which need no escapes.
@@ -188,4 +188,4 @@ func fill(name string, values map[string]any) []byte {
 
 func needsEncoding(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }
 
-var errNoSecret = errors.New("no secret was given: the target could not tell that the webhook is genuine")
+var errNoSecret = errors.New("no secret was given: give the one that the target checks signatures with")

@@ -364,7 +364,7 @@ func TestProductsOutcomesAndOptions(t *testing.T) {
 	fired(t, g, eventmeter.Refused, emission)
 	for name, err := range map[string]error{
 		"want push or issues":    second(upstream.NewGitHub(upstream.GitHubOptions{WebhookOptions: ok, Event: "star"})),
-		"want one like":          second(upstream.NewGitHub(upstream.GitHubOptions{WebhookOptions: upstream.WebhookOptions{URL: "x"}})),
+		"want a URL such as":     second(upstream.NewGitHub(upstream.GitHubOptions{WebhookOptions: upstream.WebhookOptions{URL: "x"}})),
 		"upstream slack: no":     second(upstream.NewSlack(upstream.SlackOptions{WebhookOptions: upstream.WebhookOptions{URL: ok.URL}})),
 		"upstream stripe: no":    second(upstream.NewStripe(upstream.StripeOptions{WebhookOptions: upstream.WebhookOptions{URL: ok.URL}})),
 		"want payment_intent.su": second(upstream.NewStripe(upstream.StripeOptions{WebhookOptions: ok, Type: "x"})),

@@ -12,11 +12,12 @@ import (
 	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
-// TraceRecorder is a Recorder that writes a trace of published or received events. It stands beside the ledger (see [eventmeter.Tee]). Lines are made and
-// written by a goroutine of its own, so it delays no caller. Entries that come
-// faster than they can be written are left out and counted, and Close fails.
+// TraceRecorder is a Recorder that writes a trace of published or received events. Use
+// it beside the ledger, with [eventmeter.Tee]. Its own goroutine makes and writes the
+// lines, so that it delays no caller. If entries come faster than they can be written,
+// some are left out, and Close returns an error.
 type TraceRecorder struct {
-	recorder              // of everything else
+	recorder              // ignores all other calls
 	start    atomic.Int64 // the Instant at which t is 0
 	content  func(Emission) (string, []byte)
 	queue    chan traced
@@ -36,24 +37,24 @@ type recorder = eventmeter.Recorder
 type traced struct {
 	at       eventmeter.Instant
 	emission Emission
-	message  []byte // an event that arrived; nil for one that was fired
+	message  []byte // of a received event; nil for a published one
 }
 
 // traceQueue is how many entries may wait for the file.
 const traceQueue = 1 << 14
 
-// NewTraceRecorder writes what is fired, with the contents that content gives,
-// or, when content is nil, what arrives: then an event that comes to several
-// subscriptions is written once, as far as its id tells, and events without an
-// id are taken from the first subscription only.
+// NewTraceRecorder returns a TraceRecorder that writes published events, with the
+// name and the payload that content returns. If content is nil, it writes received
+// events: an event with an id once, however many subscriptions receive it, and events
+// without an id only from the first subscription.
 func NewTraceRecorder(w io.Writer, content func(Emission) (event string, payload []byte)) *TraceRecorder {
 	t := &TraceRecorder{recorder: eventmeter.Tee(), content: content, queue: make(chan traced, traceQueue), done: make(chan struct{}), seen: newIDRing(1 << 16)}
 	go t.write(w)
 	return t
 }
 
-// Start sets the instant from which entries count their time. What happens
-// before is not written.
+// Start sets the instant at which the trace's time is 0. Events before it are not
+// written.
 func (t *TraceRecorder) Start(at eventmeter.Instant) { t.start.Store(int64(at)) }
 
 // Fired implements [eventmeter.Recorder].
@@ -92,7 +93,7 @@ func (t *TraceRecorder) add(e traced) {
 	}
 }
 
-// write is the goroutine.
+// write writes the entries until Close.
 func (t *TraceRecorder) write(w io.Writer) {
 	defer crash.Guard()
 	defer close(t.done)
@@ -125,8 +126,8 @@ func (t *TraceRecorder) write(w io.Writer) {
 	}
 }
 
-// eventIn finds name and data of an event. A message that has no data is taken
-// as it is; one that is no object gives nothing.
+// eventIn returns the name and the data of an event. Of a message without an object
+// as data it returns the whole message; of one that is not a JSON object, nothing.
 func eventIn(message []byte) (name string, payload json.RawMessage) {
 	var m struct {
 		Params json.RawMessage `json:"params"`
@@ -145,8 +146,9 @@ func eventIn(message []byte) (name string, payload json.RawMessage) {
 	return m.Name, m.Data
 }
 
-// Close waits until everything is written, and returns how many entries there
-// are. It does not close the writer. No other method may be called afterwards.
+// Close waits until all entries are written and returns their number. It does not
+// close the writer. No other method may be called afterwards. The error is that of
+// the writer, or says how many entries were left out.
 func (t *TraceRecorder) Close() (entries int64, err error) {
 	close(t.queue)
 	<-t.done
@@ -159,7 +161,7 @@ func (t *TraceRecorder) Close() (entries int64, err error) {
 	return t.written, nil
 }
 
-// idRing remembers the newest ids.
+// idRing holds the newest ids, in bounded memory.
 type idRing struct {
 	known map[uint64]struct{}
 	ring  []uint64
@@ -170,7 +172,7 @@ func newIDRing(size int) *idRing {
 	return &idRing{known: map[uint64]struct{}{}, ring: make([]uint64, size)}
 }
 
-// add remembers an id, which is not 0, and tells whether it was known.
+// add adds an id, which must not be 0, and reports whether it was there already.
 func (r *idRing) add(id uint64) bool {
 	if _, ok := r.known[id]; ok {
 		return true

@@ -15,26 +15,25 @@ import (
 
 // ReplayOptions describe a [Replay].
 type ReplayOptions struct {
-	// Trace has the payloads: emission n carries that of entry n, and when there
-	// are more emissions than entries they begin anew. Required.
+	// Trace has the payloads. Emission n has the payload of entry n modulo the number
+	// of entries. Required.
 	Trace []TraceEntry
-	// Probe names the text of a payload that gets the probe where the payload
-	// holds none: keys with dots between them, such as data.text. The probe is
-	// appended to what stands there; a key that is not there is made.
+	// Probe names the text to which the probe is appended in a payload without one:
+	// keys with dots between them, such as data.text. Missing keys are added.
 	Probe string
-	// Admin is the admin listener of a reference target, which emits
-	// the entry's event, or Event where the entry has none.
+	// Admin is the address of a reference server's admin listener, which emits the
+	// entry's event. Event is used for entries without an event.
 	Admin, Event string
-	// URL gets each payload as it is, as the body of a POST with Headers. One
-	// of Admin and URL is required.
+	// URL is an address to which each payload is posted unchanged, with Headers.
+	// Exactly one of Admin and URL is required.
 	URL     string
 	Headers map[string]string
 	ClientOptions
 }
 
 // Replay publishes recorded events, with the probes of this run in place of the
-// recorded ones. The schedule determines when; loadgen.Trace has the recorded
-// times.
+// recorded ones. The schedule determines the times; the recorded times are those of
+// a loadgen.Trace.
 type Replay struct {
 	*client
 	url     string
@@ -43,15 +42,16 @@ type Replay struct {
 	entries []replayEntry
 }
 
-// replayEntry is a payload cut at its probes: between two pieces a probe goes.
+// replayEntry is a payload, cut at its probes: a probe is written between each two
+// pieces.
 type replayEntry struct {
 	source uint16
 	event  string
 	pieces [][]byte
 }
 
-// NewReplay checks the options and every payload. It does not connect. The
-// error says which line of the trace is wrong, counted without empty ones.
+// NewReplay checks the options and every payload. It does not connect. The error
+// names the entry of the trace that is wrong, counted from 1.
 func NewReplay(o ReplayOptions) (*Replay, error) {
 	address, what := o.URL, "address"
 	if o.Admin != "" {
@@ -59,7 +59,7 @@ func NewReplay(o ReplayOptions) (*Replay, error) {
 	}
 	u, ok := httpURL(address)
 	if !ok || (o.Admin == "") == (o.URL == "") {
-		return nil, fmt.Errorf("upstream replay: %s %q: want one like http://127.0.0.1:9090, of either an admin listener or any other", what, errtext.Address(address))
+		return nil, fmt.Errorf("upstream replay: %s %q: want a URL such as http://127.0.0.1:9090, either of an admin listener or another one", what, errtext.Address(address))
 	}
 	if len(o.Trace) == 0 {
 		return nil, errors.New("upstream replay: the trace is empty")
@@ -76,7 +76,7 @@ func NewReplay(o ReplayOptions) (*Replay, error) {
 			e.Event = o.Event
 		}
 		if e.Event == "" && r.inject {
-			return nil, fmt.Errorf("upstream replay: entry %d has no event; add one, or give upstream.event", i+1)
+			return nil, fmt.Errorf("upstream replay: entry %d has no event; add one, or set upstream.event", i+1)
 		}
 		pieces, err := cut(e.Payload, o.Probe)
 		if err != nil {
@@ -87,12 +87,11 @@ func NewReplay(o ReplayOptions) (*Replay, error) {
 	return r, nil
 }
 
-// cut cuts a payload at its probes, after putting one where path says if there
-// is none.
+// cut cuts a payload at its probes. If there is none, it first adds one at path.
 func cut(payload []byte, path string) ([][]byte, error) {
 	if _, ok := eventmeter.FindStamp(payload); !ok {
 		if path == "" {
-			return nil, errors.New("its payload holds no probe id; name the text that gets one with upstream.replay.probe")
+			return nil, errors.New("its payload holds no probe id; set upstream.replay.probe to the text that gets one")
 		}
 		var object map[string]any
 		d := json.NewDecoder(bytes.NewReader(payload))
@@ -143,7 +142,7 @@ func place(object map[string]any, path []string, all string) error {
 	return nil
 }
 
-// nextProbe is where the next valid probe id begins, or -1.
+// nextProbe returns the index of the next valid probe id, or -1.
 func nextProbe(b []byte) int {
 	const prefix = "evtm-"
 	for at := 0; ; {
@@ -161,10 +160,10 @@ func nextProbe(b []byte) int {
 	}
 }
 
-// Source is the source of emission n, as it was recorded.
+// Source implements [Sourcer]: it returns the recorded source of emission n.
 func (r *Replay) Source(n uint64) uint16 { return r.entry(n).source }
 
-// Sources is how many sources the trace needs.
+// Sources implements [Sourcer]: the largest recorded source, plus 1.
 func (r *Replay) Sources() int {
 	most := 0
 	for _, e := range r.entries {

@@ -54,8 +54,8 @@ func TestReadTrace(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	for text, want := range map[string]string{
-		"":                             "there is no line in it",
-		"# nothing":                    "there is no line in it",
+		"":                             "it has no entries",
+		"# nothing":                    "it has no entries",
 		`{"t":1}`:                      "line 1: its payload is not a JSON object",
 		`{"t":1,"payload":[]}`:         "line 1: its payload is not a JSON object",
 		`{"payload":{}}`:               "line 1: give either t, in seconds, or time",
@@ -154,7 +154,7 @@ func TestReplayPlacesProbes(t *testing.T) {
 		{`{"a":"<&>"}`, "a", `{"a":"<&> PROBE"}`},
 		{`{"a":1}`, "a", `"a" is not a text`},
 		{`{"a":1}`, "a.b", `"a" is not an object`},
-		{`{"a":1}`, "", "holds no probe id; name the text"},
+		{`{"a":1}`, "", "holds no probe id; set upstream.replay.probe"},
 	} {
 		r, err := upstream.NewReplay(upstream.ReplayOptions{URL: "http://127.0.0.1:1/", Probe: c.path, Trace: []upstream.TraceEntry{{Payload: json.RawMessage(c.payload)}}})
 		if err != nil {
@@ -171,10 +171,10 @@ func TestReplayPlacesProbes(t *testing.T) {
 	}
 	ok := []upstream.TraceEntry{{Payload: json.RawMessage(`{"a":"` + old() + `"}`)}}
 	for name, o := range map[string]upstream.ReplayOptions{
-		"no event":  {Trace: ok, Admin: "http://127.0.0.1:1"},
-		"is empty":  {URL: "http://127.0.0.1:1"},
-		"want one":  {Trace: ok},
-		"of either": {Trace: ok, Admin: "http://127.0.0.1:1", URL: "http://127.0.0.1:1"},
+		"no event":                    {Trace: ok, Admin: "http://127.0.0.1:1"},
+		"is empty":                    {URL: "http://127.0.0.1:1"},
+		"want a URL":                  {Trace: ok},
+		"either of an admin listener": {Trace: ok, Admin: "http://127.0.0.1:1", URL: "http://127.0.0.1:1"},
 	} {
 		if _, err := upstream.NewReplay(o); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)

@@ -17,15 +17,15 @@ import (
 // SlackOptions describe a [Slack].
 type SlackOptions struct {
 	WebhookOptions
-	// Channel gives the id of a source's channel; nil means C and ten digits.
+	// Channel returns the id of a source's channel; nil means C and ten digits.
 	Channel func(source int) string
 }
 
-// Slack sends what the Events API of Slack sends: at first url_verification,
-// whose challenge the target must give back, then one event_callback with a
-// message for each emission, the probe in its text, all signed with the app's
-// signing secret. Each source is a channel. It sends nothing twice, so
-// X-Slack-Retry-Num never stands in a request.
+// Slack sends the requests of Slack's Events API: first url_verification, whose
+// challenge the target must return, then for each emission one event_callback with a
+// message that has the probe in its text. All requests are signed with the app's
+// signing secret. Each source is a channel. Slack repeats no request, so
+// X-Slack-Retry-Num is never sent.
 type Slack struct {
 	poster
 	channel func(source int) string
@@ -62,13 +62,13 @@ func (s *Slack) Prepare(ctx context.Context) error {
 	case status != http.StatusOK:
 		return fmt.Errorf("upstream slack: url_verification at %s was answered with HTTP %d%s; check the signing secret and the address", where, status, s.quote(answer))
 	case !hasChallenge(answer, challenge):
-		return fmt.Errorf("upstream slack: url_verification at %s was answered without its challenge%s; the target must give it back, as text or as JSON", where, s.quote(answer))
+		return fmt.Errorf("upstream slack: url_verification at %s was answered without its challenge%s; the target must return it, as text or as JSON", where, s.quote(answer))
 	}
 	return nil
 }
 
-// hasChallenge tells whether an answer gives the challenge back in one of the
-// three ways that Slack takes: as text, as JSON, or as a form.
+// hasChallenge reports whether an answer has the challenge in one of the three forms
+// that Slack accepts: text, JSON, or a form.
 func hasChallenge(answer []byte, challenge string) bool {
 	if strings.TrimSpace(string(answer)) == challenge {
 		return true
@@ -99,8 +99,8 @@ func (s *Slack) bodyOf(emission Emission) []byte {
 	now := s.now().Unix()
 	channel := s.channel(source)
 	return fill("slack_message", map[string]any{
-		// A message is identified by its channel and ts. Within a second the part
-		// behind the point counts, as Slack's does.
+		// Channel and ts identify a message. Within a second the digits after the
+		// point count up, as in Slack.
 		"channel": channel, "ts": fmt.Sprintf("%d.%06d", now, emission.Seq%1_000_000), "now": now,
 		"text": s.text(source, emission.Seq, probe), "messageID": guid(probe),
 		"eventID": "Ev" + strings.ToUpper(digest(9, "event", probe)), "context": "4-" + digest(32, "context", channel),

@@ -61,7 +61,7 @@ func (s *Stripe) bodyOf(emission Emission) []byte {
 		"source": source, "order": seq, "now": s.now().Unix(), "text": s.text(source, seq, probe),
 		"event": digest(24, "event", probe), "request": digest(14, "request", probe),
 		"customer": digest(14, "customer", strconv.Itoa(source)),
-		// Of a payment.
+		// Used only by payment_intent.succeeded.
 		"payment": digest(24, "payment", probe), "charge": digest(24, "charge", probe),
 	})
 }

@@ -24,26 +24,27 @@ type ToolOptions struct {
 
 // ToolAnswer is the answer to a tools/call.
 type ToolAnswer struct {
-	// Sent is true when the request may have reached the target.
+	// Sent is true if the request may have reached the target.
 	Sent bool
-	// Answered is true when an answer came that could be read: then either
-	// Result or Code says what it was, or Status alone.
+	// Answered is true if an answer came and could be read: a result (Result), a
+	// JSON-RPC error (Code), or only an HTTP status.
 	Answered bool
-	// Status is the HTTP status, 0 where there was none.
+	// Status is the HTTP status, 0 if there was none.
 	Status int
-	// Result is true for a result, IsError its isError, Complete whether it was
-	// the tool's and not a question in between.
+	// Result is true for a result. IsError is the result's isError. Complete is
+	// false for a result that asks the client something before the tool's own.
 	Result, IsError, Complete bool
-	// Code is that of a JSON-RPC error, 0 if there was none.
+	// Code is the code of a JSON-RPC error, 0 if there was none.
 	Code int64
 	// Failure is one line: which tool was called where, and what came back. It
-	// is empty for a complete result that is no error.
+	// is empty for a complete result without isError.
 	Failure string
 }
 
-// Outcome returns the outcome of an answer. A result without isError is Accepted.
-// isError is Refused, and so is a JSON-RPC error, which precedes the run of a tool.
-// An internal error (-32603) is Uncertain: it may occur while the tool runs.
+// Outcome returns the outcome of an answer. A result without isError is Accepted, and
+// one with isError is Refused. A JSON-RPC error is Refused, because it precedes the
+// run of the tool, except for an internal error (-32603), which may occur while the
+// tool runs and is Uncertain.
 func (a ToolAnswer) Outcome() eventmeter.Outcome {
 	const internal = -32603
 	switch {

@@ -11,15 +11,14 @@ import (
 	"time"
 )
 
-// TraceEntry is one line of a trace: an event, and when it happened. A line is
-// a JSON object:
+// TraceEntry is one line of a trace: an event and its time. A line is a JSON object:
 //
 //	{"t":1.25,"source":3,"event":"chat.message","payload":{"text":"hello"}}
 //
-// t is in seconds since the trace began. Instead of it, every line may have a
-// time, in RFC 3339, counted from the first line's. source (default 0) and
-// event may be left out. Lines are in the order of time; empty ones, and those
-// that begin with #, are skipped.
+// t is in seconds since the trace began. Instead of t, every line may have time, in
+// RFC 3339; times then count from that of the first line. source (default 0) and event
+// may be left out. Lines are in the order of time. Empty lines, and lines that begin
+// with #, are skipped.
 type TraceEntry struct {
 	At      time.Duration
 	Source  uint16
@@ -36,10 +35,11 @@ type traceLine struct {
 	Payload json.RawMessage `json:"payload"`
 }
 
-// maxTraceLine is the longest line of a trace.
+// maxTraceLine bounds a line of a trace, in bytes.
 const maxTraceLine = 4 << 20
 
-// ReadTrace reads a whole trace, which must have an entry.
+// ReadTrace reads a whole trace, which must have at least one entry. The error names
+// the line that is wrong.
 func ReadTrace(in io.Reader) ([]TraceEntry, error) {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxTraceLine)
@@ -63,7 +63,7 @@ func ReadTrace(in io.Reader) ([]TraceEntry, error) {
 			e.At = at.Sub(began)
 		}
 		if err == nil && len(out) > 0 && e.At < out[len(out)-1].At {
-			err = fmt.Errorf("it is earlier than the line before; sort the lines by time")
+			err = errors.New("it is earlier than the line before; sort the lines by time")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("bad trace: line %d: %w", n, err)
@@ -74,7 +74,7 @@ func ReadTrace(in io.Reader) ([]TraceEntry, error) {
 		return nil, fmt.Errorf("bad trace: line %d: %w", n+1, err)
 	}
 	if len(out) == 0 {
-		return nil, errors.New("bad trace: there is no line in it")
+		return nil, errors.New("bad trace: it has no entries")
 	}
 	return out, nil
 }
@@ -87,7 +87,7 @@ func readTraceLine(text []byte) (e TraceEntry, at *time.Time, err error) {
 		return e, nil, fmt.Errorf(`%w; write it like {"t":1.25,"payload":{"text":"hello"}}`, err)
 	}
 	if d.More() {
-		return e, nil, errors.New("there is more than one object; write one a line")
+		return e, nil, errors.New("there is more than one object; write one object per line")
 	}
 	payload := bytes.TrimSpace(l.Payload)
 	if len(payload) == 0 || payload[0] != '{' {

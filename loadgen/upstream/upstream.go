@@ -1,6 +1,6 @@
-// Package upstream publishes emissions. It stands in for the system that causes
+// Package upstream publishes emissions. It takes the place of the system that causes
 // events behind a target. Each kind is a file: [Inject] posts to the reference
-// server, [HTTP] sends any request; [GitHub], [Slack] and [Stripe] send the
+// server; [HTTP] sends any request; [GitHub], [Slack] and [Stripe] send the
 // webhooks of those products; [Feed] is polled by the target; [Tool] calls one of
 // its tools; [Exec] runs a program; [Replay] publishes a recorded trace; and [None]
 // publishes nothing.
@@ -18,8 +18,8 @@ type Emission = eventmeter.Emission
 
 // Upstream sends emissions. It is safe for concurrent use.
 type Upstream interface {
-	// Fire sends one emission and returns its outcome. The caller has recorded the
-	// emission and resolves it. Fire returns within the upstream's timeout.
+	// Fire sends one emission and returns its outcome, within the upstream's
+	// timeout. The caller records both.
 	Fire(ctx context.Context, emission Emission) eventmeter.Outcome
 	// Close releases what the upstream holds. No Fire may be in flight.
 	Close() error
@@ -50,8 +50,9 @@ type Recorded interface {
 // Sourcer is the optional ability of an Upstream to determine the source of each
 // emission. Without it, emissions go to the sources in turn.
 type Sourcer interface {
-	// Source returns the source of emission n, Sources the number of sources.
+	// Source returns the source of emission n.
 	Source(n uint64) uint16
+	// Sources returns the number of sources.
 	Sources() int
 }
 
@@ -101,15 +102,15 @@ func (t *Timing) copy() Timing {
 // Explainer is the optional ability of an Upstream to explain why emissions were
 // not accepted.
 type Explainer interface {
-	// Failures returns the reasons of the first and the last emission that was not
-	// accepted, one line each, "" if there is none: the request and the response. They hold no user, password or query value of a URL.
-	// It may be called at any time.
+	// Failures describes the first and the latest emission that was not accepted, in
+	// one line each: the request and the response; "" = there is none. The text has
+	// no user, password or query value of a URL. Failures may be called at any time.
 	Failures() (first, latest string)
 }
 
 // Ender is the optional ability of an Upstream to end by itself.
 type Ender interface {
-	// Ended returns how it ended, nil while it runs.
+	// Ended returns how the upstream ended, nil while it runs.
 	Ended() error
 }
 
@@ -117,7 +118,7 @@ type Ender interface {
 // events.
 type None struct{}
 
-// Fire implements [Upstream]. It is Refused: there is no target.
+// Fire implements [Upstream]. It returns Refused: there is nothing to send to.
 func (None) Fire(context.Context, Emission) eventmeter.Outcome { return eventmeter.Refused }
 
 // Close implements [Upstream].

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
@@ -28,9 +30,58 @@ func payload(dst []byte, source int, seq uint32, probe string) []byte {
 
 var emission = upstream.Emission{Stamp: eventmeter.Stamp{Run: 7, Source: 3, Seq: 9}, Number: 12}
 
-func newInject(t *testing.T, admin string) *upstream.Inject {
+// inMemory serves a handler in a synctest bubble, so that how long an answer takes is
+// up to the test, and returns options for clients that reach it at any address.
+func inMemory(t *testing.T, handler http.Handler) upstream.ClientOptions {
 	t.Helper()
-	u, err := upstream.NewInject(upstream.InjectOptions{Admin: admin, Event: "chat.message", Payload: payload, ClientOptions: upstream.ClientOptions{Timeout: 200 * time.Millisecond}})
+	conns, done := make(chan net.Conn), make(chan struct{})
+	server := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(pipes{conns, done})
+	}()
+	t.Cleanup(func() {
+		close(done)
+		<-served
+		_ = server.Close()
+	})
+	return upstream.ClientOptions{Timeout: 200 * time.Millisecond, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		near, far := net.Pipe()
+		select {
+		case conns <- far:
+			return near, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}}
+}
+
+// pipes is a listener whose connections are made in memory.
+type pipes struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (pipes) Close() error { return nil }
+
+func (pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
+
+// patient are the options of clients on a busy machine.
+var patient = upstream.ClientOptions{Timeout: time.Minute}
+
+func newInject(t *testing.T, admin string, o upstream.ClientOptions) *upstream.Inject {
+	t.Helper()
+	u, err := upstream.NewInject(upstream.InjectOptions{Admin: admin, Event: "chat.message", Payload: payload, ClientOptions: o})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,11 +89,11 @@ func newInject(t *testing.T, admin string) *upstream.Inject {
 	return u
 }
 
-func newHTTP(t *testing.T, url, method string) *upstream.HTTP {
+func newHTTP(t *testing.T, url, method string, o upstream.ClientOptions) *upstream.HTTP {
 	t.Helper()
 	u, err := upstream.NewHTTP(upstream.HTTPOptions{
 		Method:        method,
-		ClientOptions: upstream.ClientOptions{Timeout: 200 * time.Millisecond},
+		ClientOptions: o,
 		Request: func(source int, seq uint32, probe string) (string, http.Header, []byte) {
 			header := http.Header{"X-Source": {fmt.Sprint(source)}, "Idempotency-Key": {probe}}
 			return fmt.Sprintf("%s/hooks/%d?id=%s", url, seq, probe), header, []byte("body " + probe)
@@ -90,27 +141,29 @@ func TestOutcomes(t *testing.T) {
 		}, eventmeter.Accepted},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var hits atomic.Int64
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				hits.Add(1)
-				_, _ = io.Copy(io.Discard, r.Body)
-				c.handler(w, r)
-			}))
-			defer server.Close()
-			all := []upstream.Upstream{newInject(t, server.URL), newHTTP(t, server.URL, "POST"), newHTTP(t, server.URL, "GET"), newHTTP(t, server.URL, "PUT")}
-			for i, u := range all {
-				// Twice, so that the second finds a connection that is open,
-				// or just was.
-				for range 2 {
-					if got := u.Fire(context.Background(), emission); got != c.want {
-						t.Errorf("%T: %v, want %v", u, got, c.want)
+			synctest.Test(t, func(t *testing.T) {
+				var hits atomic.Int64
+				o := inMemory(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					hits.Add(1)
+					_, _ = io.Copy(io.Discard, r.Body)
+					c.handler(w, r)
+				}))
+				const url = "http://target.test"
+				all := []upstream.Upstream{newInject(t, url, o), newHTTP(t, url, "POST", o), newHTTP(t, url, "GET", o), newHTTP(t, url, "PUT", o)}
+				for i, u := range all {
+					// Twice, so that the second finds a connection that is open,
+					// or just was.
+					for range 2 {
+						if got := u.Fire(context.Background(), emission); got != c.want {
+							t.Errorf("%T: %v, want %v", u, got, c.want)
+						}
 					}
+					if got, want := hits.Load(), int64(2*i+2); got != want {
+						t.Errorf("%T sent %d requests, want %d", u, got, want)
+					}
+					_ = u.Close()
 				}
-				if got, want := hits.Load(), int64(2*i+2); got != want {
-					t.Errorf("%T sent %d requests, want %d", u, got, want)
-				}
-				_ = u.Close()
-			}
+			})
 		})
 	}
 }
@@ -139,7 +192,7 @@ func TestNoHiddenRetry(t *testing.T) {
 				}
 			}))
 			defer server.Close()
-			u := newHTTP(t, server.URL, method)
+			u := newHTTP(t, server.URL, method, patient)
 			first, second := u.Fire(context.Background(), emission), u.Fire(context.Background(), emission)
 			if first != eventmeter.Accepted || second != eventmeter.Uncertain || hits.Load() != 2 {
 				t.Errorf("%v, %v, %d requests", first, second, hits.Load())
@@ -168,7 +221,7 @@ func TestNeverReached(t *testing.T) {
 		"cancelled": {cancelled, plain.URL},
 		"not TLS":   {context.Background(), strings.Replace(plain.URL, "http:", "https:", 1)},
 	} {
-		for _, u := range []upstream.Upstream{newInject(t, c.url), newHTTP(t, c.url, "POST"), newHTTP(t, c.url, "GET")} {
+		for _, u := range []upstream.Upstream{newInject(t, c.url, patient), newHTTP(t, c.url, "POST", patient), newHTTP(t, c.url, "GET", patient)} {
 			if got := u.Fire(c.ctx, emission); got != eventmeter.Refused {
 				t.Errorf("%s: %T: %v", name, u, got)
 			}
@@ -176,7 +229,7 @@ func TestNeverReached(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "ftp://127.0.0.1", "http://", "http://127.0.0.1:port", "\x7f"} {
-		if got := newHTTP(t, bad, "POST").Fire(context.Background(), emission); got != eventmeter.Refused {
+		if got := newHTTP(t, bad, "POST", patient).Fire(context.Background(), emission); got != eventmeter.Refused {
 			t.Errorf("%q: %v", bad, got)
 		}
 		if _, err := upstream.NewInject(upstream.InjectOptions{Admin: bad, Event: "e", Payload: payload}); err == nil {
@@ -203,7 +256,7 @@ func TestInjectSends(t *testing.T) {
 		w.WriteHeader(http.StatusAccepted)
 	}))
 	defer server.Close()
-	u := newInject(t, server.URL)
+	u := newInject(t, server.URL, patient)
 	if o := u.Fire(context.Background(), emission); o != eventmeter.Accepted {
 		t.Fatal(o)
 	}

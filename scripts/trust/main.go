@@ -4,6 +4,10 @@
 //
 //	go run ./scripts/trust                        # synthetic archives, seconds
 //	go run ./scripts/trust -mode real -parallel 6 # real runs, minutes
+//	go run ./scripts/trust -mode history -pairs 1000 # series with and without a step
+//	go run ./scripts/trust -mode clean -runs 10   # every built-in profile: is a row of conformance broken?
+//	go run ./scripts/trust -mode planted -parallel 6 # eventmeter check of servers that break a row each
+//	go run ./scripts/trust -mode planted-load -parallel 4 # the same, of servers that do so under load alone
 //
 // It exits with 1 when a goal is missed: at most 5 of 100 equal pairs called
 // different, at least 95 of 100 changes found in the median and in p90. Ctrl-C ends it early with the
@@ -28,28 +32,12 @@ import (
 	"github.com/eventmeter/eventmeter/internal/stats"
 )
 
-// figures are those in which the change is looked for, and in the first goals
-// of them it has to be found. The tail of a run of seconds is made by what else
-// the machine did, so that p99 is shown and has no goal.
-var figures = []string{"latency.fromIntended.p50", "latency.fromIntended.p90", "latency.fromIntended.p99"}
-
-const goals = 2
-
 const (
 	maxPairs = 10000
 	maxRuns  = 50
 
 	maxParallel = 32
 )
-
-var errGoal = errors.New("a goal was missed")
-
-type options struct {
-	pairs, runs int
-	parallel    int
-	mode, keep  string
-	timeout     time.Duration
-}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -67,10 +55,11 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	var o options
 	fl := flag.NewFlagSet("trust", flag.ContinueOnError)
 	fl.SetOutput(log)
-	fl.IntVar(&o.pairs, "pairs", 100, "how many pairs of sides are compared")
+	fl.IntVar(&o.pairs, "pairs", 100, "how many pairs of sides are compared, or series of each kind")
 	fl.IntVar(&o.runs, "runs", 1, "runs on each side")
 	fl.IntVar(&o.parallel, "parallel", 1, "pairs that are recorded at once; real runs mostly wait")
-	fl.StringVar(&o.mode, "mode", "synthetic", "synthetic or real")
+	fl.StringVar(&o.mode, "mode", "synthetic", "synthetic, real, history, clean, planted or planted-load")
+	fl.StringVar(&o.only, "only", "all", "with -mode clean: the built-in profiles to run, with commas between them; with planted: the rows")
 	fl.StringVar(&o.keep, "keep", "", "directory to keep the archives in (default: they are deleted)")
 	fl.DurationVar(&o.timeout, "timeout", 6*time.Hour, "end early after this time")
 	if err := fl.Parse(args); err != nil {
@@ -78,6 +67,9 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	}
 	if o.pairs < 1 || o.pairs > maxPairs || o.runs < 1 || o.runs > maxRuns || o.parallel < 1 || o.parallel > maxParallel || fl.NArg() > 0 {
 		return fmt.Errorf("want 1 to %d pairs, 1 to %d runs, 1 to %d at once and no arguments", maxPairs, maxRuns, maxParallel)
+	}
+	if o.mode == "history" {
+		return histories(ctx, o.pairs, out)
 	}
 	dir := o.keep
 	if dir == "" {
@@ -94,6 +86,10 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	switch o.mode {
 	case "synthetic":
 		record = synthetic{}
+	case "clean":
+		return runClean(ctx, o, dir, out, log)
+	case "planted", "planted-load":
+		return runPlanted(ctx, o, dir, o.mode == "planted-load", out, log)
 	case "real":
 		r, err := newReal(ctx, dir, log)
 		if err != nil {
@@ -101,7 +97,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 		}
 		record = r
 	default:
-		return fmt.Errorf("mode %q: write synthetic or real", o.mode)
+		return fmt.Errorf("mode %q: write synthetic, real, history, clean, planted or planted-load", o.mode)
 	}
 	t, err := measure(ctx, o, dir, record, log)
 	if t.pairs > 0 {

@@ -69,15 +69,20 @@ func newReal(ctx context.Context, dir string, log io.Writer) (*actual, error) {
 }
 
 func (a *actual) record(ctx context.Context, dir string, number int, slow bool) error {
-	ctx, cancel := context.WithTimeout(ctx, runLimit)
-	defer cancel()
 	delay := delayEqual
 	if slow {
 		delay = delaySlow
 	}
 	delay = "target.embedded.faults='" + fmt.Sprintf(delay, number+1) + "'"
+	return a.launch(ctx, dir, "--profile", a.profile, "--set", delay, "--set", fmt.Sprintf("schedule.seed=%d", number+1))
+}
+
+// launch makes one run, with its archive in dir.
+func (a *actual) launch(ctx context.Context, dir string, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, runLimit)
+	defer cancel()
 	var text bytes.Buffer
-	c := exec.CommandContext(ctx, a.binary, "run", "--profile", a.profile, "--set", delay, "--set", fmt.Sprintf("schedule.seed=%d", number+1), "--quiet", "--out", dir)
+	c := exec.CommandContext(ctx, a.binary, append([]string{"run", "--quiet", "--out", dir}, args...)...)
 	c.Stdout, c.Stderr = &text, &text
 	// Asked to stop it ends its target, too; killed, it would not.
 	c.Cancel = func() error {

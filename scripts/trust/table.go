@@ -1,12 +1,31 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math"
 	"slices"
+	"time"
 )
+
+var errGoal = errors.New("a goal was missed")
+
+type options struct {
+	pairs, runs int
+	parallel    int
+	mode, keep  string
+	only        string
+	timeout     time.Duration
+}
+
+// figures are those in which the change is looked for, and in the first goals
+// of them it has to be found. The tail of a run of seconds is made by what else
+// the machine did, so that p99 is shown and has no goal.
+var figures = []string{"latency.fromIntended.p50", "latency.fromIntended.p90", "latency.fromIntended.p99"}
+
+const goals = 2
 
 // The goals, as shares of the pairs.
 const (

@@ -22,6 +22,19 @@ func TestSynthetic(t *testing.T) {
 	}
 }
 
+func TestHistories(t *testing.T) {
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"-mode", "history", "-pairs", "2"}, &out, &bytes.Buffer{}); err != nil && !errors.Is(err, errGoal) {
+		t.Fatal(err)
+	}
+	if got := strings.Count(out.String(), "\n"); got != 1+len(historyRows) {
+		t.Errorf("%d lines\n%s", got, &out)
+	}
+	if at := likeliest([]float64{0.1, -0.1, 0, 1, 0.9, 1.1}, 1); at != 3 {
+		t.Errorf("the step is at %d", at)
+	}
+}
+
 func TestEndsEarly(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

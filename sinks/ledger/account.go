@@ -7,8 +7,8 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// Account is what a [Ledger] knows: the figures of a run. It is a copy that
-// belongs to the caller; nothing in it changes later.
+// Account holds the figures of a run. It is a copy that belongs to the caller;
+// nothing in it changes later.
 type Account struct {
 	// Run is the run number that every probe id of this run carries.
 	Run uint32 `merge:"-"`
@@ -58,9 +58,9 @@ type Misuse struct {
 type Timing struct {
 	// Histogram holds every sample; those out of range are in it at the bound.
 	Histogram *hdrhistogram.Histogram
-	// Below counts samples under 1 µs, recorded as 1 µs.
+	// Below counts samples under 1 µs, which are recorded as 1 µs.
 	Below int64
-	// Above counts samples over 10 minutes, recorded as 10 minutes.
+	// Above counts samples over 10 minutes, which are recorded as 10 minutes.
 	Above int64
 }
 
@@ -85,13 +85,13 @@ func (d Duplicates) Total() int64 {
 	return d.Requested + d.SameEvent + d.SameEmission + d.Forgotten
 }
 
-// Unexpected counts copies that should not have come at all.
+// Unexpected counts copies that were not owed.
 type Unexpected struct {
 	// ForeignRun: the probe id belongs to another run.
 	ForeignRun int64
 	// NeverFired: the probe id names an emission that this run has not fired.
 	NeverFired int64
-	// NotSubscribed: from a source that the subscription does not hear, or
+	// NotSubscribed: from a source that the subscription is not owed, or
 	// fired after the subscription was over (or without there being one).
 	NotSubscribed int64
 	// Stale: acknowledged to the upstream before the subscription was asked
@@ -123,7 +123,7 @@ type SubCounts struct {
 	LostUndeliverable int64
 	// LostRefused: a copy came, and the sink refused every copy that came.
 	LostRefused int64
-	// LostSuspended: published while, by the target's own word, delivery was
+	// LostSuspended: published while the target reported that delivery was
 	// suspended or the subscription was gone.
 	LostSuspended int64
 	// AlsoSuspended are those of LostUndeliverable that would be LostSuspended
@@ -185,7 +185,7 @@ type LaneCounts struct {
 	Broken int64
 }
 
-// Notices counts what a lane was told outside of events, by kind.
+// Notices counts notices, which a lane receives besides events, by kind.
 type Notices struct {
 	Rejected        int64 `json:"rejected"`        // webhook deliveries whose signature was wrong, missing or stale
 	Malformed       int64 `json:"malformed"`       // messages that could not be read, or break the protocol in a way that clients feel
@@ -262,7 +262,7 @@ type LaneAccount struct {
 	Examples []Example `merge:"-"`
 }
 
-// Ready tells how the subscriptions of a lane came up.
+// Ready describes how the subscriptions of a lane became active.
 type Ready struct {
 	// Time is Attaching to Active, of those that became active.
 	Time Timing
@@ -312,8 +312,8 @@ type Traffic struct {
 	Up, Down        int64 // bytes
 	Connections     int64
 	Failures        int64
-	// Took is the duration of the calls that told one. Its Histogram is nil
-	// when none did.
+	// Took is the duration of the calls that reported one. Its Histogram is nil
+	// if none did.
 	Took Timing
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// ExampleKind says what an Example is one of.
+// ExampleKind is the kind of finding that an Example shows.
 type ExampleKind string
 
 // The kinds of examples.
@@ -23,8 +23,7 @@ const (
 	ExampleOutOfOrder        ExampleKind = "out of order"
 )
 
-// Example is one finding with what is needed to look for it in the logs of a
-// target.
+// Example is one finding, with what is needed to find it in the logs of a target.
 type Example struct {
 	Kind   ExampleKind
 	Sub    eventmeter.Sub

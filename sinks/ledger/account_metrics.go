@@ -36,7 +36,7 @@ var LaneMetrics = []LaneMetric{
 	laneCounter("eventmeter_deliveries_total", "Owed pairs that came at least once.", func(n *LiveLane) int64 { return n.Delivered }),
 	laneGauge("eventmeter_deliveries_outstanding", "Owed pairs that have not come, and may still.", func(n *LiveLane) int64 { return n.Outstanding }),
 	laneGauge("eventmeter_deliveries_missing", "Owed pairs that have not come although a newer event of the source has, and all that is lost for good.", func(n *LiveLane) int64 { return n.Holes }),
-	{Name: "eventmeter_deliveries_lost_total", Help: "Owed pairs that never came, by what is known of it: silent, announced (the target said so), order_unknown (it may have said so), undeliverable (its connections failed at this side's own listener), refused (by this side, every copy) or suspended (the target did not deliver, by its own word). Those of subscriptions that are still open are counted when they end.", Label: "kind", Parts: []LanePart{
+	{Name: "eventmeter_deliveries_lost_total", Help: "Owed pairs that never came, by kind: silent, announced (the target said so), order_unknown (it may have said so), undeliverable (its connections failed at this side's own listener), refused (by this side, every copy) or suspended (the target reported that it did not deliver). Those of subscriptions that are still open are counted when they end.", Label: "kind", Parts: []LanePart{
 		{"silent", func(n *LiveLane) float64 { return float64(n.LostSilent) }},
 		{"announced", func(n *LiveLane) float64 { return float64(n.LostAnnounced) }},
 		{"order_unknown", func(n *LiveLane) float64 { return float64(n.LostOrderUnknown) }},
@@ -63,13 +63,13 @@ var LaneMetrics = []LaneMetric{
 	laneCounter("eventmeter_deliveries_recovered_total", "Pairs that came although publishing failed.", func(n *LiveLane) int64 { return n.Recovered }),
 	laneCounter("eventmeter_deliveries_in_flight_total", "Deliveries of events that were on their way while the subscription became active.", func(n *LiveLane) int64 { return n.InFlight }),
 	laneCounter("eventmeter_deliveries_excused_total", "Pairs that were on their way when the subscription was ended, and did not come any more.", func(n *LiveLane) int64 { return n.Excused }),
-	laneCounter("eventmeter_deliveries_unidentified_total", "Owed pairs that an update without a payload may have announced, so that nothing can be said of them one by one. Known when the subscription has ended.", func(n *LiveLane) int64 { return n.Unidentified }),
+	laneCounter("eventmeter_deliveries_unidentified_total", "Owed pairs that an update without a payload may have announced, so that they cannot be judged one by one. Known when the subscription has ended.", func(n *LiveLane) int64 { return n.Unidentified }),
 	laneCounter("eventmeter_deliveries_replayed_total", "Deliveries older than the subscription, on a lane that asked for them.", func(n *LiveLane) int64 { return n.Replayed }),
 	laneCounter("eventmeter_deliveries_foreign_total", "Copies of events that another shard published.", func(n *LiveLane) int64 { return n.Foreign }),
 	laneCounter("eventmeter_deliveries_unprobed_total", "Events without a probe id: other traffic of the same server.", func(n *LiveLane) int64 { return n.Unprobed }),
 
 	laneCounter("eventmeter_gaps_total", "Runs of lost events. Those of subscriptions that are still open are counted when they end.", func(n *LiveLane) int64 { return n.GapIncidents }),
-	laneGauge("eventmeter_gap_longest_events", "Events in the longest run of lost ones, as far as it is counted.", func(n *LiveLane) int64 { return n.LongestGap }),
+	laneGauge("eventmeter_gap_longest_events", "Events in the longest run of lost events counted so far.", func(n *LiveLane) int64 { return n.LongestGap }),
 	laneCounter("eventmeter_gap_announcements_total", "Announcements by the target that events are missing.", func(n *LiveLane) int64 { return n.Announcements }),
 	laneCounter("eventmeter_gap_false_alarms_total", "Announcements with nothing missing beside them.", func(n *LiveLane) int64 { return n.FalseAlarms }),
 	laneCounter("eventmeter_cursors_overclaimed_total", "Cursors of heartbeats, confirmations and empty polls that were the first to claim an event which was lost silently. Those of subscriptions that are still open are counted when they end.", func(n *LiveLane) int64 { return n.Overclaimed }),
@@ -91,9 +91,9 @@ var LaneMetrics = []LaneMetric{
 
 	laneCounter("eventmeter_stream_reconnects_total", "Streams that were opened again.", func(n *LiveLane) int64 { return n.Reconnects }),
 	laneCounter("eventmeter_streams_dead_total", "Streams on which nothing came for too long.", func(n *LiveLane) int64 { return n.DeadStreams }),
-	laneCounter("eventmeter_transient_errors_total", "Errors that the target said will pass, and calls that were tried again.", func(n *LiveLane) int64 { return n.TransientErrors }),
-	laneCounter("eventmeter_webhooks_rejected_total", "Webhook deliveries that were refused: unsigned, stale, or for nobody.", func(n *LiveLane) int64 { return n.Rejected }),
-	laneCounter("eventmeter_webhook_connections_failed_total", "Connections of the target to the lane's own webhook listener that failed before they carried a request, in the TLS handshake mostly.", func(n *LiveLane) int64 { return n.Undeliverable }),
+	laneCounter("eventmeter_transient_errors_total", "Errors that the target reported as transient, and calls that were retried.", func(n *LiveLane) int64 { return n.TransientErrors }),
+	laneCounter("eventmeter_webhooks_rejected_total", "Webhook deliveries that were refused: unsigned, stale, or for no subscription.", func(n *LiveLane) int64 { return n.Rejected }),
+	laneCounter("eventmeter_webhook_connections_failed_total", "Connections of the target to the lane's own webhook listener that failed before they carried a request, mostly in the TLS handshake.", func(n *LiveLane) int64 { return n.Undeliverable }),
 	laneCounter("eventmeter_suspensions_total", "Times that the target said it had suspended delivery or lost a subscription.", func(n *LiveLane) int64 { return n.Suspended }),
 	laneCounter("eventmeter_messages_malformed_total", "Messages that could not be read.", func(n *LiveLane) int64 { return n.Malformed }),
 	laneCounter("eventmeter_oversized_total", "Streams, answers and webhook bodies that were given up because they were too large or the memory budget had no room for them.", func(n *LiveLane) int64 { return n.Oversized }),
@@ -114,13 +114,13 @@ func laneSeconds(name, help string, of func(n *LiveLane) time.Duration) LaneMetr
 	return LaneMetric{Name: name, Help: help, Parts: []LanePart{{Of: func(n *LiveLane) float64 { return of(n).Seconds() }}}}
 }
 
-// byCause is a metric of the lane's calls. Events on streams are no calls, so
-// that their bytes stand in where asked for.
+// byCause returns a metric of the lane's calls. Events on streams are no calls, so
+// their bytes come from events, if not nil.
 func byCause(name, help string, events func(n *LiveLane) int64, of func(t *Traffic) int64) LaneMetric {
 	return trafficByCause(name, help, func(n *LiveLane) *[eventmeter.Causes]Traffic { return &n.Traffic }, events, of)
 }
 
-// measuredByCause is the same of the measured window.
+// measuredByCause is [byCause] for the measured window.
 func measuredByCause(name, help string, events func(n *LiveLane) int64, of func(t *Traffic) int64) LaneMetric {
 	return trafficByCause(name, help+" Of the measured window.", func(n *LiveLane) *[eventmeter.Causes]Traffic { return &n.Measured.Traffic }, events, of)
 }

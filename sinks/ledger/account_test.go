@@ -309,11 +309,11 @@ func TestAccountCheck(t *testing.T) {
 func TestNewLedgerErrors(t *testing.T) {
 	t.Parallel()
 	for name, opt := range map[string]Options{
-		"0 sources":  {},
-		"negative":   {Sources: 1, LateAfter: -1},
-		"at most":    {Sources: 1, Lanes: make([]LaneSpec, 65537)},
-		"-1 subscr":  {Sources: 1, Lanes: []LaneSpec{{Subscriptions: -1}}},
-		"hears sour": {Sources: 1, Lanes: []LaneSpec{{Subscriptions: 1, Hears: func(int) []uint16 { return []uint16{1} }}}},
+		"0 sources":     {},
+		"negative":      {Sources: 1, LateAfter: -1},
+		"at most":       {Sources: 1, Lanes: make([]LaneSpec, 65537)},
+		"-1 subscr":     {Sources: 1, Lanes: []LaneSpec{{Subscriptions: -1}}},
+		"owed source 1": {Sources: 1, Lanes: []LaneSpec{{Subscriptions: 1, Owed: func(int) []uint16 { return []uint16{1} }}}},
 	} {
 		if _, err := New(opt); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)

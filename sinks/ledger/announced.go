@@ -35,7 +35,7 @@ type announcement struct {
 	upto   uint32 // the last one fired before it
 	// stale: what is missing up to here is before newest.
 	stale    uint32
-	from, to uint32 // its numbers in the subscription
+	from, to uint32 // its numbers in the subscription; 0 = it may be about what was before
 }
 
 // announce notes that the target announced a gap.
@@ -48,7 +48,7 @@ func (s *slot) announce(src *source, number uint32, at eventmeter.Instant) {
 		a.upto = max(a.upto, l.upto)
 		switch {
 		case l.next == 0 && l.prev == a.prev && l.newest == a.newest && l.upto == a.upto:
-			l.to = number
+			l.to = max(l.to, number)
 			return
 		case l.next != 0 && !s.missing(l.stale, l.upto):
 			*l = a // nothing can ever stand behind the former one
@@ -139,8 +139,8 @@ func (e *emission) happened() eventmeter.Instant {
 	return eventmeter.Instant(e.acked.Load())
 }
 
-// lossKind is what is known about the announcement of a lost emission. Silent
-// ones may have another explanation: see evidence.
+// lossKind is what the announcements say about a lost emission. A silent loss may
+// have another explanation: see evidence.
 type lossKind uint8
 
 const (
@@ -252,7 +252,7 @@ func (s *slot) stands(src *source, a *announcement, low, high uint32) bool {
 // the caller holds the lock. A claim that reaches no further than one before
 // says nothing new.
 func (h *shard) claimed(s *subState, stamp eventmeter.Stamp) {
-	if s.active == 0 || s.over || stamp.Run != h.ledger.opt.Run || int(stamp.Source) >= len(h.ledger.sources) || h.ledger.sources[stamp.Source].at(stamp.Seq) == nil {
+	if s.active == 0 || s.over || h.ledger.emissionAt(stamp) == nil {
 		return
 	}
 	t := h.slot(s, stamp.Source)

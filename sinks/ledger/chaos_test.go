@@ -84,7 +84,7 @@ func TestLedgerOfAllSources(t *testing.T) {
 	const last = 1<<16 - 1
 	l, err := New(Options{Run: 1, Sources: last + 1, Lanes: []LaneSpec{
 		{Name: "all", Subscriptions: 1},
-		{Name: "one", Subscriptions: 1, Hears: func(int) []uint16 { return []uint16{last} }},
+		{Name: "one", Subscriptions: 1, Owed: func(int) []uint16 { return []uint16{last} }},
 	}})
 	if err != nil {
 		t.Fatal(err)

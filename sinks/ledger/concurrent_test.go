@@ -14,7 +14,7 @@ func TestLedgerConcurrent(t *testing.T) {
 	t.Parallel()
 	const sources, perSource, subs = 3, 200, 12
 	l := newTestLedger(t, Options{Sources: sources, Interval: time.Millisecond, Lanes: []LaneSpec{
-		{Name: "a", Subscriptions: subs}, {Name: "b", Subscriptions: subs, Hears: func(i int) []uint16 { return []uint16{uint16(i % sources)} }},
+		{Name: "a", Subscriptions: subs}, {Name: "b", Subscriptions: subs, Owed: func(i int) []uint16 { return []uint16{uint16(i % sources)} }},
 	}})
 	each := func(f func(eventmeter.Sub)) {
 		var wg sync.WaitGroup

@@ -44,7 +44,7 @@ type chunk struct {
 	places    []atomic.Uint32 // lane*chunkSize + position: place in the lane's order, 0 = none
 	measured  bitset
 	failed    bitset // ended Uncertain or Refused
-	owed      bitset // measured and Accepted: owed to whoever listened
+	owed      bitset // measured and Accepted: owed to the open subscriptions
 	refused   bitset
 	settled   bitset // resolved, and every delivery that waited is counted
 	owedN     atomic.Int64

@@ -6,10 +6,9 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// Not everything that a subscription did not get was lost by the target without
-// a word. evidence is what is known about a window beside the copies that came:
-// it moves losses out of LostSilent into rows of their own, and never more of
-// them than it can explain.
+// An undelivered event may have another explanation than a silent loss by the target.
+// evidence is what is known about a window besides the copies that came: it moves
+// losses out of LostSilent into rows of their own, but never more than it can explain.
 //
 //   - LostRefused: a copy came, and the sink refused every copy that came. The
 //     slots keep which.
@@ -17,8 +16,8 @@ import (
 //     name no subscription, so the lane's number of them is an upper bound for
 //     all its subscriptions together. A target that tries several times for one
 //     event leaves that bound too high, never too low.
-//   - LostSuspended: published in a stretch in which, by its own word, the
-//     target delivered nothing.
+//   - LostSuspended: published in a stretch in which the target reported that it
+//     delivered nothing.
 //
 // Each loss has one row, the first that fits of: refused, announced,
 // order unknown, undeliverable, suspended, silent.
@@ -61,11 +60,12 @@ func (h *shard) evidence(s *subState) evidence {
 // holds the lock. Copies that nobody is owed leave no trace.
 func (h *shard) reject(pos uint32, stamp eventmeter.Stamp) {
 	s := &h.subs[pos]
-	if stamp.Run != h.ledger.opt.Run || int(stamp.Source) >= len(h.ledger.sources) || s.number == 0 {
+	e := h.ledger.emissionAt(stamp)
+	if e == nil || s.number == 0 {
 		return
 	}
-	e, t := h.ledger.sources[stamp.Source].at(stamp.Seq), h.slot(s, stamp.Source)
-	if e == nil || t == nil || stamp.Seq <= t.base || s.over && e.fired > s.window.over {
+	t := h.slot(s, stamp.Source)
+	if t == nil || stamp.Seq <= t.base || s.over && e.fired > s.window.over {
 		return
 	}
 	x := t.more()

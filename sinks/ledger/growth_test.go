@@ -22,7 +22,7 @@ func BenchmarkHour(b *testing.B) {
 		opt := Options{Run: 1, Sources: 10, Interval: time.Second, Recorded: 30 * time.Second}
 		for i := range lanes {
 			opt.Lanes = append(opt.Lanes, LaneSpec{Name: fmt.Sprint(i), Mode: eventmeter.Push, Subscriptions: subs / lanes,
-				Hears: func(i int) []uint16 { return []uint16{uint16(i % 10)} }})
+				Owed: func(i int) []uint16 { return []uint16{uint16(i % 10)} }})
 		}
 		l, err := New(opt)
 		if err != nil {

@@ -20,7 +20,7 @@ import (
 //
 // A window of a subscription begins with Active and ends with Detaching (or,
 // without one, with Detached or Failed). An emission is owed to a subscription
-// that hears its source if it was measured, its firing was accepted, and it was
+// that is owed its source if it was measured, its firing was accepted, and it was
 // fired after Active and before the end of a window. If it comes, it is
 // delivered; if not, it is lost, or excused when it was fired no longer than
 // DetachGrace before the end, or, where the subscription has to ask, before the
@@ -45,7 +45,7 @@ import (
 // # Memory
 //
 // It grows with the number of emissions (about 33 bytes each, and 12 more per
-// lane), of subscriptions (100 bytes, and 32 more per source heard), of
+// lane), of subscriptions (100 bytes, and 32 more per source owed), of
 // intervals, and of irregularities, but not with the number of deliveries.
 type Ledger struct {
 	opt     Options
@@ -165,23 +165,23 @@ func (l *Ledger) newLane(index uint16, spec LaneSpec) (*lane, error) {
 	}
 	n.allSources = true
 	for i := range spec.Subscriptions {
-		heard := all
-		if spec.Hears != nil {
-			if list := spec.Hears(i); list != nil {
-				heard = slices.Compact(slices.Sorted(slices.Values(list)))
+		owed := all
+		if spec.Owed != nil {
+			if list := spec.Owed(i); list != nil {
+				owed = slices.Compact(slices.Sorted(slices.Values(list)))
 			}
 		}
-		if k := len(heard); k > 0 && int(heard[k-1]) >= len(l.sources) {
-			return nil, fmt.Errorf("subscription %d hears source %d: there are %d, from 0", i, heard[k-1], len(l.sources))
+		if k := len(owed); k > 0 && int(owed[k-1]) >= len(l.sources) {
+			return nil, fmt.Errorf("subscription %d is owed source %d: there are %d, from 0", i, owed[k-1], len(l.sources))
 		}
-		n.allSources = n.allSources && len(heard) == len(all)
+		n.allSources = n.allSources && len(owed) == len(all)
 		h := n.shards[i&(1<<n.shift-1)]
-		if h.slots == nil && spec.Hears == nil {
-			h.slots = make([]slot, 0, len(heard)*cap(h.subs))
+		if h.slots == nil && spec.Owed == nil {
+			h.slots = make([]slot, 0, len(owed)*cap(h.subs))
 		}
-		h.subs = append(h.subs, subState{first: uint32(len(h.slots)), slots: uint32(len(heard))})
+		h.subs = append(h.subs, subState{first: uint32(len(h.slots)), slots: uint32(len(owed))})
 		h.states[0]++
-		for _, s := range heard {
+		for _, s := range owed {
 			h.slots = append(h.slots, slot{source: s})
 		}
 	}
@@ -346,10 +346,14 @@ func (h *shard) notice(pos uint32, n *eventmeter.Notice) {
 	if s.active == 0 || s.over {
 		return
 	}
-	s.announced++
+	number := uint32(0) // which is never missed by FalseAlarms
+	if !n.Before {
+		s.announced++
+		number = s.announced
+	}
 	slots := h.slotsOf(s)
 	for i := range slots {
-		slots[i].announce(&h.ledger.sources[slots[i].source], s.announced, n.At)
+		slots[i].announce(&h.ledger.sources[slots[i].source], number, n.At)
 	}
 }
 

@@ -68,6 +68,8 @@ func say(t testing.TB, r eventmeter.Recorder, sub eventmeter.Sub, verb string, s
 		r.Delivered(d)
 	case "truncated":
 		r.Noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.Truncated, At: at})
+	case "passed": // a gap that may be before the subscription
+		r.Noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.Truncated, At: at, Before: true})
 	case "claimed":
 		r.Noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.Claimed, At: at, Stamp: s})
 	case "turned": // a copy that is no delivery
@@ -167,6 +169,12 @@ func TestLedgerFigures(t *testing.T) {
 			second(SubCounts{Expected: 1, Recovered: 1, LostOrderUnknown: 1, Announcements: 1, GapIncidents: 1, LongestGap: 1})},
 		{"announced before active", "attaching@1 truncated@1.5 active@2 fire:1@3 ok:1@4", Options{},
 			second(SubCounts{Expected: 1, LostSilent: 1, Announcements: 1, GapIncidents: 1, LongestGap: 1})},
+		{"passed over before it began", up + "passed@3 fire:1@4 ok:1@5 got:1@6", Options{},
+			second(SubCounts{Expected: 1, Delivered: 1, Announcements: 1})},
+		{"passed over before it began, and announced", up + "passed@3 truncated@3 fire:1@4 ok:1@5 got:1@6", Options{},
+			second(SubCounts{Expected: 1, Delivered: 1, Announcements: 2, FalseAlarms: 1})},
+		{"passed over before or after it began", up + "fire:1@3 ok:1@4 passed@5 fire:2@6 ok:2@7 got:2@8", Options{},
+			second(SubCounts{Expected: 2, Delivered: 1, LostAnnounced: 1, Announcements: 1, GapIncidents: 1, LongestGap: 1})},
 		{"out of order", up + "fire:1@3 ok:1@4 fire:2@5 ok:2@6 got:2@7 got:1@8", Options{},
 			second(SubCounts{Expected: 2, Delivered: 2, OutOfOrder: 1})},
 		{"concurrent events have no order", up + "fire:1@3 fire:2@5 ok:1@5 ok:2@6 got:2@7 got:1@8", Options{},
@@ -207,7 +215,7 @@ func TestLedgerFigures(t *testing.T) {
 			second(SubCounts{Replayed: 1, Duplicates: Duplicates{SameEvent: 1}})},
 		{"foreign run, never fired, unprobed", up + "foreign:1@3 got:9@4 got:1.77@4 unprobed@5 got:0@6", Options{},
 			second(SubCounts{Unprobed: 1, Unexpected: Unexpected{ForeignRun: 1, NeverFired: 3}})},
-		{"a source it does not hear", up + "fire:1.1@3 ok:1.1@4 got:1.1@5", Options{Lanes: []LaneSpec{{Subscriptions: 1, Hears: func(int) []uint16 { return []uint16{0} }}}},
+		{"a source it does not hear", up + "fire:1.1@3 ok:1.1@4 got:1.1@5", Options{Lanes: []LaneSpec{{Subscriptions: 1, Owed: func(int) []uint16 { return []uint16{0} }}}},
 			second(SubCounts{Unexpected: Unexpected{NotSubscribed: 1}})},
 		{"never attached", "fire:1@3 ok:1@4 got:1@5", Options{},
 			SubCounts{Unexpected: Unexpected{NotSubscribed: 1}}},

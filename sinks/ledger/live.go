@@ -5,9 +5,8 @@ import (
 	"github.com/eventmeter/eventmeter/internal/figure"
 )
 
-// walkBatch is how many subscriptions are looked at while a shard's lock is
-// held by something that is not in a hurry: a few microseconds, as long as some
-// dozen deliveries take.
+// walkBatch is how many subscriptions are visited while a background task holds a
+// shard's lock: a few microseconds, as long as some dozen deliveries take.
 const walkBatch = 128
 
 // Live is a snapshot of a run for a display or a scrape. It is a copy that

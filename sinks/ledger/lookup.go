@@ -2,22 +2,27 @@ package ledger
 
 import "github.com/eventmeter/eventmeter"
 
-// Emission returns what is known of one emission: when it was intended and
-// fired, whether it is measured, and its outcome so far. The number of its emission
-// is not kept and is 0. It returns false for an emission that this run has not
-// fired.
+// Emission returns what is known about one emission: its scheduled and its publishing
+// time, whether it is measured, and its outcome so far. The number of the emission is
+// not kept and is 0. It returns false for an emission that this run has not
+// published.
 //
 // It takes no lock, so a system whose clients learn of several emissions at
 // once may ask on the path of each.
 func (l *Ledger) Emission(s eventmeter.Stamp) (eventmeter.Emission, eventmeter.Outcome, bool) {
-	if s.Run != l.opt.Run || int(s.Source) >= len(l.sources) {
-		return eventmeter.Emission{}, eventmeter.Pending, false
-	}
-	e := l.sources[s.Source].at(s.Seq)
+	e := l.emissionAt(s)
 	if e == nil {
 		return eventmeter.Emission{}, eventmeter.Pending, false
 	}
 	return eventmeter.Emission{Stamp: s, Intended: e.intended, Fired: e.fired, Measured: e.measured}, e.result(), true
+}
+
+// emissionAt returns one emission of this run; nil = it was not fired.
+func (l *Ledger) emissionAt(s eventmeter.Stamp) *emission {
+	if s.Run != l.opt.Run || int(s.Source) >= len(l.sources) {
+		return nil
+	}
+	return l.sources[s.Source].at(s.Seq)
 }
 
 // Run returns the run number that every probe id of this run carries.
@@ -30,10 +35,7 @@ func (l *Ledger) Sources() int { return len(l.sources) }
 // upstream, and 0 for one that is not known, or not, or not yet. It takes no
 // lock and does not allocate.
 func (l *Ledger) AckedAt(s eventmeter.Stamp) eventmeter.Instant {
-	if s.Run != l.opt.Run || int(s.Source) >= len(l.sources) {
-		return 0
-	}
-	e := l.sources[s.Source].at(s.Seq)
+	e := l.emissionAt(s)
 	if e == nil || e.result() != eventmeter.Accepted {
 		return 0
 	}
@@ -95,7 +97,7 @@ func (h *shard) update(s *subState, at eventmeter.Instant) {
 // Sole returns the emission that an update without a payload stands for, which
 // came to a subscription at that instant and is not reported yet. It returns
 // false where more than one would do: only if every emission before has had an
-// update of its own, and nothing that the subscription hears had been fired
+// update of its own, and nothing that the subscription is owed had been fired
 // before it was active, is there a single one. An emission that had no update,
 // because two became one or one was lost, therefore ends the certainty for the
 // rest of the window. A run with siblings has no certainty at all, since their

@@ -101,6 +101,10 @@ func TestSubscriptionSize(t *testing.T) {
 	if n := unsafe.Sizeof(subState{}) + unsafe.Sizeof(slot{}); n > 150 {
 		t.Errorf("a subscription with one source takes %d bytes", n)
 	}
+	var s subState
+	if n := unsafe.Offsetof(s.ending) + unsafe.Sizeof(s.ending) - unsafe.Offsetof(s.order) - unsafe.Offsetof(s.order.seq); n > 64 {
+		t.Errorf("what a delivery needs of a subscription takes %d bytes, more than a cache line", n)
+	}
 	if n := unsafe.Sizeof(emission{}); n > 32 {
 		t.Errorf("an emission takes %d bytes", n)
 	}

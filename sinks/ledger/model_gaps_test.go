@@ -150,8 +150,9 @@ func (m *model) claims(w *modelWindow, source uint16, all []*modelEmission) []*m
 }
 
 type modelNotice struct {
-	call int
-	at   eventmeter.Instant
+	call   int
+	at     eventmeter.Instant
+	before bool
 }
 
 // announcements returns those of w's subscription while it was active or
@@ -161,7 +162,7 @@ func (m *model) announcements(w *modelWindow) []modelNotice {
 	var out []modelNotice
 	for i, c := range m.calls {
 		if n, ok := c.(eventmeter.Notice); ok && n.Sub == sub && n.Kind == eventmeter.Truncated && !n.Refused && i > w.activeCall && i < w.overCall && i < w.to {
-			out = append(out, modelNotice{i, n.At})
+			out = append(out, modelNotice{i, n.At, n.Before})
 		}
 	}
 	return out
@@ -183,7 +184,7 @@ func (m *model) alarms(f *modelFigures, sub eventmeter.Sub, all []*modelEmission
 				backed = backed || may
 			}
 		}
-		if !backed {
+		if !backed && !a.before {
 			f.FalseAlarms++
 		}
 	}

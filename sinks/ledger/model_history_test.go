@@ -32,7 +32,7 @@ func historyOptions(shape byte) Options {
 		LateAfter: 300 * time.Microsecond, Interval: 2 * time.Millisecond, Examples: 3,
 		Lanes: []LaneSpec{
 			{Name: "a", Subscriptions: 2, Ordered: true},
-			{Name: "b", Subscriptions: 3, Replay: shape&4 != 0, Hears: func(i int) []uint16 {
+			{Name: "b", Subscriptions: 3, Replay: shape&4 != 0, Owed: func(i int) []uint16 {
 				if i == 2 {
 					return nil
 				}
@@ -242,6 +242,8 @@ func (h *history) notice() {
 	b := h.byte()
 	n := eventmeter.Notice{Kind: eventmeter.Truncated, Sub: h.sub(), At: h.now}
 	switch b & 15 {
+	case 3:
+		n.Before = b&16 != 0
 	case 15:
 		n.Kind = eventmeter.NoticeKind(b>>4%8 + 1)
 		if b == 255 {

@@ -136,10 +136,10 @@ func (f *modelFigures) interval(m *model, at eventmeter.Instant) *intervalCounts
 
 func (m *model) hears(sub eventmeter.Sub, source uint16) bool {
 	spec := m.opt.Lanes[sub.Lane]
-	if spec.Hears == nil {
+	if spec.Owed == nil {
 		return true
 	}
-	list := spec.Hears(int(sub.Index))
+	list := spec.Owed(int(sub.Index))
 	return list == nil || slices.Contains(list, source)
 }
 

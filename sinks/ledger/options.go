@@ -14,17 +14,17 @@ type Options struct {
 	Clock *eventmeter.Clock
 	// Run is the run number in the stamps of this run.
 	Run uint32
-	// Sibling tells which other runs are this run's siblings: the shards that
+	// Sibling reports which other runs are this run's siblings: the shards that
 	// load the same target at the same time, each with a ledger of its own. nil:
 	// there are none. What a sibling fired is known by its run alone, so a copy
-	// of it is Foreign where its subscription may hear it, and unexpected where
+	// of it is Foreign where its subscription may get it, and unexpected where
 	// not. It is called on the delivering goroutine, for copies of other runs.
 	Sibling func(run uint32) bool
 	// Sources is the number of sources, at least 1 and at most 65536.
 	Sources int
 	// Lanes are the groups of subscriptions, at most 65536.
 	Lanes []LaneSpec
-	// LateAfter: a delivery older than this, from Intended, counts late. 0
+	// LateAfter is the latency from Intended above which a delivery counts as late. 0
 	// counts none.
 	LateAfter time.Duration
 	// DetachGrace excuses a missing emission that was fired at most this long
@@ -51,19 +51,19 @@ type LaneSpec struct {
 	Mode         eventmeter.Mode
 	// Subscriptions is how many the lane has, indexed from 0.
 	Subscriptions int
-	// Hears gives the sources that subscription index hears. A nil function
+	// Owed gives the sources that subscription index is owed. A nil function
 	// and a nil result mean all of them; an empty result that is not nil means
 	// none. It is called once per subscription, by New.
-	Hears func(index int) []uint16
+	Owed func(index int) []uint16
 	// Broadcast tells whether what siblings fire from any source reaches
-	// subscription index; otherwise only what they fire from a heard source
+	// subscription index; otherwise only what they fire from a source it is owed
 	// does. nil: none is reached. It is called on the delivering goroutine, for
 	// copies that a sibling fired.
 	Broadcast func(index int) bool
-	// Ordered says that the lane's mode promises order. The ledger counts what
-	// is out of order either way.
+	// Ordered is set if the lane's mode promises order. Deliveries out of order are
+	// counted either way.
 	Ordered bool
-	// Replay says that the lane asks for events from before it subscribed.
+	// Replay is set if the lane asks for events from before it subscribed.
 	Replay bool
 }
 
@@ -79,7 +79,7 @@ type Verdict struct {
 	Measured bool
 }
 
-// VerdictKind is what a delivered copy was.
+// VerdictKind classifies a delivered copy.
 type VerdictKind uint8
 
 // The verdicts.

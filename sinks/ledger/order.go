@@ -6,7 +6,7 @@ import (
 )
 
 // order is the order in which the streams of a lane saw events, for sources that
-// some of them hear together. A stream whose newest event is the last of the
+// some of them get together. A stream whose newest event is the last of the
 // order appends the next event that comes to it. So for each two neighbours in
 // the order there is a stream that saw them in this order, and a stream that sees
 // an earlier one after a later one contradicts what others saw: there is no one
@@ -20,12 +20,13 @@ type order struct {
 
 // streamOrder is what a subscription remembers of the order of its events.
 type streamOrder struct {
-	newest uint32 // the highest place of what came
 	// seq of source is the first event that came before it had a place, 0 = none.
 	// since is the place of a measured event that came after it, 0 = none.
-	seq, since uint32
-	source     uint16
-	waited     uint8 // events without a place that came after it
+	since  uint32
+	source uint16
+	waited uint8 // events without a place that came after it
+	seq    uint32
+	newest uint32 // the highest place of what came
 }
 
 // orderPatience is how many events without a place may come to a stream while
@@ -117,7 +118,7 @@ func (h *shard) lookAgain(o *streamOrder, all *order) {
 	o.newest, o.seq, o.since = max(o.newest, p), 0, 0
 }
 
-// shareOrders gives sources that a subscription hears together one order.
+// shareOrders gives sources that one subscription is owed together one order.
 func (n *lane) shareOrders(sources int) {
 	n.orderOf = make([]uint16, sources)
 	for i := range n.orderOf {

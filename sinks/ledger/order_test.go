@@ -51,7 +51,7 @@ func TestOrderConflicts(t *testing.T) {
 // conflicts returns what a ledger and the model count.
 func conflicts(t *testing.T, hears, arrivals []string) int64 {
 	t.Helper()
-	opt := Options{Run: testRun, Sources: 3, Lanes: []LaneSpec{{Name: "lane", Subscriptions: len(hears), Hears: func(i int) (list []uint16) {
+	opt := Options{Run: testRun, Sources: 3, Lanes: []LaneSpec{{Name: "lane", Subscriptions: len(hears), Owed: func(i int) (list []uint16) {
 		for _, s := range hears[i] {
 			list = append(list, uint16(s-'a'))
 		}

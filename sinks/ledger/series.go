@@ -189,7 +189,7 @@ func (v *intervals) other(number int64) *span {
 	return &v.old
 }
 
-// Arrivals tell how well the times of a lane's deliveries are known: of all
+// Arrivals say how exactly the times of a lane's deliveries are known, over all
 // copies of all events, warm-up included.
 type Arrivals struct {
 	// Kernel is how many have the kernel's receive time.

@@ -72,7 +72,7 @@ func parkingKey(source uint16, seq uint32) uint64 { return uint64(source)<<32 | 
 // slotsOf returns the slots of a subscription.
 func (h *shard) slotsOf(s *subState) []slot { return h.slots[s.first : s.first+s.slots] }
 
-// slot returns the slot of a source, nil if s does not hear it. Slots are
+// slot returns the slot of a source, nil if s is not owed it. Slots are
 // sorted by source.
 func (h *shard) slot(s *subState, source uint16) *slot {
 	list := h.slotsOf(s)
@@ -111,13 +111,7 @@ func (h *shard) deliver(pos uint32, d *eventmeter.Delivery) Verdict {
 	}
 	h.arrivals.add(d)
 	if !d.Probed {
-		h.come(measured)
-		h.counts.Unprobed++
-		h.rare(s).counts.Unprobed++
-		if d.Update {
-			h.update(s, d.At)
-		}
-		return Verdict{Kind: VerdictUnprobed}
+		return h.unprobed(s, d, measured)
 	}
 	if d.Stamp.Run != h.ledger.opt.Run {
 		if sibling := h.ledger.opt.Sibling; sibling != nil && sibling(d.Stamp.Run) {
@@ -125,21 +119,17 @@ func (h *shard) deliver(pos uint32, d *eventmeter.Delivery) Verdict {
 		}
 		return h.unexpected(s, d, VerdictForeignRun)
 	}
-	var e *emission
-	if int(d.Stamp.Source) < len(h.ledger.sources) {
-		e = h.ledger.sources[d.Stamp.Source].at(d.Stamp.Seq)
-	}
+	e := h.ledger.emissionAt(d.Stamp)
 	if e == nil {
 		return h.unexpected(s, d, VerdictNeverFired)
 	}
 	v := Verdict{Measured: e.measured, FromIntended: d.At.Sub(e.intended), FromSent: d.At.Sub(e.fired)}
-	t := h.slot(s, d.Stamp.Source)
+	t, src := h.slot(s, d.Stamp.Source), &h.ledger.sources[d.Stamp.Source]
 	if t == nil || s.number == 0 || s.over && e.fired > s.window.over {
-		if !e.measured {
-			v.Kind = VerdictWarmUp
-			return v
+		v.Kind = VerdictWarmUp
+		if e.measured {
+			v.Kind = h.unexpected(s, d, VerdictNotSubscribed).Kind
 		}
-		v.Kind = h.unexpected(s, d, VerdictNotSubscribed).Kind
 		return v
 	}
 	newest, highest := t.newest, t.newest
@@ -151,7 +141,7 @@ func (h *shard) deliver(pos uint32, d *eventmeter.Delivery) Verdict {
 	if first {
 		h.come(measured)
 		h.saw(s, d.Stamp.Source, d.Stamp.Seq, e.measured)
-		if d.Stamp.Seq >= highest || e.happened() >= h.ledger.sources[d.Stamp.Source].firedAt(highest) {
+		if d.Stamp.Seq >= highest || e.happened() >= src.firedAt(highest) {
 			t.arrived(d.Stamp.Seq)
 		}
 	}
@@ -159,7 +149,7 @@ func (h *shard) deliver(pos uint32, d *eventmeter.Delivery) Verdict {
 		v.Kind = VerdictWarmUp
 		return v
 	}
-	lane := h.ledger.sources[d.Stamp.Source].eventID(h.lane.index, d.Stamp.Seq)
+	lane := src.eventID(h.lane.index, d.Stamp.Seq)
 	if first {
 		t.firstID(d.Stamp.Seq, d.EventID, lane)
 		h.first(s, pos, d, e, newest, &v)
@@ -170,6 +160,17 @@ func (h *shard) deliver(pos uint32, d *eventmeter.Delivery) Verdict {
 		t.refuse(d.Stamp.Seq)
 	}
 	return v
+}
+
+// unprobed records a copy without a probe id.
+func (h *shard) unprobed(s *subState, d *eventmeter.Delivery, measured bool) Verdict {
+	h.come(measured)
+	h.counts.Unprobed++
+	h.rare(s).counts.Unprobed++
+	if d.Update {
+		h.update(s, d.At)
+	}
+	return Verdict{Kind: VerdictUnprobed}
 }
 
 // count keeps the number of holes and of what was passed over.

@@ -280,9 +280,9 @@ func (p packed) histogram() *hdrhistogram.PackedHistogram {
 	return h
 }
 
-// scratch are timings to add others up in while a lock is held that deliveries
-// or firings wait for. They have all their pages, because what allocates may be
-// made to help the garbage collector first, which would be waited for, too.
+// scratch are timings for sums that are made while a lock is held that deliveries or
+// publishing wait for. They have all their pages, because a goroutine that allocates
+// may have to help the garbage collector first.
 var scratch = sync.Pool{New: func() any {
 	t := &timing{}
 	all := new([tallyPages]tallyPage)
@@ -370,6 +370,18 @@ func (t Timing) Distribution() Distribution {
 		out.Count += b.Count
 	}
 	return out
+}
+
+// Percentile returns the value at a percentile in milliseconds, as the histogram of
+// the result gives it. percent is above 0. Without values it is 0.
+func (d Distribution) Percentile(percent float64) float64 {
+	rest := max(int64(percent/100*float64(d.Count)+0.5), 1)
+	for _, b := range d.Buckets {
+		if rest -= b.Count; rest <= 0 {
+			return float64(b.High) / float64(time.Millisecond)
+		}
+	}
+	return 0
 }
 
 // Plus returns both distributions together. It shares no memory with either

@@ -35,18 +35,21 @@ func (w *window) excusedSince(grace time.Duration) eventmeter.Instant {
 }
 
 // subState is the state of one subscription; state none is 0.
+//
+// What each delivery needs lies side by side, from order.seq to window.ending: of
+// thousands of subscriptions, none is in the cache when its next delivery comes,
+// and each cache line is a miss.
 type subState struct {
-	window
-	rare *subRare
+	announced uint32 // the announcements in the current window
+	order     streamOrder
 	// first and slots locate its slots in the shard.
 	first, slots uint32
-	// number counts the windows, from 1; announced the announcements in the
-	// current one.
-	number, announced uint32
-	delivered         uint32
-	state             eventmeter.State
-	over              bool // the window is over: Detached or Failed
-	order             streamOrder
+	number       uint32 // counts the windows, from 1
+	delivered    uint32
+	state        eventmeter.State
+	over         bool // the window is over: Detached or Failed
+	window
+	rare *subRare
 }
 
 // subRare is what only a subscription with irregularities needs.
@@ -60,8 +63,8 @@ type subRare struct {
 	former []formerWindow
 	// updates is the number of updates without a payload in the current window.
 	updates int64
-	// suspended are the stretches of the current window without deliveries,
-	// by the target's own word.
+	// suspended are the stretches of the current window in which the target
+	// reported that it delivered nothing.
 	suspended []stretch
 }
 
@@ -160,13 +163,7 @@ func (l *Ledger) sumSlot(s *SubCounts, w *window, t *slot, backed []run, e *evid
 	var unsaid []run // what no announcement can be about; only where claimed
 	piece := func(h run) {
 		from, to := max(h.from, low), min(h.to, high)
-		if w.updated != 0 {
-			after := src.firstFrom(from, w.updated+1)
-			unidentified := src.countOwed(from, min(to, after-1))
-			s.Unidentified += unidentified
-			s.Expected -= unidentified
-			from = max(from, after)
-		}
+		from = s.identified(src, w, from, to)
 		excused := src.countOwed(max(from, excusedFrom), to)
 		s.Excused += excused
 		s.Expected -= excused
@@ -203,6 +200,19 @@ func (l *Ledger) sumSlot(s *SubCounts, w *window, t *slot, backed []run, e *evid
 		s.Overclaimed += t.overclaims(src, unsaid)
 	}
 	return t.backed(src, src.firstFrom(t.base+1, w.attaching+1), high, backed)
+}
+
+// identified takes out of account the emissions up to to that an update without a
+// payload may have stood for, and returns the first one after them.
+func (s *SubCounts) identified(src *source, w *window, from, to uint32) uint32 {
+	if w.updated == 0 {
+		return from
+	}
+	after := src.firstFrom(from, w.updated+1)
+	unidentified := src.countOwed(from, min(to, after-1))
+	s.Unidentified += unidentified
+	s.Expected -= unidentified
+	return max(from, after)
 }
 
 // covered returns how many numbers the runs contain together.

@@ -1,4 +1,4 @@
-// The three modes beside each other, all hearing the same events.
+// The three modes side by side, which receive the same events.
 import { Client, Upstream } from 'k6/x/mcpevents';
 
 const scenario = (exec, startTime) => ({ executor: 'per-vu-iterations', vus: 1, iterations: 1, maxDuration: '1m', exec, startTime });
@@ -23,15 +23,15 @@ export const options = {
 const event = 'chat.message';
 const common = { arguments: { channel: 'compare' }, subscriptions: 10, settle: '10s' };
 
-async function hear(open) {
+async function receive(open) {
   const sub = await open(new Client(__ENV.TARGET, { token: __ENV.TOKEN || 'k6' }));
   await sub.received({ events: 30, timeout: '10s' });
   await sub.close();
 }
 
-export const push = () => hear((c) => c.stream(event, common));
-export const poll = () => hear((c) => c.poll(event, Object.assign({ minInterval: '200ms' }, common)));
-export const webhook = () => hear((c) => c.subscribe(event, common));
+export const push = () => receive((c) => c.stream(event, common));
+export const poll = () => receive((c) => c.poll(event, Object.assign({ minInterval: '200ms' }, common)));
+export const webhook = () => receive((c) => c.subscribe(event, common));
 
 export async function fire() {
   const upstream = new Upstream({ event, admin: __ENV.ADMIN, data: { channel: 'compare', text: '{probe}' } });

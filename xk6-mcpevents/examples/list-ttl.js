@@ -20,7 +20,7 @@ export const options = {
 
 export default async function () {
   const client = new Client(__ENV.TARGET, { token: __ENV.TOKEN || 'k6' });
-  // A change of the list moves a mark in one of its entries on.
+  // Each change of the list changes one of its entries.
   const upstream = new Upstream({ event: 'list.changed', admin: __ENV.ADMIN, data: { list: 'tools', probe: '{probe}' } });
   const list = await client.list('tools');
   check(list, { 'the list may be kept for a while': (l) => (l.ttl || 0) > 0 });

@@ -14,7 +14,7 @@ export const options = {
 export default async function () {
   const client = new Client(__ENV.TARGET, { token: __ENV.TOKEN || 'k6' });
   const requests = await client.resumable('work', { requests: 5, steps: 10, step: '100ms', at: '400ms', away: '200ms' });
-  await requests.close(); // nothing new is begun, and what is under way is seen to its end
+  await requests.close(); // starts no further requests, and waits for the open ones
   const figures = requests.figures().values;
   check(figures, {
     'every request was completed': (f) => f.requestsCompleted === f.requestsBegun && f.requestsBegun >= 5,

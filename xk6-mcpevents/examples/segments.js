@@ -8,9 +8,9 @@ import exec from 'k6/execution';
 import { Client, Upstream } from 'k6/x/mcpevents';
 
 export const options = {
-  // Of all processes together; a scenario with fewer VUs than segments leaves some without work.
+  // For all processes together; a scenario with fewer VUs than segments leaves some without work.
   scenarios: { push: { executor: 'per-vu-iterations', vus: 4, iterations: 1, maxDuration: '1m' } },
-  // Of each process.
+  // For each process.
   thresholds: {
     mcp_events_expected: ['count>0'],
     mcp_events_lost: ['count==0'],
@@ -21,7 +21,7 @@ export const options = {
 };
 
 export default async function () {
-  // __VU counts in its process only. What other processes fire is not for this VU.
+  // __VU is unique within its process only. This VU does not receive the events of other processes.
   const topic = `vu-${exec.vu.idInTest}`;
   const client = new Client(__ENV.TARGET, { token: __ENV.TOKEN || 'k6' });
   const upstream = new Upstream({

@@ -1,4 +1,4 @@
-// The least that shows something: two streams, and twenty events of this VU's own.
+// The smallest useful test: one VU with two streams and twenty events.
 import { check } from 'k6';
 import exec from 'k6/execution';
 import { Client, Upstream } from 'k6/x/mcpevents';

@@ -10,6 +10,8 @@ export const options = {
     mcp_events_expected: ['count>0'],
     mcp_events_lost: ['count==0'],
     mcp_event_duplicates: ['rate==0'],
+    'mcp_events_conformance_broken{level:must}': ['count==0'],
+    mcp_events_conformance_seen: ['count>0'],
     checks: ['rate==1'],
   },
 };

@@ -1,4 +1,4 @@
-// STREAMS streams on ten VUs hear EVENTS events: what does that cost k6?
+// STREAMS streams on ten VUs receive EVENTS events: what does that cost k6?
 //
 //   /usr/bin/time -v ./k6 run -e TARGET=… -e ADMIN=… -e STREAMS=5000 xk6-mcpevents/testdata/many-streams.js
 import exec from 'k6/execution';
@@ -10,7 +10,7 @@ const events = Number(__ENV.EVENTS || 20);
 
 export const options = {
   scenarios: {
-    hear: { executor: 'per-vu-iterations', vus, iterations: 1, maxDuration: '5m', exec: 'hear' },
+    receive: { executor: 'per-vu-iterations', vus, iterations: 1, maxDuration: '5m', exec: 'receive' },
   },
   thresholds: {
     mcp_events_expected: ['count>0'],
@@ -20,7 +20,7 @@ export const options = {
   },
 };
 
-export async function hear() {
+export async function receive() {
   const topic = `vu-${exec.vu.idInTest}`;
   const client = new Client(__ENV.TARGET, { token: 'k6' });
   const upstream = new Upstream({ event: 'chat.message', topic, admin: __ENV.ADMIN, data: { channel: topic, text: '{probe}' } });

@@ -10,7 +10,7 @@ import (
 )
 
 func main() {
-	out := flag.String("out", "dashboards/grafana", "directory to write to; it has to exist")
+	out := flag.String("out", "dashboards/grafana", "directory to write to, which must exist")
 	flag.Parse()
 	if err := boards.Write(*out); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -10,17 +10,17 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// lawSeed makes the resampling of a fit the same each time.
+// lawSeed makes the resampling of a fit reproducible.
 const lawSeed = 1
 
-// finish fills in what follows from the steps.
+// finish sets what follows from the steps.
 func (s *finder) finish(err error) {
 	s.summarise(err)
 	s.law()
 	s.warnings()
 }
 
-// summarise says where the search stands.
+// summarise sets the state of the search in the result.
 func (s *finder) summarise(err error) {
 	c := s.out
 	c.Finished = time.Now().UTC()
@@ -32,7 +32,7 @@ func (s *finder) summarise(err error) {
 	c.Stopped = s.stopped()
 }
 
-// maximum load says where the search stands.
+// maximum sets the maximum load so far.
 func (s *finder) maximum() {
 	k := s.search.Maximum()
 	out := results.CapacityMaximum{Load: k.Load, Above: k.Above, From: k.From, To: k.To, Limits: []string{}}
@@ -63,10 +63,11 @@ func (s *finder) maximum() {
 	s.out.Maximum = out
 }
 
-// judged tells the trials of the search from what was done beside them.
+// judged reports whether a step is a trial of the search, rather than a step beside
+// it.
 func judged(s *results.CapacityStep) bool { return s.Verdict != verdictAside }
 
-// stopped says in words why the search ended.
+// stopped returns a sentence on why the search ended.
 func (s *finder) stopped() string {
 	c, k := s.out, s.out.Maximum
 	load := func(v float64) string { return fmt.Sprintf("%.4g %s", v, c.Unit) }
@@ -77,20 +78,20 @@ func (s *finder) stopped() string {
 	case capacity.None:
 		return fmt.Sprintf("not even the lowest load of %s met the SLO: %s", load(k.Above), limits)
 	case capacity.Bound:
-		return fmt.Sprintf("the highest load of %s met the SLO, so the capacity is above it: raise capacity.to", load(k.Load))
+		return fmt.Sprintf("the highest load of %s met the SLO, so the capacity is higher: raise capacity.to", load(k.Load))
 	case capacity.Generator:
 		if k.Load == 0 {
-			return fmt.Sprintf("at the lowest load of %s nothing can be said of the target: %s", load(k.Above), limits)
+			return fmt.Sprintf("the lowest load of %s says nothing about the target: %s", load(k.Above), limits)
 		}
-		return fmt.Sprintf("the capacity is at least %s; at %s nothing can be said of the target: %s", load(k.Load), load(k.Above), limits)
+		return fmt.Sprintf("the capacity is at least %s; the load of %s says nothing about the target: %s", load(k.Load), load(k.Above), limits)
 	case capacity.Exhausted:
 		return "too many trials disagreed"
 	}
-	return "it was broken off: " + cmp.Or(c.Reason, "no reason is known")
+	return "it was interrupted: " + cmp.Or(c.Reason, "no reason is known")
 }
 
-// law fits the Universal Scalability Law to the trials in which the generator
-// was not the limit.
+// law fits the Universal Scalability Law to the trials in which the generator was not
+// the limit.
 func (s *finder) law() {
 	var samples []capacity.Sample
 	for _, step := range s.out.Steps {
@@ -140,7 +141,7 @@ func (s *finder) warnings() {
 		warn("busy-steps", "%d steps met the SLO although the generator was the bottleneck: they count, and their latencies are too high if anything", busy)
 	}
 	if recovered > 0 {
-		warn("recovered", "the target needed %d steps at the lowest load to come round after overloads that did not drain", recovered)
+		warn("recovered", "the target needed %d steps at the lowest load to recover from overloads that did not drain", recovered)
 	}
 	if k := s.out.Maximum; k.Failed > 0 || k.AbovePassed > 0 {
 		warn("noisy-maximum", "trials of one load disagreed near the maximum load: the interval is what they leave")

@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// cpuStep is how finely the CPU time of a process is known: the least
-	// difference of two readings that means anything is two of them.
+	// cpuStep is the resolution of a process's CPU time. A difference of two readings
+	// must be at least twice that to mean anything.
 	cpuStep = 10 * time.Millisecond
-	// memoryNoise is by how much a process of the Go runtime, or of another with
-	// a collector, comes and goes by itself.
+	// memoryNoise is how much the memory of a process with a garbage collector varies
+	// by itself.
 	memoryNoise = 2 << 20
 
 	thousandHours = 1000 * 3600.0 // seconds of 1,000 subscriptions held for an hour
 	million       = 1e6
 )
 
-// costs draws up the cost sheet: for each lane alone, one subscription held
-// idle, all of them held idle, and half the capacity.
+// costs draws up the cost sheet. For each lane alone it measures one idle
+// subscription, all subscriptions idle, and half the capacity.
 func (s *finder) costs(ctx context.Context) error {
 	k := s.search.Maximum()
 	if s.p.Capacity.Idle == 0 || k.Load == 0 || s.search.Outcome() == capacity.Searching {
@@ -35,8 +35,8 @@ func (s *finder) costs(ctx context.Context) error {
 		if s.p.Capacity.Axis != "rate" {
 			load = max(1, math.Floor(load))
 		}
-		// A process of its own for each lane: what the overloads before have
-		// left in its memory is not this mode's.
+		// Each lane gets a new process, because earlier overloads leave memory behind
+		// that this mode does not cost.
 		if s.p.Target.IsEmbedded() {
 			s.keep.Stop()
 		}
@@ -57,7 +57,7 @@ func (s *finder) costs(ctx context.Context) error {
 	return nil
 }
 
-// costStep is a step whose absence only leaves a figure out.
+// costStep runs a step whose failure only leaves a figure out.
 func (s *finder) costStep(ctx context.Context, plan stepPlan) (*usageOf, error) {
 	step, m, err := s.stepWith(ctx, plan)
 	if err != nil || m == nil {
@@ -98,7 +98,7 @@ func newUsage(step results.CapacityStep, m *run.Outcome) *usageOf {
 	return u
 }
 
-// costSheet is the line of one lane.
+// costSheet returns the entry of one lane.
 func costSheet(lane, mode string, base, idle, busy *usageOf) results.CapacityCost {
 	c := results.CapacityCost{Lane: lane, Mode: mode, Missing: []string{}}
 	miss := func(format string, args ...any) { c.Missing = append(c.Missing, fmt.Sprintf(format, args...)) }
@@ -131,17 +131,17 @@ func costSheet(lane, mode string, base, idle, busy *usageOf) results.CapacityCos
 		if cost := used / busy.messages * million; cost >= c.Delivered.Resolution {
 			c.Delivered.CPU = number(cost)
 		} else {
-			miss("CPU of deliveries: %.0f are too few to tell from nothing; take a longer step", busy.messages)
+			miss("CPU of deliveries: %.0f are too few to be distinguished from none; raise capacity.step", busy.messages)
 		}
 	}
 	return c
 }
 
-// costIdle fills in what idle subscriptions cost in CPU and memory.
+// costIdle sets the CPU time and memory that idle subscriptions cost.
 func costIdle(c *results.CapacityCost, base, idle *usageOf, miss func(string, ...any)) {
 	more := float64(idle.subscriptions - base.subscriptions)
 	if more < 1 {
-		miss("idle: one subscription cannot be told from none")
+		miss("idle: the cost of one subscription cannot be distinguished from none; hold more subscriptions")
 		return
 	}
 	perSecond := thousandHours / more / idle.seconds
@@ -149,12 +149,12 @@ func costIdle(c *results.CapacityCost, base, idle *usageOf, miss func(string, ..
 	if cost := (idle.cpu - base.cpu/base.seconds*idle.seconds) * perSecond; cost >= c.Idle.Resolution {
 		c.Idle.CPU = number(cost)
 	} else {
-		miss("idle CPU: less than %.3g s per 1,000 subscription-hours cannot be told from nothing here; raise capacity.idle, or hold more subscriptions", c.Idle.Resolution)
+		miss("idle CPU: less than %.3g s per 1,000 subscription-hours cannot be distinguished from none here; raise capacity.idle, or hold more subscriptions", c.Idle.Resolution)
 	}
 	if grown := idle.memory - base.memory; grown >= memoryNoise {
 		c.Idle.Memory = number(grown / more * 1000)
 	} else {
-		miss("memory: %.0f subscriptions grew it by %.1f MiB, which is not told from noise below %d MiB; hold more", more, grown/(1<<20), memoryNoise>>20)
+		miss("memory: %.0f subscriptions grew it by %.1f MiB, which cannot be distinguished from noise below %d MiB; hold more subscriptions", more, grown/(1<<20), memoryNoise>>20)
 	}
 }
 

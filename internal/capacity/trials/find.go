@@ -1,6 +1,6 @@
 // Package trials searches for the largest load that a target can take: it runs a
-// profile at the loads that [capacity.Search] asks for, judges each, and draws up what
-// a subscription and a delivery cost.
+// profile at the loads that [capacity.Search] asks for, judges each run, and measures
+// what a subscription and a delivery cost.
 package trials
 
 import (
@@ -19,16 +19,16 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// maxRecover is how many steps at the lowest load a target gets to come round
-// after an overload that did not drain.
+// maxRecover is the number of steps at the lowest load that a target gets to recover
+// from an overload that did not drain.
 const maxRecover = 5
 
-// Find searches for the largest load of the profile's axis that meets
-// its SLO, and draws up the cost sheet.
+// Find searches for the largest load on the profile's axis that meets its SLO, and
+// draws up the cost sheet.
 //
-// When it ended early, the capacity is partial, and the error says why, as that
-// of [Run] does. It is nil if there was no step. A nil error means that the
-// search is over; how it ended is in the outcome.
+// If the search ended early, the capacity is partial and the error says why, as that
+// of [run.Run] does; the capacity is nil if there was no step. A nil error means that
+// the search is over; the outcome says how it ended.
 func Find(ctx context.Context, opts Options) (*results.Capacity, error) {
 	secrets := run.SecretsOf(opts.Profile)
 	if save := opts.Checkpoint; save != nil {
@@ -64,8 +64,8 @@ func search(ctx context.Context, opts Options, secrets *errtext.Secrets) (*resul
 	return s.out, err
 }
 
-// newFinder checks everything that can be checked without touching the
-// target, at both ends of the range.
+// newFinder checks everything that can be checked without contacting the target, at
+// both ends of the range.
 func newFinder(ctx context.Context, opts Options) (*finder, error) {
 	p := opts.Profile
 	c := p.Capacity
@@ -100,7 +100,7 @@ func newFinder(ctx context.Context, opts Options) (*finder, error) {
 	opts.Options.Guard = guard // a name is resolved once for all steps
 	s := &finder{opts: opts, p: p, search: search, run: run.Run}
 	if p.Target.IsEmbedded() && !p.Target.OverStdio() && p.Upstream.Kind != "feed" {
-		s.keep = &embedded.Keep{} // the target of a feed has to know its address, which is another each time
+		s.keep = &embedded.Keep{} // with a feed each step needs a new target, because the feed's address changes
 	}
 	l := c.SLO
 	s.out = &results.Capacity{
@@ -134,7 +134,7 @@ func (s *finder) loads(ctx context.Context) error {
 	}
 }
 
-// purpose names what a trial of a load is for.
+// purpose names the purpose of a trial of a load.
 func (s *finder) purpose(load float64) string {
 	for _, p := range s.search.Points() {
 		if p.Load != load {
@@ -151,9 +151,9 @@ func (s *finder) purpose(load float64) string {
 	return purposeBracket
 }
 
-// recover makes sure that an overload does not reach into the next step. What
-// drained has left nothing behind. What did not is restarted if it is ours, and
-// else given the lowest load until it meets the SLO again.
+// recover keeps an overload from affecting the next step. After a step that drained
+// there is nothing to do. Otherwise an embedded target is restarted, and any other
+// target gets the lowest load until it meets the SLO again.
 func (s *finder) recover(ctx context.Context, after results.CapacityStep) error {
 	if after.Undrained == 0 && after.Dir != "" {
 		return nil
@@ -174,5 +174,5 @@ func (s *finder) recover(ctx context.Context, after results.CapacityStep) error 
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: after an overload it did not meet the SLO at the lowest load any more, in %d tries", run.ErrTarget, maxRecover)
+	return fmt.Errorf("%w: after an overload it no longer met the SLO at the lowest load, in %d tries; restart the target, or lower capacity.to", run.ErrTarget, maxRecover)
 }

@@ -195,7 +195,7 @@ func TestCapacityRecovers(t *testing.T) {
 			return out, nil
 		}, hosts...)
 		if after > maxRecover {
-			if !errors.Is(err, run.ErrTarget) || !strings.Contains(err.Error(), "at the lowest load any more") {
+			if !errors.Is(err, run.ErrTarget) || !strings.Contains(err.Error(), "it no longer met the SLO at the lowest load") {
 				t.Errorf("never: %v", err)
 			}
 			continue

@@ -12,16 +12,17 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// Options say what to search. Profile must have a capacity section.
+// Options are the options of a search. Profile must have a capacity section.
 type Options struct {
-	// Options of every step. Record is not used.
+	// Options apply to every step. Record is not used.
 	run.Options
-	// Archive, when not nil, writes what a step leaves behind; dir is relative.
+	// Archive, if not nil, writes the archive of a step; dir is relative to that of
+	// the search.
 	Archive func(dir string, o *run.Outcome) error
-	// Checkpoint, when not nil, is called after every step with the search so far,
+	// Checkpoint, if not nil, is called after every step with the search so far,
 	// which is partial. An error becomes a warning.
 	Checkpoint func(*results.Capacity) error
-	// OnStep, when not nil, is called after every step.
+	// OnStep, if not nil, is called after every step.
 	OnStep func(results.CapacityStep)
 }
 
@@ -41,27 +42,27 @@ const (
 	verdictAside   = "aside"
 )
 
-// finder is a search on its way.
+// finder is a search in progress.
 type finder struct {
 	opts   Options
 	p      *profiles.Profile
 	search *capacity.Search
 	keep   *embedded.Keep
 	out    *results.Capacity
-	shown  *metrics.Search // nil where nobody wants metrics
-	// secrets are hidden in each step before it is shown; nil = there are none.
+	shown  *metrics.Search // nil without metrics
+	// secrets are hidden in each step before the step is shown; nil = there are none.
 	secrets *errtext.Secrets
 
 	checkpointFailed bool
-	// run is [Run] but in tests.
+	// run is [run.Run], except in tests.
 	run func(context.Context, run.Options) (*run.Outcome, error)
 }
 
-// stepPlan is one step to come.
+// stepPlan describes the next step.
 type stepPlan struct {
 	load    float64
 	purpose string
-	lane    string // alone; "" = all
+	lane    string // the only lane; "" = all
 	idle    bool   // nothing is fired, for capacity.idle
 	one     bool   // with one subscription
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// profile is the profile of a step.
+// profile returns the profile of a step.
 func (s *finder) profile(plan stepPlan) (*profiles.Profile, error) {
 	p := *s.p
 	if plan.lane != "" {
@@ -32,8 +32,8 @@ func (s *finder) profile(plan stepPlan) (*profiles.Profile, error) {
 	return at, nil
 }
 
-// step runs one step, judges it and puts it into the curve. An error ends the
-// search: the target is gone, or somebody wants it to stop.
+// step runs one step, judges it and adds it to the curve. It returns an error if the
+// search must end: the target is gone, or the search was stopped.
 func (s *finder) step(ctx context.Context, plan stepPlan) (results.CapacityStep, error) {
 	step, _, err := s.stepWith(ctx, plan)
 	return step, err
@@ -64,7 +64,7 @@ func (s *finder) stepWith(ctx context.Context, plan stepPlan) (results.CapacityS
 		return step, nil, nil
 	}
 	s.out.Target = outcome.Result.Target
-	s.out.Target.Process = nil // it is said step by step
+	s.out.Target.Process = nil // each step has its own
 	s.measure(&step, p, outcome)
 	if !plan.idle {
 		verdict, reasons := s.judge(&step, outcome.Result, err)
@@ -76,7 +76,7 @@ func (s *finder) stepWith(ctx context.Context, plan stepPlan) (results.CapacityS
 	step.Dir = fmt.Sprintf("steps/%03d", step.Number)
 	if s.opts.Archive != nil {
 		if err := s.opts.Archive(step.Dir, outcome); err != nil {
-			step.Dir = "" // what it measured is in the search, and has no archive
+			step.Dir = "" // the search has its figures, but there is no archive
 			s.add(step)
 			return step, nil, err
 		}
@@ -85,19 +85,19 @@ func (s *finder) stepWith(ctx context.Context, plan stepPlan) (results.CapacityS
 	return step, outcome, nil
 }
 
-// ended says that somebody wants the search to end.
+// ended reports whether the error means that the caller ended the search.
 func ended(err error) bool {
 	return errors.Is(err, run.ErrStopped) || errors.Is(err, context.Canceled) || errors.Is(err, run.ErrProfile)
 }
 
-// isLimit says that a step which could not be measured shows a limit of the
-// target: it did not take as many subscriptions, and it had taken fewer.
+// isLimit reports whether a failed step shows a limit of the target: it did not
+// accept that many subscriptions, but accepted fewer before.
 func (s *finder) isLimit(err error) bool {
 	var attach run.AttachError
 	return errors.As(err, &attach) && s.search.Maximum().Load > 0
 }
 
-// measure fills in the figures of a step.
+// measure sets the figures of a step.
 func (s *finder) measure(step *results.CapacityStep, p *profiles.Profile, o *run.Outcome) {
 	r := o.Result
 	step.Fill(r)
@@ -110,8 +110,8 @@ func (s *finder) measure(step *results.CapacityStep, p *profiles.Profile, o *run
 	}
 }
 
-// fillBacklog puts the backlog into a step that has the figures of the result;
-// period is that of the schedule, measured the length of the step.
+// fillBacklog sets the backlog of a step that has the figures of the result. period
+// is the schedule's period.
 func fillBacklog(s *results.CapacityStep, b *run.Backlog, period time.Duration) {
 	s.Achieved, s.Undrained, s.Backlog.Most = b.Achieved, b.Undrained, b.Most
 	if growth, off, ok := capacity.Growth(b.Readings, period); ok {
@@ -122,8 +122,8 @@ func fillBacklog(s *results.CapacityStep, b *run.Backlog, period time.Duration) 
 	}
 }
 
-// eventRate is how many events per second a schedule has. Of one that has no
-// one rate, it is how many were due.
+// eventRate returns the events per second of the schedule. For a schedule without a
+// constant rate, it is the number of events that were due over the time.
 func eventRate(p *profiles.Profile, emissions int64) float64 {
 	switch s := p.Schedule; s.Kind {
 	case "constant", "poisson":
@@ -134,7 +134,7 @@ func eventRate(p *profiles.Profile, emissions int64) float64 {
 	return float64(emissions) / p.Phases.Measure.Seconds()
 }
 
-// period is the time in which the schedule repeats itself.
+// period returns the time after which the schedule repeats itself.
 func period(p *profiles.Profile) time.Duration {
 	if p.Schedule.Kind == "burst" {
 		return p.Schedule.Every
@@ -145,8 +145,8 @@ func period(p *profiles.Profile) time.Duration {
 	return 0
 }
 
-// judge holds a step against the SLO. runErr is why it ended early, if it
-// did: a target that stopped taking events is at its limit.
+// judge compares a step with the SLO. runErr is why the run ended early, or nil: a
+// target that stopped accepting events has reached its limit.
 func (s *finder) judge(step *results.CapacityStep, r *results.Result, runErr error) (string, []string) {
 	l, u := s.p.Capacity.SLO, r.Upstream
 	m := capacity.Measured{
@@ -170,8 +170,8 @@ func (s *finder) judge(step *results.CapacityStep, r *results.Result, runErr err
 	return map[capacity.Verdict]string{capacity.Passed: verdictPassed, capacity.Failed: verdictFailed, capacity.Unclear: verdictUnclear}[v], reasons
 }
 
-// unjudgedLane says why a step says nothing of a lane; empty where it does, or
-// where the lane is to hear nothing.
+// unjudgedLane returns why a step says nothing about a lane; empty if it does, or if
+// nothing is owed to the lane.
 func unjudgedLane(l *results.Lane, lanes []profiles.Lane) string {
 	if l.ReceivedNothing() {
 		return fmt.Sprintf("it received nothing at all, and %d deliveries were owed", l.Expected)
@@ -184,7 +184,7 @@ func unjudgedLane(l *results.Lane, lanes []profiles.Lane) string {
 }
 
 func (s *finder) add(step results.CapacityStep) {
-	s.secrets.ScrubAll(&step) // before anybody else sees it: it is not written to afterwards
+	s.secrets.ScrubAll(&step) // before anything else reads the step
 	s.out.Steps = append(s.out.Steps, step)
 	s.shown.Step(step)
 	s.checkpoint()
@@ -193,7 +193,8 @@ func (s *finder) add(step results.CapacityStep) {
 	}
 }
 
-// checkpoint hands on the search so far. The scalability law is fitted at the end.
+// checkpoint passes on the search so far. The scalability law is fitted only at the
+// end.
 func (s *finder) checkpoint() {
 	if s.opts.Checkpoint == nil {
 		return

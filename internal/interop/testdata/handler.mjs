@@ -156,8 +156,9 @@ const subscriptions = {
     return operation;
   },
   async upsert(granted, _, operation) {
-    if (operations.get(granted.id) !== operation) throw new Error('another operation took its place');
-    operations.delete(granted.id);
+    // Of two subscribes at once both stand: they name the same subscription.
+    if (!operations.has(granted.id) && !live.has(granted.id)) throw new Error('it was removed meanwhile');
+    if (operations.get(granted.id) === operation) operations.delete(granted.id);
     let subscription = live.get(granted.id);
     if (subscription) {
       stats.refreshed++;

@@ -174,10 +174,10 @@ export function control(port, stats, routes) {
 }
 
 // Sessions serves the 2025 transport: one server and one transport of the SDK
-// for each session, found by its id.
+// for each session, found by its id. options makes further ones of a transport.
 export class Sessions {
-  constructor(Transport, newSession, stats) {
-    Object.assign(this, { Transport, newSession, stats, open: new Map() });
+  constructor(Transport, newSession, stats, options = () => ({})) {
+    Object.assign(this, { Transport, newSession, stats, options, open: new Map() });
   }
 
   fetch = async (request) => {
@@ -187,6 +187,7 @@ export class Sessions {
     if (id) return Response.json({ jsonrpc: '2.0', id: null, error: { code: -32001, message: 'Session not found' } }, { status: 404 });
     const session = this.newSession();
     const transport = new this.Transport({
+      ...this.options(),
       sessionIdGenerator: randomUUID,
       onsessioninitialized: (given) => {
         session.id = given;

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 )
 
 // Kind is a kind of fault.
@@ -53,10 +54,12 @@ const (
 	Early      Kind = "early"      // webhook: a delivery before the challenge
 	Anonymous  Kind = "anonymous"  // webhook: a subscription without a token is accepted
 	NoRetry    Kind = "noretry"    // webhook: no delivery is tried again
+	Break      Kind = "break"      // the row Row of conformance is broken, see package breach
 
 	Lapse       Kind = "lapse"       // SEP-975: a policy ends After, whatever it promised
 	Leak        Kind = "leak"        // SEP-975: a policy does not end
 	NoResume    Kind = "noresume"    // SEP-975: every Every-th resume fails with Code
+	NoIDs       Kind = "noids"       // SEP-975: every Every-th answer has no event ids, where it should
 	Twofold     Kind = "twofold"     // SEP-975: two connections may serve one request at once
 	LateResult  Kind = "lateresult"  // SEP-975: a result is sent Over after its work is done
 	ListTTL     Kind = "listttl"     // SEP-2549: results say Ms, whatever the options say
@@ -64,7 +67,8 @@ const (
 	TokenDown   Kind = "tokendown"   // every Every-th request for a client's token is answered 503
 	TokenSlow   Kind = "tokenslow"   // every answer to a request for a token takes Over
 
-	Scope Kind = "scope" // SEP-2549: results say the other scope
+	Scope    Kind = "scope"    // SEP-2549: results say the other scope
+	MixScope Kind = "mixscope" // SEP-2549: the first page of a list says the other scope
 )
 
 // Fault is one fault, with the parameters that its kind takes.
@@ -102,6 +106,10 @@ type Fault struct {
 	Code      int           `json:"code,omitempty"`
 	// Ms is a time to live in milliseconds. It may be 0 or negative.
 	Ms int `json:"ms,omitempty"`
+	// Row is a row of conformance. It is broken only while more than Above streams and
+	// webhook subscriptions are open.
+	Row   breach.Row `json:"row,omitempty"`
+	Above int        `json:"above,omitempty"`
 }
 
 // Spec is a list of faults. nil has none.
@@ -147,15 +155,18 @@ var kindSpecs = map[Kind]kindSpec{
 	Early:      {modes: onWebhook},
 	Anonymous:  {modes: onWebhook},
 	NoRetry:    {modes: onWebhook},
+	Break:      {keys: []string{"row", "every", "above", "at"}, needed: []string{"row"}},
 
 	Stale:      {event: true, modes: onPoll},
 	Lapse:      {keys: []string{"after"}, needed: []string{"after"}, modes: onPush},
 	Leak:       {modes: onPush},
 	NoResume:   {keys: []string{"code", "every"}, needed: []string{"code", "every"}, modes: onPush},
+	NoIDs:      {keys: []string{"every"}, needed: []string{"every"}, modes: onPush},
 	Twofold:    {modes: onPush},
 	LateResult: {keys: []string{"over"}, needed: []string{"over"}, modes: onPush},
 	ListTTL:    {keys: []string{"ms"}, needed: []string{"ms"}, modes: onPoll},
 	Scope:      {modes: onPoll},
+	MixScope:   {modes: onPoll},
 
 	TokenRefuse: {keys: []string{"every"}, needed: []string{"every"}},
 	TokenDown:   {keys: []string{"every"}, needed: []string{"every"}},
@@ -168,6 +179,9 @@ func (f Fault) in(mode eventmeter.Mode) bool {
 		return false
 	}
 	modes := kindSpecs[f.Kind].modes
+	if f.Kind == Break {
+		modes = breach.Table[f.Row].Modes
+	}
 	return modes == nil || slices.Contains(modes, mode)
 }
 
@@ -202,6 +216,16 @@ func (s Spec) Server(kind Kind, mode eventmeter.Mode) (Fault, bool) {
 		}
 	}
 	return Fault{}, false
+}
+
+// Breaches returns the rows that are to be broken.
+func (s Spec) Breaches() (plans []breach.Plan) {
+	for _, f := range s {
+		if f.Kind == Break {
+			plans = append(plans, breach.Plan{Row: f.Row, Mode: f.Mode, Every: f.Every, Above: f.Above, At: f.At})
+		}
+	}
+	return plans
 }
 
 // Passing reports whether a Refuse fault answers ResourceExhausted, in the

@@ -20,9 +20,10 @@ misdeliver(every=2); malformed(every=2); utf8(every=2); swap(every=4); drip(ever
 cut(every=20, replay=true); cut(every=20, replay=false); signature(every=3, sign=stale); repeat(every=3)
 stall(at=3s, for=2s); throttle(rate=50/s); heartbeats(); refuse(code=-32013, every=5); ttl(grant=2s); expire(after=1s)
 forget(at=3s); early(); anonymous(); noretry
-lapse(after=1s); leak(); noresume(code=-32602, every=2); twofold(); lateresult(over=300ms)
-stale(rate=0.5, seed=3); listttl(ms=-5); scope()
+lapse(after=1s); leak(); noresume(code=-32602, every=2); noids(every=2); twofold(); lateresult(over=300ms)
+stale(rate=0.5, seed=3); listttl(ms=-5); scope(); mixscope()
 tokenrefuse(every=3); tokendown(every=2); tokenslow(over=100ms)
+break(row=descriptor-name); break(row=stream-implemented, every=3, above=20, at=1s, mode=push)
 trouble(every=4); revoke(at=1s); withdraw(at=1s); change(at=1s); gone()`
 
 func TestParseRoundTrip(t *testing.T) {
@@ -30,7 +31,7 @@ func TestParseRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s) != 44 {
+	if len(s) != 48 {
 		t.Errorf("%d faults", len(s))
 	}
 	again, err := Parse(s.String())
@@ -87,28 +88,30 @@ func TestErrorsAreShort(t *testing.T) {
 
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"dorp(every=2)":                        `line 1: dorp(every=2): unknown fault "dorp"; the faults are announce`,
-		"\n drop(every=2":                      "line 2: drop(every=2: the closing ) is missing",
-		"drop()":                               "give either every=N or rate=SHARE",
-		"drop(every=2, rate=0.5)":              "give either every=N or rate=SHARE",
-		"drop(every=0)":                        `"0" is not a whole number from 1`,
-		"drop(every=2, every=2)":               "every is given twice",
-		"drop(every=2, by=3)":                  `unknown key "by"; the keys are mode, every`,
-		"drop(every=2, offset=2)":              "offset must be less than every",
-		"drop(rate=1.5)":                       "is not a share",
-		"drop(rate=NaN)":                       "is not a share",
-		"drop(every=2, mode=puh)":              "write poll, push or webhook",
-		"drop(every)":                          "write key=value",
-		"drop(every=2, from=9, to=3)":          "to is less than from",
-		"reorder(every=2)":                     "by is missing",
-		"delay(every=2)":                       "give one of fixed, uniform and pareto",
-		"delay(every=2, fixed=50)":             "is not a duration",
-		"delay(every=2, uniform=3ms..2ms)":     "is less than its start",
-		"delay(every=2, fixed=1s, alpha=2)":    "belong to pareto",
-		"cut(every=2, replay=x)":               "neither true nor false",
-		"cut(every=2, replay=true, mode=poll)": "the fault exists only for push",
-		"throttle(rate=50)":                    "is not a rate",
-		"signature(every=2, sign=x)":           "write wrong, stale or missing",
+		"dorp(every=2)":                            `line 1: dorp(every=2): unknown fault "dorp"; the faults are announce`,
+		"\n drop(every=2":                          "line 2: drop(every=2: the closing ) is missing",
+		"drop()":                                   "give either every=N or rate=SHARE",
+		"drop(every=2, rate=0.5)":                  "give either every=N or rate=SHARE",
+		"drop(every=0)":                            `"0" is not a whole number from 1`,
+		"drop(every=2, every=2)":                   "every is given twice",
+		"drop(every=2, by=3)":                      `unknown key "by"; the keys are mode, every`,
+		"drop(every=2, offset=2)":                  "offset must be less than every",
+		"drop(rate=1.5)":                           "is not a share",
+		"drop(rate=NaN)":                           "is not a share",
+		"drop(every=2, mode=puh)":                  "write poll, push or webhook",
+		"break(row=nonsense)":                      "is no row of conformance that the server can break",
+		"break(row=stream-implemented, mode=poll)": "the row exists only for push",
+		"drop(every)":                              "write key=value",
+		"drop(every=2, from=9, to=3)":              "to is less than from",
+		"reorder(every=2)":                         "by is missing",
+		"delay(every=2)":                           "give one of fixed, uniform and pareto",
+		"delay(every=2, fixed=50)":                 "is not a duration",
+		"delay(every=2, uniform=3ms..2ms)":         "is less than its start",
+		"delay(every=2, fixed=1s, alpha=2)":        "belong to pareto",
+		"cut(every=2, replay=x)":                   "neither true nor false",
+		"cut(every=2, replay=true, mode=poll)":     "the fault exists only for push",
+		"throttle(rate=50)":                        "is not a rate",
+		"signature(every=2, sign=x)":               "write wrong, stale or missing",
 	} {
 		if _, err := Parse(text); !errors.Is(err, errSpec) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)

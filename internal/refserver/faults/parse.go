@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 )
 
 // errSpec is wrapped by every error about a specification.
@@ -156,6 +157,10 @@ func (f *Fault) check(form kindSpec, seen map[string]bool) error {
 				return errors.New("max is less than pareto, the shortest delay")
 			}
 		}
+	case Break:
+		if modes := breach.Table[f.Row].Modes; f.Mode != "" && modes != nil && !slices.Contains(modes, f.Mode) {
+			return fmt.Errorf("the row exists only for %s", modes[0])
+		}
 	case Signature:
 		f.Attempts = cmp.Or(f.Attempts, 1)
 	}
@@ -179,6 +184,12 @@ func (f *Fault) set(key, value string) (err error) {
 		f.To, err = number(value, 1)
 	case "by":
 		f.By, err = small(value, 1, 1000)
+	case "above":
+		f.Above, err = small(value, 1, 1_000_000)
+	case "row":
+		if f.Row = breach.Row(value); !breach.Has(value) {
+			err = fmt.Errorf("%q is no row of conformance that the server can break; docs/faults.md lists them", value)
+		}
 	case "attempts":
 		f.Attempts, err = small(value, 1, 100)
 	case "code":
@@ -292,6 +303,9 @@ func (f Fault) String() string {
 	if f.Mode != "" {
 		add("mode", f.Mode)
 	}
+	if f.Row != "" {
+		add("row", f.Row)
+	}
 	f.addSelection(add)
 	switch {
 	case f.Pareto > 0:
@@ -306,7 +320,7 @@ func (f Fault) String() string {
 	for _, n := range []struct {
 		key string
 		n   int
-	}{{"by", f.By}, {"attempts", f.Attempts}, {"code", f.Code}} {
+	}{{"by", f.By}, {"attempts", f.Attempts}, {"code", f.Code}, {"above", f.Above}} {
 		if n.n != 0 {
 			add(n.key, n.n)
 		}

@@ -34,13 +34,13 @@ var kindsBySystem = map[string][]Kind{
 		Drop, Duplicate, Reid, Reorder, Delay, Misdeliver, Malformed, UTF8, Oversize, Signature, Repeat,
 		Stall, Throttle, Refuse, Forget, Early, NoRetry,
 	},
-	SEP975 + " push":  {Drop, Duplicate, Cut, Lapse, Leak, NoResume, Twofold, LateResult},
-	SEP2549 + " poll": {Drop, Duplicate, Delay, Stale, ListTTL, Scope},
+	SEP975 + " push":  {Drop, Duplicate, Cut, Lapse, Leak, NoResume, NoIDs, Twofold, LateResult},
+	SEP2549 + " poll": {Drop, Duplicate, Delay, Stale, ListTTL, Scope, MixScope},
 	Updates + " push": {Drop, Duplicate, Delay, Refuse, Forget},
 }
 
 // foreign are the kinds that MCP Events does not have.
-var foreign = []Kind{Lapse, Leak, NoResume, Twofold, LateResult, Stale, ListTTL, Scope}
+var foreign = []Kind{Lapse, Leak, NoResume, NoIDs, Twofold, LateResult, Stale, ListTTL, Scope, MixScope}
 
 // ofTokens are the kinds of the issuer of tokens, which every system has.
 var ofTokens = []Kind{TokenRefuse, TokenDown, TokenSlow}
@@ -87,15 +87,15 @@ func (s Spec) Check(places []Place) error {
 		}
 		for _, p := range places {
 			if !fits[p.System] && (f.Mode == "" || f.Mode == p.Mode) {
-				return fmt.Errorf("%w: %s: system %s has no such fault by %s; it has %s", errMisfit, f, p.System, p.Mode, strings.Join(kindsOf(p), ", "))
+				return fmt.Errorf("%w: %s: system %s has no such fault by %s; it has %s", errMisfit, f, p.System, p.Mode, strings.Join(KindsOf(p), ", "))
 			}
 		}
 	}
 	return nil
 }
 
-// kindsOf lists the kinds that a place has.
-func kindsOf(p Place) (names []string) {
+// KindsOf lists the kinds of faults that a place has, in order.
+func KindsOf(p Place) (names []string) {
 	for k := range kindSpecs {
 		if (Fault{Kind: k}).fits(p.System, p.Mode) {
 			names = append(names, string(k))

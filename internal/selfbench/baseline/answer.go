@@ -6,8 +6,30 @@ import (
 	"net/http"
 )
 
+// streamID is the id of the request that opened a stream, which every message on it
+// names, padded to one length with spaces.
+type streamID [20]byte
+
+// noID is where a message has the id, and meta the member that names it.
+var noID = streamID([]byte("0                   "))
+
+var meta = `"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(noID[:]) + `}`
+
+// newStreamID pads an id; false if it is longer than any number of a client.
+func newStreamID(raw []byte) (id streamID, ok bool) {
+	n := copy(id[:], raw)
+	for i := range id[n:] {
+		id[n+i] = ' '
+	}
+	return id, len(raw) <= len(id)
+}
+
 // active confirms a subscription.
-const active = `data: {"jsonrpc":"2.0","method":"notifications/events/active","params":{"cursor":null,"truncated":false}}` + "\n\n"
+func active(id streamID) []byte {
+	f := newFrame([]byte(`data: {"jsonrpc":"2.0","method":"notifications/events/active","params":{"cursor":null,"truncated":false,` + meta + `}}` + "\n\n"))
+	copy(f.text[f.id:], id[:])
+	return f.text
+}
 
 const (
 	discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"experimental":{"events":{"listChanged":false}}},"serverInfo":{"name":"eventmeter-baseline","version":"0.1"},"ttlMs":3600000,"cacheScope":"public"}`
@@ -22,7 +44,8 @@ type answer struct {
 	status int
 	body   []byte
 	stream bool
-	group  int // of a stream
+	group  int      // of a stream
+	id     streamID // of a stream
 }
 
 // answer answers one posted message: a JSON-RPC request, or an event to send to
@@ -63,7 +86,11 @@ func (f *Server) answer(body []byte) answer {
 	case m.Method == "events/list":
 		return result(http.StatusOK, "result", listed)
 	case m.Method == "events/stream" && m.Params.Name == EventName:
-		return answer{status: http.StatusOK, stream: true, group: groupOf(m.Params.Arguments.Group)}
+		id, ok := newStreamID(m.ID)
+		if !ok {
+			return result(http.StatusBadRequest, "error", `{"code":-32600,"message":"The id is too long"}`)
+		}
+		return answer{status: http.StatusOK, stream: true, group: groupOf(m.Params.Arguments.Group), id: id}
 	case m.Method == "events/stream":
 		return result(http.StatusNotFound, "error", `{"code":-32011,"message":"Not found","data":{"kind":"event"}}`)
 	}

@@ -9,6 +9,7 @@
 package baseline
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,9 +58,15 @@ type group struct{ work chan *frame }
 // frame is a message for all streams. It is shared and immutable.
 type frame struct {
 	text  []byte // from "data: " to the blank line
+	id    int    // offset of the id of the stream
 	sent  int    // offset of the digits of the send time; -1 = none
 	event bool
 	group int // of the streams that get it
+}
+
+// newFrame is a frame for everybody that is no event.
+func newFrame(text []byte) *frame {
+	return &frame{text: text, id: bytes.Index(text, []byte(meta)) + len(meta) - 1 - len(noID), sent: -1, group: everybody}
 }
 
 const sentDigits = 19 // of a time in nanoseconds since 1970, until the year 2286
@@ -90,7 +97,7 @@ func (f *Server) Stats() Stats {
 func (f *Server) Run(ctx context.Context) {
 	beat := time.NewTicker(f.opts.Heartbeat)
 	defer beat.Stop()
-	heartbeat := &frame{text: []byte(`data: {"jsonrpc":"2.0","method":"notifications/events/heartbeat","params":{"cursor":null}}` + "\n\n"), sent: -1, group: everybody}
+	heartbeat := newFrame([]byte(`data: {"jsonrpc":"2.0","method":"notifications/events/heartbeat","params":{"cursor":null,` + meta + `}}` + "\n\n"))
 	for {
 		select {
 		case <-beat.C:
@@ -124,7 +131,7 @@ func (f *Server) event(open string) (*frame, int64) {
 	b = strconv.AppendInt(b, n, 10)
 	b = append(b, `","name":"`+EventName+`","timestamp":"`...)
 	b = time.Now().UTC().AppendFormat(b, "2006-01-02T15:04:05.000Z")
-	b = append(b, `","cursor":null,"data":`...)
+	b = append(b, `","cursor":null,`+meta+`,"data":`...)
 	b = append(b, open...)
 	if open != "{" {
 		b = append(b, ',')
@@ -137,7 +144,9 @@ func (f *Server) event(open string) (*frame, int64) {
 		b = append(b, `,"pad":"`...)
 		b = append(b, strings.Repeat("x", more)+`"`...)
 	}
-	return &frame{text: append(b, end...), sent: sent, event: true, group: everybody}, n
+	fr := newFrame(append(b, end...))
+	fr.sent, fr.event = sent, true
+	return fr, n
 }
 
 // broadcast queues a message for all groups. A group whose queue is full does not

@@ -39,8 +39,8 @@ func (f *Server) ServeHTTP1(ctx context.Context, ln net.Listener) error {
 	err := f.accept(ctx, ln, func(ctx context.Context, nc net.Conn) {
 		stop := context.AfterFunc(ctx, func() { nc.Close() })
 		defer stop()
-		stream, group := f.requests(nc, bufio.NewReaderSize(nc, readBuffer))
-		if !stream {
+		a := f.requests(nc, bufio.NewReaderSize(nc, readBuffer))
+		if !a.stream {
 			nc.Close()
 			return
 		}
@@ -48,7 +48,7 @@ func (f *Server) ServeHTTP1(ctx context.Context, ln net.Listener) error {
 		s := shards[turn%len(shards)]
 		turn++
 		mu.Unlock()
-		s.add(nc, group)
+		s.add(nc, a)
 	})
 	close(over)
 	sending.Wait()
@@ -59,25 +59,25 @@ func (f *Server) ServeHTTP1(ctx context.Context, ln net.Listener) error {
 	return err
 }
 
-// requests answers requests until one opens a stream, and returns its group.
-func (f *Server) requests(nc net.Conn, in *bufio.Reader) (stream bool, group int) {
+// requests answers requests until one opens a stream, and returns its answer.
+func (f *Server) requests(nc net.Conn, in *bufio.Reader) (opened answer) {
 	for {
 		r, err := http.ReadRequest(in)
 		if err != nil {
-			return false, 0
+			return opened
 		}
 		body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
 		if err != nil {
-			return false, 0
+			return opened
 		}
 		a := f.answer(body)
 		if a.stream {
-			return true, a.group
+			return a
 		}
 		head := "HTTP/1.1 " + strconv.Itoa(a.status) + " " + http.StatusText(a.status) +
 			"\r\nContent-Type: application/json\r\nContent-Length: " + strconv.Itoa(len(a.body)) + "\r\n\r\n"
 		if _, err := nc.Write(append([]byte(head), a.body...)); err != nil {
-			return false, 0
+			return opened
 		}
 	}
 }
@@ -108,28 +108,29 @@ type part struct {
 
 type h1conn struct {
 	socket
+	id   streamID
 	rest []byte // of a message that was written in part
 }
 
 // add confirms a stream and adds it under one lock, so that it misses no event
 // after its confirmation.
-func (s *shard) add(nc net.Conn, group int) {
+func (s *shard) add(nc net.Conn, a answer) {
 	socket, err := newSocket(nc)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
-		_, err = nc.Write(append([]byte(streamHead), chunked([]byte(active))...)) // into an empty socket
+		_, err = nc.Write(append([]byte(streamHead), chunked(active(a.id))...)) // into an empty socket
 	}
 	if err != nil || s.closed {
 		nc.Close()
 		return
 	}
-	i := slices.IndexFunc(s.parts, func(p *part) bool { return p.group == group })
+	i := slices.IndexFunc(s.parts, func(p *part) bool { return p.group == a.group })
 	if i < 0 {
 		i = len(s.parts)
-		s.parts = append(s.parts, &part{group: group})
+		s.parts = append(s.parts, &part{group: a.group})
 	}
-	s.parts[i].conns = append(s.parts[i].conns, &h1conn{socket: socket})
+	s.parts[i].conns = append(s.parts[i].conns, &h1conn{socket: socket, id: a.id})
 	s.baseline.streams.Add(1)
 	s.baseline.opened.Add(1)
 }
@@ -148,7 +149,7 @@ func (s *shard) send(over <-chan struct{}) {
 // broadcast writes one message to all streams of the shard, or of a group.
 func (s *shard) broadcast(fr *frame) {
 	b := chunked(fr.text)
-	at := bytes.IndexByte(b, '\n') + 1 + fr.sent
+	at := bytes.IndexByte(b, '\n') + 1
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.parts {
@@ -158,13 +159,14 @@ func (s *shard) broadcast(fr *frame) {
 	}
 }
 
-// write writes a message to the streams of a part, with the send time at offset at.
+// write writes a message, which begins at offset at, to the streams of a part.
 func (s *shard) write(p *part, fr *frame, b []byte, at int) {
 	kept := p.conns[:0]
 	written := 0
 	for _, c := range p.conns {
+		copy(b[at+fr.id:], c.id[:])
 		if fr.sent >= 0 {
-			stampNow(b[at : at+sentDigits])
+			stampNow(b[at+fr.sent : at+fr.sent+sentDigits])
 		}
 		took, err := c.push(b)
 		if err != nil {

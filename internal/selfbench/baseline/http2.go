@@ -76,6 +76,7 @@ type h2stream struct {
 	id    uint32
 	delta int32 // send window minus the initial window
 	group int32
+	name  streamID // in messages
 }
 
 func (c *h2conn) serve() {
@@ -215,7 +216,7 @@ func (c *h2conn) request(id uint32) {
 	delete(c.bodies, id)
 	kind, body := "application/json", a.body
 	if a.stream {
-		kind, body = "text/event-stream", []byte(active)
+		kind, body = "text/event-stream", active(a.id)
 	}
 	var block bytes.Buffer
 	e := hpack.NewEncoder(&block)
@@ -231,7 +232,7 @@ func (c *h2conn) request(id uint32) {
 	if !a.stream {
 		return
 	}
-	s := h2stream{id: id, delta: -int32(len(body)), group: int32(a.group)}
+	s := h2stream{id: id, delta: -int32(len(body)), group: int32(a.group), name: a.id}
 	i, _ := c.find(id)
 	c.open = slices.Insert(c.open, i, s)
 	c.baseline.streams.Add(1)
@@ -284,6 +285,7 @@ func (c *h2conn) part(buf []byte, fr *frame, from uint32) ([]byte, uint32, error
 		buf = binary.BigEndian.AppendUint32(buf, s.id)
 		begin := len(buf)
 		buf = append(buf, fr.text...)
+		copy(buf[begin+fr.id:], s.name[:])
 		if fr.sent >= 0 {
 			copy(buf[begin+fr.sent:], now[:])
 		}

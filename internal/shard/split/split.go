@@ -1,5 +1,5 @@
-// Package split shares a run out among shards: which subscriptions each opens, and
-// which part of the schedule it publishes. It runs nothing.
+// Package split divides a run among shards: the subscriptions that each opens, and
+// the part of the schedule that each publishes. It runs nothing.
 package split
 
 import (
@@ -10,58 +10,57 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen"
 )
 
-// Plan shares a profile out among shards, so that each fires what its own
-// subscriptions hear. It is a pure function of the profile and the number of
-// shards: every shard works it out for itself and comes to the same.
+// A Plan divides a profile among shards so that each shard publishes the events that
+// its own subscriptions are owed. It is a pure function of the profile and the number
+// of shards, so every shard computes the same plan.
 //
-// Sources that one subscription hears belong together, and go to one shard with
-// all the subscriptions that hear them. A lane that hears everything cannot be
-// kept together; its subscriptions are dealt out, and each is owed only what
-// its own shard fires. Where the sources hang together so much that some shard
-// would have none, they are not dealt out at all: each shard then fires every
-// n-th emission of every source.
+// Sources that one subscription is owed together go to the same shard, with all
+// subscriptions that are owed them. A lane that is owed every source cannot be kept
+// together: its subscriptions are divided among the shards, and each is owed only the
+// events of its own shard. If the sources are so connected that some shard would have
+// none, sources are not divided at all: each shard then publishes every n-th emission
+// of every source.
 type Plan struct {
 	shards int
-	// Owner is the shard of each source; nil where emissions are dealt out one by
-	// one.
+	// Owner is the shard of each source; nil if emissions are divided one by one.
 	Owner []int
-	// Subs are the numbers of each lane's subscriptions, by shard and lane, in
-	// rising order.
+	// Subs are the numbers of each lane's subscriptions, by shard and lane,
+	// ascending.
 	Subs [][][]int
-	// pairs and covered count, for one event of every source, who hears it, and
-	// who hears it in the shard that fires it.
+	// pairs counts, for one event of every source, the subscriptions that are owed
+	// it; covered counts those in the shard that publishes the event.
 	pairs, covered float64
 }
 
-// Lane is what a plan needs to know of a lane.
+// Lane is a lane as a plan needs it.
 type Lane struct {
 	Subscriptions int
-	// Unit is how many neighbouring subscriptions share something, such as a
-	// session, and so stay together; at least 1.
+	// Unit is how many neighbouring subscriptions share something, such as a session,
+	// and stay together; at least 1.
 	Unit int
-	// Sources are what a subscription hears; nil means everything.
+	// Sources returns the sources that subscription i is owed; nil means all.
 	Sources func(i int) []uint16
-	// HasNoSources: nothing that is published is expected at the lane.
+	// HasNoSources is set if no published event is owed to the lane.
 	HasNoSources bool
 }
 
-// New makes a plan. It needs the whole profile's lanes.
+// New makes a plan. lanes must be all lanes of the profile.
 func New(lanes []Lane, sources, shards int) *Plan {
 	p := &Plan{shards: shards, Subs: make([][][]int, shards)}
 	for s := range p.Subs {
 		p.Subs[s] = make([][]int, len(lanes))
 	}
 	g := newGroups(sources)
-	weight := make([]int, sources) // subscriptions by the first source they hear
+	weight := make([]int, sources) // subscriptions by the first source they are owed
 	for i := range lanes {
 		l := &lanes[i]
 		for u := range l.units() {
-			heard := l.unitHears(u, sources)
-			for _, s := range heard {
-				g.join(int(heard[0]), int(s))
+			owed := l.unitOwed(u, sources)
+			for _, s := range owed {
+				g.join(int(owed[0]), int(s))
 			}
-			if len(heard) > 0 {
-				weight[heard[0]] += l.unitSize(u)
+			if len(owed) > 0 {
+				weight[owed[0]] += l.unitSize(u)
 			}
 		}
 	}
@@ -72,14 +71,14 @@ func New(lanes []Lane, sources, shards int) *Plan {
 	return p
 }
 
-// share deals out the subscriptions of one lane.
+// share divides the subscriptions of one lane among the shards.
 func (p *Plan) share(at int, l *Lane, sources int) {
 	next := 0
 	for u := range l.units() {
-		heard := l.unitHears(u, sources)
+		owed := l.unitOwed(u, sources)
 		shard := next % p.shards
-		if p.Owner != nil && len(heard) > 0 {
-			shard = p.Owner[heard[0]]
+		if p.Owner != nil && len(owed) > 0 {
+			shard = p.Owner[owed[0]]
 		} else {
 			next++
 		}
@@ -87,27 +86,28 @@ func (p *Plan) share(at int, l *Lane, sources int) {
 		for i := from; i < from+l.unitSize(u); i++ {
 			p.Subs[shard][at] = append(p.Subs[shard][at], i)
 		}
-		p.count(l, shard, heard, l.unitSize(u), sources)
+		p.count(l, shard, owed, l.unitSize(u), sources)
 	}
 }
 
-// count adds what the subscriptions of a unit hear to pairs and covered.
-func (p *Plan) count(l *Lane, shard int, heard []uint16, size, sources int) {
+// count adds the sources that the subscriptions of a unit are owed to pairs and
+// covered.
+func (p *Plan) count(l *Lane, shard int, owed []uint16, size, sources int) {
 	switch {
 	case l.HasNoSources:
-	case heard == nil: // everything
+	case owed == nil: // everything
 		p.pairs += float64(size * sources)
 		p.covered += float64(size) * p.fires(shard, sources)
 	case p.Owner == nil:
-		p.pairs += float64(size * len(heard))
-		p.covered += float64(size*len(heard)) / float64(p.shards)
+		p.pairs += float64(size * len(owed))
+		p.covered += float64(size*len(owed)) / float64(p.shards)
 	default:
-		p.pairs += float64(size * len(heard))
-		p.covered += float64(size * len(heard))
+		p.pairs += float64(size * len(owed))
+		p.covered += float64(size * len(owed))
 	}
 }
 
-// fires is how many sources' events a shard fires.
+// fires returns the number of sources whose events a shard publishes.
 func (p *Plan) fires(shard, sources int) float64 {
 	if p.Owner == nil {
 		return float64(sources) / float64(p.shards)
@@ -121,8 +121,8 @@ func (p *Plan) fires(shard, sources int) float64 {
 	return float64(n)
 }
 
-// Coverage is the share of the pairs of event and subscription that some shard
-// can measure, 0 to 1.
+// Coverage returns the share of (event, subscription) pairs that are published and
+// received by the same shard, from 0 to 1.
 func (p *Plan) Coverage() float64 {
 	if p.pairs == 0 {
 		return 1
@@ -130,14 +130,14 @@ func (p *Plan) Coverage() float64 {
 	return p.covered / p.pairs
 }
 
-// Hears cuts what a subscription hears down to what its own shard fires; nil
-// means everything.
-func (p *Plan) Hears(shard int, heard []uint16) []uint16 {
+// Owed reduces the sources that a subscription is owed to those that its own shard
+// publishes; nil means all.
+func (p *Plan) Owed(shard int, owed []uint16) []uint16 {
 	if p.Owner == nil {
-		return heard
+		return owed
 	}
 	out := []uint16{}
-	if heard == nil {
+	if owed == nil {
 		for s, o := range p.Owner {
 			if o == shard {
 				out = append(out, uint16(s))
@@ -145,7 +145,7 @@ func (p *Plan) Hears(shard int, heard []uint16) []uint16 {
 		}
 		return out
 	}
-	for _, s := range heard {
+	for _, s := range owed {
 		if p.Owner[s] == shard {
 			out = append(out, s)
 		}
@@ -153,13 +153,13 @@ func (p *Plan) Hears(shard int, heard []uint16) []uint16 {
 	return out
 }
 
-// HearsAll tells whether what all shards publish reaches a subscription that hears
+// OwedAll reports whether events of all shards reach a subscription that is owed
 // these sources.
-func (p *Plan) HearsAll(heard []uint16) bool {
-	return p.Owner != nil && whole(heard, len(p.Owner)) == nil
+func (p *Plan) OwedAll(owed []uint16) bool {
+	return p.Owner != nil && whole(owed, len(p.Owner)) == nil
 }
 
-// Part is the shard's part of the schedule. sourceOf gives the source of a
+// Part returns the shard's part of the schedule. sourceOf returns the source of an
 // emission and repeats after cycle emissions.
 func (p *Plan) Part(whole loadgen.Schedule, shard, cycle int, sourceOf func(n int) uint16) loadgen.Part {
 	if p.Owner == nil {
@@ -168,7 +168,7 @@ func (p *Plan) Part(whole loadgen.Schedule, shard, cycle int, sourceOf func(n in
 	return loadgen.SplitEmissions(whole, cycle, func(n int) int { return p.Owner[sourceOf(n)] }, shard)
 }
 
-// Check refuses a number of shards that leaves one without anything to do.
+// Check returns an error if a shard would have nothing to do.
 func (p *Plan) Check() error {
 	for s := range p.Subs {
 		n := 0
@@ -186,30 +186,30 @@ func (l *Lane) units() int { return (l.Subscriptions + l.Unit - 1) / l.Unit }
 
 func (l *Lane) unitSize(u int) int { return min(l.Unit, l.Subscriptions-u*l.Unit) }
 
-// unitHears is what the subscriptions of a unit hear together; nil is
-// everything, an empty list nothing.
-func (l *Lane) unitHears(u, sources int) []uint16 {
+// unitOwed returns the sources that the subscriptions of a unit are owed together;
+// nil = all, an empty list = none.
+func (l *Lane) unitOwed(u, sources int) []uint16 {
 	if l.Unit == 1 {
 		return whole(l.Sources(u), sources)
 	}
 	out := []uint16{}
 	for i := range l.unitSize(u) {
-		heard := whole(l.Sources(u*l.Unit+i), sources)
-		if heard == nil {
+		owed := whole(l.Sources(u*l.Unit+i), sources)
+		if owed == nil {
 			return nil
 		}
-		out = append(out, heard...)
+		out = append(out, owed...)
 	}
 	slices.Sort(out)
 	return whole(slices.Compact(out), sources)
 }
 
-// whole turns a list of all sources into nil.
-func whole(heard []uint16, sources int) []uint16 {
-	if len(heard) == sources && sources > 1 {
+// whole returns nil for a list of all sources, and other lists unchanged.
+func whole(owed []uint16, sources int) []uint16 {
+	if len(owed) == sources && sources > 1 {
 		return nil
 	}
-	return heard
+	return owed
 }
 
 // groups is a forest of sources that belong together.
@@ -233,8 +233,8 @@ func (g groups) root(i int) int {
 
 func (g groups) join(a, b int) { g[max(g.root(a), g.root(b))] = min(g.root(a), g.root(b)) }
 
-// deal gives every group to a shard, the heaviest first, each to the shard that
-// has least; nil where there are fewer groups than shards.
+// deal assigns every group to a shard, the heaviest first, each to the shard with the
+// least weight. It returns nil if there are fewer groups than shards.
 func (g groups) deal(weight []int, shards int) []int {
 	type group struct{ first, subs, sources int }
 	byRoot := map[int]*group{}

@@ -53,7 +53,7 @@ func TestPlan(t *testing.T) {
 		{"one source", all, 1, 4, 0.25, false, "[3 3 2 2]"},
 		{"sources that hang together", pairs, 6, 3, 1, true, "[4 4 4]"},
 		{"more shards than groups", pairs, 6, 4, 0.25, false, "[3 3 3 3]"},
-		{"nothing is heard", none, 2, 2, 1, true, "[3 2]"},
+		{"nothing is owed", none, 2, 2, 1, true, "[3 2]"},
 		{"sessions stay together", six, 3, 2, 1, true, "[6 4]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -71,9 +71,9 @@ func TestPlan(t *testing.T) {
 				sizes = append(sizes, len(p.Subs[s][0]))
 				for _, i := range p.Subs[s][0] {
 					seen[i]++
-					heard := whole(lanes[0].Sources(i), tt.sources)
-					if tt.coverage == 1 && !slices.Equal(p.Hears(s, heard), heard) {
-						t.Errorf("subscription %d hears %v, and in shard %d only %v", i, heard, s, p.Hears(s, heard))
+					owed := whole(lanes[0].Sources(i), tt.sources)
+					if tt.coverage == 1 && !slices.Equal(p.Owed(s, owed), owed) {
+						t.Errorf("subscription %d hears %v, and in shard %d only %v", i, owed, s, p.Owed(s, owed))
 					}
 				}
 			}

@@ -9,8 +9,9 @@ import (
 	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
-// agenda keeps the refreshes of a lane: one goroutine and one timer for all of
-// them, and a bounded number of goroutines for those that are due.
+// agenda schedules the refreshes of a lane, with one goroutine and one timer for all of
+// them, and a bounded number of goroutines for those that are due. It is safe for
+// concurrent use.
 type agenda struct {
 	clock *eventmeter.Clock
 	wake  chan struct{}
@@ -33,8 +34,8 @@ type entry struct {
 	index int
 }
 
-// refreshesAtOnce bounds the refreshes under way. Those that wait for a place
-// are late, which is what a client with so many subscriptions would be.
+// refreshesAtOnce bounds the refreshes in progress. Others are late, as they would be in
+// a client with so many subscriptions.
 const refreshesAtOnce = 64
 
 func newAgenda(clock *eventmeter.Clock) *agenda {
@@ -46,7 +47,7 @@ func newAgenda(clock *eventmeter.Clock) *agenda {
 	return a
 }
 
-// add plans a refresh of k, in place of the one that was planned.
+// add schedules a refresh of k, and replaces one that was scheduled before.
 func (a *agenda) add(at eventmeter.Instant, k refresher) {
 	a.mu.Lock()
 	if e := a.of[k]; e != nil {
@@ -67,7 +68,7 @@ func (a *agenda) add(at eventmeter.Instant, k refresher) {
 	}
 }
 
-// remove forgets what is planned for k.
+// remove removes the refresh that is scheduled for k, if there is one.
 func (a *agenda) remove(k refresher) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -77,7 +78,8 @@ func (a *agenda) remove(k refresher) {
 	}
 }
 
-// due takes the next entry if its time has come, or says how long to wait.
+// due removes and returns the next refresh if it is due; otherwise it returns nil and how
+// long to wait.
 func (a *agenda) due() (refresher, time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -123,8 +125,7 @@ func (a *agenda) run() {
 	}
 }
 
-// close ends the agenda and waits for refreshes under way, whose runs must be
-// over.
+// close ends the agenda and waits for the refreshes in progress. Their runs must be over.
 func (a *agenda) close() {
 	close(a.stop)
 	<-a.done

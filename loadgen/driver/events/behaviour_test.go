@@ -31,7 +31,7 @@ func TestSilentStreamIsGivenUp(t *testing.T) {
 		<-r.Context().Done()
 	})
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: url}, driver.Options{
-		Mode: eventmeter.Push, Push: driver.PushOptions{Heartbeat: 50 * time.Millisecond, BackoffMin: time.Millisecond, BackoffMax: time.Millisecond},
+		Mode: eventmeter.Push, Push: driver.Push{Heartbeat: 50 * time.Millisecond, Backoff: driver.Backoff{Min: time.Millisecond, Max: time.Millisecond}},
 	})
 	systemstest.Attach(t, d, 1)
 	rec.Wait(t, "the second reconnect", func(m *systemstest.Memory) bool {
@@ -52,7 +52,7 @@ func TestManyStreamsTakeSeveralConnections(t *testing.T) {
 	})
 	const streams = 350
 	d, _ := systemstest.Lane(t, mcpclient.EndpointOptions{URL: url}, driver.Options{Mode: eventmeter.Push, HTTP: "h2c", Subscriptions: streams})
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), systemstest.Patience)
 	defer cancel()
 	var wg sync.WaitGroup
 	for i := range streams {
@@ -82,25 +82,29 @@ func TestThrottledUntilTheTimeIsUp(t *testing.T) {
 				after := "0"
 				if calls.Add(1) == 3 {
 					after = time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
-					time.AfterFunc(10*time.Millisecond, cancel)
 				}
 				w.Header().Set("Retry-After", after)
 				w.WriteHeader(http.StatusTooManyRequests)
 			})
 			fast := time.Millisecond
 			d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: url}, driver.Options{
-				Mode: mode, Poll: driver.PollOptions{BackoffMin: fast, BackoffMax: fast}, Push: driver.PushOptions{BackoffMin: fast, BackoffMax: fast},
+				Mode: mode, Push: driver.Push{Backoff: driver.Backoff{Min: fast, Max: fast}},
 			})
-			if err := d.Attach(ctx, 0); !errors.Is(err, mcpclient.ErrThrottled) && !errors.Is(err, mcpclient.ErrUnreachable) {
-				t.Errorf("error is %v", err)
-			}
-			rec.Mu.Lock()
-			defer rec.Mu.Unlock()
+			attached := make(chan error, 1)
+			go func() { attached <- d.Attach(ctx, 0) }()
 			failures := 0
-			for _, c := range rec.Calls {
-				if c.Failure == "http 429" {
-					failures++
+			rec.Wait(t, "three refusals", func(m *systemstest.Memory) bool {
+				failures = 0
+				for _, c := range m.Calls {
+					if c.Failure == "http 429" {
+						failures++
+					}
 				}
+				return failures >= 3
+			})
+			cancel()
+			if err := <-attached; !errors.Is(err, mcpclient.ErrThrottled) && !errors.Is(err, mcpclient.ErrUnreachable) {
+				t.Errorf("error is %v", err)
 			}
 			if failures != 3 || calls.Load() != 3 {
 				t.Errorf("%d failures for %d calls", failures, calls.Load())
@@ -135,7 +139,7 @@ func TestLostSessionIsMadeAnew(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: srv.URL, Era: mcpclient.Legacy}, driver.Options{
-		Mode: eventmeter.Poll, Poll: driver.PollOptions{MinInterval: time.Millisecond, BackoffMin: time.Millisecond, BackoffMax: time.Millisecond},
+		Mode: eventmeter.Poll, Poll: &driver.Poll{MinInterval: time.Millisecond}, Push: driver.Push{Backoff: driver.Backoff{Min: time.Millisecond, Max: time.Millisecond}},
 	})
 	systemstest.Attach(t, d, 1)
 	rec.Wait(t, "polls in a second session", func(*systemstest.Memory) bool { return sessions.Load() == 2 && polls.Load() > 5 })
@@ -149,7 +153,7 @@ func TestRotationAndRefreshLoseNothing(t *testing.T) {
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
 		Mode:      eventmeter.Webhook,
 		Arguments: func(int) json.RawMessage { return json.RawMessage(`{"channel":"r"}`) },
-		Webhook:   driver.WebhookOptions{Authority: w.Authority, TTL: 300 * time.Millisecond, RotateEvery: 1},
+		Listener:  driver.ListenerOptions{Authority: w.Authority}, Webhook: driver.Webhook{TTL: "1s", RefreshAt: 0.25, RotateEvery: 1},
 	})
 	systemstest.Attach(t, d, 1)
 	seq := uint32(0)
@@ -186,7 +190,7 @@ func TestRefusedCopiesComeAgain(t *testing.T) {
 			}
 			d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
 				Mode: eventmeter.Webhook, Seed: 7,
-				Webhook: driver.WebhookOptions{Authority: w.Authority, Answer: []driver.Answer{refusal, {Delay: time.Millisecond}}},
+				Listener: driver.ListenerOptions{Authority: w.Authority}, Webhook: driver.Webhook{Answer: []driver.Answer{refusal, {Delay: time.Millisecond}}},
 			})
 			systemstest.Attach(t, d, 1)
 			for seq := range uint32(events) {
@@ -223,15 +227,18 @@ func TestRefusedCopiesComeAgain(t *testing.T) {
 // TestAChallengeIsNotEchoed: the target says why it does not deliver, in the words
 // of the draft, for each way in which a callback can fail.
 func TestAChallengeIsNotEchoed(t *testing.T) {
-	w := systemstest.NewWorld(t, refserver.Options{AckTimeout: 500 * time.Millisecond})
 	for want, a := range map[string]driver.Answer{
 		"challenge_failed": {}, "http_4xx": {Status: 404}, "http_5xx": {Status: 500}, "timeout": {Hang: true},
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
-			a.Challenge = true
+			o := refserver.Options{AckTimeout: systemstest.Patience}
+			if a.Challenge = true; a.Hang {
+				o.AckTimeout = 3 * time.Second // the callback answers the second challenge within it
+			}
+			w := systemstest.NewWorld(t, o)
 			d, _ := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
-				Mode: eventmeter.Webhook, Webhook: driver.WebhookOptions{Authority: w.Authority, Answer: []driver.Answer{a}},
+				Mode: eventmeter.Webhook, Listener: driver.ListenerOptions{Authority: w.Authority}, Webhook: driver.Webhook{Answer: []driver.Answer{a}},
 			})
 			if err := d.Attach(t.Context(), 0); !errors.Is(err, mcpclient.ErrInvalid) || !strings.Contains(err.Error(), want) {
 				t.Errorf("attach: %v", err)
@@ -251,7 +258,7 @@ func TestChurn(t *testing.T) {
 	for _, mode := range []eventmeter.Mode{eventmeter.Poll, eventmeter.Push, eventmeter.Webhook} {
 		t.Run(string(mode), func(t *testing.T) {
 			d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
-				Mode: mode, Subscriptions: 4, Webhook: driver.WebhookOptions{Authority: w.Authority},
+				Mode: mode, Subscriptions: 4, Listener: driver.ListenerOptions{Authority: w.Authority},
 			})
 			var wg sync.WaitGroup
 			for i := range 4 {
@@ -289,6 +296,7 @@ func TestChurn(t *testing.T) {
 }
 
 func TestDetachWhileAttaching(t *testing.T) {
+	t.Parallel() // it mostly waits
 	for _, mode := range []eventmeter.Mode{eventmeter.Poll, eventmeter.Push, eventmeter.Webhook} {
 		t.Run(string(mode), func(t *testing.T) {
 			asked := make(chan struct{}, 1)
@@ -365,7 +373,7 @@ func TestCommentsAreNoHeartbeat(t *testing.T) {
 		}
 	})
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: url}, driver.Options{
-		Mode: eventmeter.Push, Push: driver.PushOptions{Heartbeat: 30 * time.Millisecond, BackoffMin: time.Millisecond, BackoffMax: time.Millisecond},
+		Mode: eventmeter.Push, Push: driver.Push{Heartbeat: 30 * time.Millisecond, Backoff: driver.Backoff{Min: time.Millisecond, Max: time.Millisecond}},
 	})
 	systemstest.Attach(t, d, 1)
 	rec.Wait(t, "a second stream", func(m *systemstest.Memory) bool {
@@ -397,7 +405,7 @@ func TestStreamComesBackNoSoonerThanAsked(t *testing.T) {
 		<-r.Context().Done()
 	})
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: url}, driver.Options{
-		Mode: eventmeter.Push, Push: driver.PushOptions{BackoffMin: time.Millisecond, BackoffMax: time.Millisecond},
+		Mode: eventmeter.Push, Push: driver.Push{Backoff: driver.Backoff{Min: time.Millisecond, Max: time.Millisecond}},
 	})
 	systemstest.Attach(t, d, 1)
 	rec.Wait(t, "the second stream", func(m *systemstest.Memory) bool { return m.CountNotices(eventmeter.Reconnected) > 0 })

@@ -6,32 +6,33 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// claims finds out what cursors claim. A cursor is opaque; but one that came
-// with an event stands for the position behind that event. When the same cursor
-// comes by itself later, to this subscription or to a sibling with the same
-// arguments and principal, it claims that all up to there was delivered.
+// claims finds out which events a cursor claims to be delivered. A cursor is opaque, but
+// one that came with an event stands for the position after that event. If the same cursor
+// comes later without an event, to this subscription or to another one with the same
+// arguments and principal, the target claims that every event up to that position was
+// delivered.
 //
-// That holds only as long as every event has a cursor of its own. When two
-// events have the same one, the cursors of this target do not say which event
-// they stand for, and nothing is claimed from then on. Of webhooks nothing is
-// said either: their cursors are watermarks, which may lag behind the event that
-// they come with, and may pass over one that was given up.
+// This holds only as long as every event has a cursor of its own. If two events have the
+// same one, a cursor does not identify an event, and nothing is claimed from then on.
+// Cursors of webhooks claim nothing: they are watermarks, which may lag behind their event
+// and may skip an event that was given up.
 type claims struct {
 	ambiguous atomic.Bool
-	// known has the cursors of the latest events for siblings; nil where a lane
-	// has a single subscription.
+	// known has the cursors of the latest events, for other subscriptions; nil if the
+	// lane has only one.
 	known []knownCursor
 }
 
-// knownCursors is how many there are.
+// knownCursors is the length of claims.known.
 const knownCursors = 1 << 10
 
-// knownCursor is an event under the hash of its cursor. Its parts are stored one
-// by one, by any goroutine; check binds them together, so that parts of two
-// events are taken for none.
+// knownCursor is an event and the hash of its cursor. Any goroutine may store its parts,
+// one by one. check depends on all of them, so that parts of two events are not taken for
+// one.
 type knownCursor struct{ key, event, check atomic.Uint64 }
 
-// checkOf binds a cursor's hash to an event of a run, which is in the upper half.
+// checkOf returns the check of a cursor's hash and an event of a run. Its upper half is
+// the run.
 func checkOf(key, event uint64, run uint32) uint64 {
 	h := uint64(14695981039346656037) ^ uint64(run)
 	for _, v := range [...]uint64{key, event} {
@@ -41,10 +42,10 @@ func checkOf(key, event uint64, run uint32) uint64 {
 	return uint64(run)<<32 | h&0xffffffff
 }
 
-// none tells whether a target gave no cursor.
+// none reports whether a raw cursor is missing or null.
 func none(cursor []byte) bool { return len(cursor) == 0 || string(cursor) == "null" }
 
-// keep makes a cursor known to siblings.
+// keep makes the cursor of an event known to other subscriptions.
 func (c *claims) keep(key uint64, stamp eventmeter.Stamp) {
 	k := &c.known[key%knownCursors]
 	event := uint64(stamp.Source)<<32 | uint64(stamp.Seq)
@@ -52,7 +53,7 @@ func (c *claims) keep(key uint64, stamp eventmeter.Stamp) {
 	if was := k.check.Load(); was == check {
 		return
 	} else if k.key.Load() == key && was == checkOf(key, k.event.Load(), uint32(was>>32)) {
-		c.ambiguous.Store(true) // a sibling has another event under the same cursor
+		c.ambiguous.Store(true) // another subscription got another event with the same cursor
 		return
 	}
 	k.key.Store(key)
@@ -60,8 +61,8 @@ func (c *claims) keep(key uint64, stamp eventmeter.Stamp) {
 	k.check.Store(check)
 }
 
-// find returns the event that a sibling got under a cursor; none has the
-// sequence number 0.
+// find returns the event that another subscription got with a cursor, the zero Stamp if
+// there is none.
 func (c *claims) find(key uint64) eventmeter.Stamp {
 	if c.known == nil {
 		return eventmeter.Stamp{}

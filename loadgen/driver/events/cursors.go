@@ -10,7 +10,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
-// keyOf hashes a cursor, the arguments and the principal.
+// keyOf returns a hash of a cursor and the run's arguments and principal.
 func (r *run) keyOf(cursor []byte) uint64 { return eventmeter.HashID(cursor) ^ r.group }
 
 // comesWith keeps the cursor that an event came with.
@@ -32,8 +32,8 @@ func (d *lane) comesWith(r *run, cursor []byte, stamp eventmeter.Stamp) {
 	}
 }
 
-// claim reports what a cursor claims that came by itself, if that is known and
-// was not claimed just before. It does not keep the cursor.
+// claim reports which event a cursor that came without an event claims, if that is known
+// and was not the last claim. It does not keep the cursor.
 func (d *lane) claim(r *run, cursor []byte, at eventmeter.Instant) {
 	if none(cursor) || d.claims.ambiguous.Load() {
 		return
@@ -63,13 +63,13 @@ func (r *run) position() []byte {
 	return slices.Clone(r.cursor)
 }
 
-// setCursor keeps a position that the target sent. null says that there is
-// none to send, not that the old one is void.
+// setCursor keeps a cursor that the target sent. null means that the target has nothing to
+// send, not that the last cursor is void.
 func (r *run) setCursor(raw []byte) {
 	if none(raw) {
 		return
 	}
-	if len(raw) > mcpclient.MaxCursor { // only a webhook's: elsewhere, what brings it is refused
+	if len(raw) > mcpclient.MaxCursor { // of a webhook: other messages with such a cursor are refused as a whole
 		r.Caller.TooLargeFor(r.Sub, r.Caller.Clock.Now(), mcpclient.ErrCursor)
 		return
 	}
@@ -80,7 +80,30 @@ func (r *run) setCursor(raw []byte) {
 	}
 }
 
-// position writes the cursor and the bound of a replay.
+// heed handles an error of the older revision that says that the run's cursor has expired:
+// it drops the cursor, so that the run begins now, and returns true. It also makes the
+// error's code mean what it means in that revision.
+func (d *lane) heed(r *run, e *mcpclient.CallError) (anew bool) {
+	if !d.older || d.flavour.plain || !e.In(mcpclient.Older).Expired() {
+		return false
+	}
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.cursor, r.stands, r.expired = nil, eventmeter.Stamp{}, true
+	return true
+}
+
+// begunAnew reports, once, whether heed has dropped the cursor: the events since that
+// cursor are skipped.
+func (r *run) begunAnew() bool {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	was := r.expired
+	r.expired = false
+	return was
+}
+
+// position writes the cursor, and the largest age of events in a replay.
 func (d *lane) position(o *wire.Object, r *run) {
 	r.Mu.Lock()
 	o.Raw("cursor", r.cursor)
@@ -94,7 +117,7 @@ func (d *lane) position(o *wire.Object, r *run) {
 	}
 }
 
-// at tells whether the run's position is cursor.
+// at reports whether the run's cursor is cursor.
 func (r *run) at(cursor []byte) bool {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()

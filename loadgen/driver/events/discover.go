@@ -13,8 +13,8 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
-// Discover asks the target who it is and what events it has, as the first
-// principal. A target that has no events at all is ErrNotOffered.
+// Discover implements [driver.Discoverer], as the first principal. If the target does not
+// have the method that lists events, the error wraps [mcpclient.ErrNotOffered].
 func (d *lane) Discover(ctx context.Context) (driver.Offer, error) {
 	p := d.Endpoint.Principal(0)
 	session, err := p.Session(ctx, d.Observe)
@@ -30,8 +30,8 @@ func (d *lane) Discover(ctx context.Context) (driver.Offer, error) {
 	return o, nil
 }
 
-// listAll reads the catalogue, all pages of it; with an error, what was read
-// before.
+// listAll reads all pages of the list of event types. With an error it returns the event
+// types of the pages before.
 func (d *lane) listAll(ctx context.Context, session *mcpclient.Session, said *said) (all []driver.EventType, err error) {
 	var cursor json.RawMessage
 	var size mcpclient.ListSize
@@ -90,12 +90,14 @@ func (d *lane) list(ctx context.Context, session *mcpclient.Session, cursor json
 	defer a.Release()
 	d.Called(eventmeter.Discovery, method, a)
 	if a.Err != nil {
+		d.judgeUnlisted(a, session)
 		return listPage{}, a.Err
 	}
 	if err := size.Add(*a.Buf, "events"); err != nil {
 		d.TooLarge(a.At, err)
 		return listPage{}, err
 	}
+	d.judgeList(*a.Buf, cursor) // behind the bound, which a hostile page exceeds
 	var m struct {
 		Result listPage `json:"result"`
 	}
@@ -105,8 +107,8 @@ func (d *lane) list(ctx context.Context, session *mcpclient.Session, cursor json
 	return m.Result, nil
 }
 
-// eventsCapability finds the capability, which servers put in three places,
-// under one of names; none are those of MCP Events.
+// eventsCapability returns the first place of a capability under one of names, and its
+// listChanged. Without names it looks for the capability of MCP Events.
 func eventsCapability(caps json.RawMessage, names ...string) (where string, listChanged bool) {
 	for _, p := range capabilityPlaces(caps, names...) {
 		return p.where, p.listChanged
@@ -114,7 +116,7 @@ func eventsCapability(caps json.RawMessage, names ...string) (where string, list
 	return "", false
 }
 
-// eventsCapabilities are all places where the capability of MCP Events is.
+// eventsCapabilities returns all places that have the capability of MCP Events.
 func eventsCapabilities(caps json.RawMessage) (all []string) {
 	for _, p := range capabilityPlaces(caps) {
 		all = append(all, p.where)
@@ -122,14 +124,16 @@ func eventsCapabilities(caps json.RawMessage) (all []string) {
 	return all
 }
 
-// capabilityPlace is a place where a capability is.
+// capabilityPlace is a place that has a capability: "extensions", "events" or
+// "experimental".
 type capabilityPlace struct {
 	where       string
 	listChanged bool
+	odd         bool // its listChanged is no boolean
 }
 
-// capabilityPlaces are those of a capability under one of names; none are those of
-// MCP Events.
+// capabilityPlaces returns all places of a capability under one of names; without names,
+// of the capability of MCP Events.
 func capabilityPlaces(caps json.RawMessage, names ...string) (all []capabilityPlace) {
 	draft := len(names) == 0
 	if draft {
@@ -140,8 +144,8 @@ func capabilityPlaces(caps json.RawMessage, names ...string) (all []capabilityPl
 		Extensions   map[string]json.RawMessage `json:"extensions"`
 		Experimental map[string]json.RawMessage `json:"experimental"`
 	}
-	// What cannot be read in part is read as far as it goes: an odd capability
-	// of something else must not hide this one.
+	// An error of type is ignored: another capability of an odd form must not hide this
+	// one.
 	var odd *json.UnmarshalTypeError
 	if err := json.Unmarshal(caps, &c); err != nil && !errors.As(err, &odd) {
 		return nil
@@ -153,8 +157,8 @@ func capabilityPlaces(caps json.RawMessage, names ...string) (all []capabilityPl
 		if len(raw) == 0 || string(raw) == "null" || string(raw) == "false" {
 			return false
 		}
-		_ = json.Unmarshal(raw, &v) // a capability that is no object has no listChanged
-		all = append(all, capabilityPlace{where, v.ListChanged})
+		err := json.Unmarshal(raw, &v) // a capability that is not an object has no listChanged
+		all = append(all, capabilityPlace{where, v.ListChanged, err != nil && raw[0] == '{'})
 		return true
 	}
 	for _, m := range []struct {

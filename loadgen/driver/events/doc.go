@@ -1,3 +1,3 @@
-// Package events is the client side of the MCP Events draft: polls, streams and
-// webhooks. Smithery's triggers are a spelling of its webhooks.
+// Package events is the driver of the MCP Events draft: polls, streams and webhooks. It
+// also drives Smithery's triggers, which are a spelling of the draft's webhooks.
 package events

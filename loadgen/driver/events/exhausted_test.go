@@ -65,9 +65,9 @@ func TestResourceExhausted(t *testing.T) {
 			}
 			ep.Presume(mcpclient.Modern)
 			calls := map[eventmeter.Cause]int{}
-			d, err := newEvents(driver.Options{
+			d, err := newLane(driver.Options{
 				Clock: eventmeter.NewClock(), Recorder: &causes{eventmeter.Tee(), calls}, Endpoint: ep, Mode: eventmeter.Poll, Event: "e", Subscriptions: 1,
-			})
+			}.WithDefaults())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,7 +7,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 )
 
-// declare names the figures that this lane will have.
+// declare declares the figures of this lane.
 func (d *lane) declare() {
 	o := &d.Opts
 	webhook := o.Mode == eventmeter.Webhook
@@ -44,6 +44,9 @@ func (d *lane) declare() {
 		d.tally.Declare("cuts", "replayedOnReconnect")
 		d.tally.DeclareTiming("outage")
 	}
+	if d.set.StallFor > 0 {
+		d.tally.Declare("stalled", "heldBack")
+	}
 	if d.set.Listen {
 		d.tally.Declare("listens", "listChanged", "relists", "relistsFailed", "typesAppeared", "typesVanished")
 		d.tally.DeclareTiming("relist")
@@ -56,13 +59,13 @@ func (d *lane) declare() {
 	}
 }
 
-// wishes tells whether what is granted is worth counting on this lane.
+// wishes reports whether the lane counts grants.
 func (d *lane) wishes() bool {
 	w := &d.Opts.Webhook
-	return d.Opts.Mode == eventmeter.Webhook && (d.flavour.plain || w.TTL > 0 || w.NoExpiry || w.RotateEvery > 0)
+	return d.Opts.Mode == eventmeter.Webhook && (d.flavour.plain || w.Lifetime() > 0 || w.NoExpiry() || w.RotateEvery > 0)
 }
 
-// Figures returns what the common ledger does not know of.
+// Figures implements [driver.Figurer].
 func (d *lane) Figures() driver.Figures {
 	d.Mu.Lock()
 	runs := slices.Clone(d.Turns)
@@ -74,10 +77,12 @@ func (d *lane) Figures() driver.Figures {
 			r.hook.mu.Unlock()
 		}
 	}
-	return d.tally.Figures()
+	f := d.tally.Figures()
+	f.Conform = d.judge.tally.Account()
+	return f
 }
 
-// begun notes an attachment that began at a cursor.
+// begun counts an attachment that began at a cursor.
 func (d *lane) begun(r *run, truncated bool) {
 	if r.begins == "" {
 		return

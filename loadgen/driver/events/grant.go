@@ -13,9 +13,9 @@ type grant struct {
 	DeliveryStatus *deliveryStatus `json:"deliveryStatus"`
 }
 
-// life is how long the grant lasts from the answer on. refreshBefore is a time
-// of the server's clock: if its Date header shows that this clock is another
-// than ours, it is read by that.
+// life returns how long the grant lasts from the answer on; false if it has no valid end.
+// refreshBefore is a time of the server's clock. date, the Date header of the answer, is
+// used instead of the local time if the two clocks differ by more than two seconds.
 func (g *grant) life(date time.Time) (time.Duration, bool) {
 	if g.RefreshBefore == nil {
 		return 0, false
@@ -31,18 +31,17 @@ func (g *grant) life(date time.Time) (time.Duration, bool) {
 	return min(t.Sub(now), maxLife), true
 }
 
-// maxLife bounds what is believed of a grant: dates of the far future do not fit
-// the clock.
+// maxLife bounds the life of a grant: dates of the far future would overflow.
 const maxLife = 365 * 24 * time.Hour
 
-// deliveryStatus is how a target's deliveries to a subscription fare, as the
-// answer to a refresh tells.
+// deliveryStatus is what the answer to a refresh says about the target's deliveries to a
+// subscription.
 type deliveryStatus struct {
 	Active      *bool   `json:"active"`
 	LastError   *string `json:"lastError"`
 	FailedSince *string `json:"failedSince"`
 	// Throttled is true, or an object; null and false mean that it is not.
 	Throttled json.RawMessage `json:"throttled"`
-	// RetryAfter is for how much longer, in milliseconds.
+	// RetryAfter is how much longer deliveries are throttled, in milliseconds.
 	RetryAfter float64 `json:"retryAfterMs"`
 }

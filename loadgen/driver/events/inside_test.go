@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/streamclient"
@@ -40,14 +41,25 @@ func (*deaf) Called(eventmeter.Call) {}
 
 const occurrence = `"eventId":"e-90","name":"ticket.moved","timestamp":"2026-11-20T10:00:00.120Z","data":{"board":"b3","note":"some text around evtm-00000001-0000-00000001-26 and after it some more"},"cursor":"c42"`
 
-func idle(t testing.TB, mode eventmeter.Mode) (*lane, *run, *deaf) {
+func idle(t testing.TB, mode eventmeter.Mode, unjudged bool) (*lane, *run, *deaf) {
+	t.Helper()
+	d, rec := idleLane(t, mode, 1, unjudged)
+	r, err := d.Lane.Begin(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Over = true // nobody serves it
+	return d, r, rec
+}
+
+func idleLane(t testing.TB, mode eventmeter.Mode, subscriptions int, unjudged bool) (*lane, *deaf) {
 	t.Helper()
 	ep, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: "http://127.0.0.1:1/mcp"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	rec := &deaf{}
-	d, err := newEvents(driver.Options{Clock: eventmeter.NewClock(), Recorder: rec, Endpoint: ep, Mode: mode, Event: "e", Subscriptions: 1})
+	d, err := newLane(driver.Options{Clock: eventmeter.NewClock(), Recorder: rec, Endpoint: ep, Mode: mode, Event: "e", Subscriptions: subscriptions, Unjudged: unjudged}.WithDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,64 +68,178 @@ func idle(t testing.TB, mode eventmeter.Mode) (*lane, *run, *deaf) {
 		defer cancel()
 		d.Close(ctx)
 	})
-	r, err := d.Begin(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Over = true // nobody serves it
-	return d, r, rec
+	return d, rec
 }
 
-func frameStream(t testing.TB) (feed func(), rec *deaf, size int) {
-	_, r, rec := idle(t, eventmeter.Push)
-	s := r.stream
+const eventFrame = "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/events/event\",\"params\":{" + occurrence +
+	",\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":0}}}\n\n"
+
+// feeder confirms a stream. feed has it take a frame.
+func feeder(t testing.TB, s *stream, text string) (feed func()) {
+	t.Helper()
 	if err := s.Opened(streamclient.Head{Status: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}}, streamclient.Arrival{At: 1}); err != nil {
 		t.Fatal(err)
 	}
 	s.Confirm(0)
-	frame := []byte("event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/events/event\",\"params\":{" + occurrence +
-		",\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":0}}}\n\n")
+	frame := []byte(text)
 	return func() {
 		if err := s.Piece(frame, streamclient.Arrival{At: 1}); err != nil {
 			t.Fatal(err)
 		}
-	}, rec, len(frame)
-}
-
-func TestFramesAllocateNothing(t *testing.T) {
-	feed, rec, _ := frameStream(t)
-	if n := testing.AllocsPerRun(100, feed); n != 0 || rec.n == 0 {
-		t.Errorf("%g allocations, %d deliveries", n, rec.n)
 	}
 }
 
-func BenchmarkFrame(b *testing.B) {
-	feed, _, size := frameStream(b)
-	b.ReportAllocs()
-	b.SetBytes(int64(size))
-	for b.Loop() {
-		feed()
+// TestJudgingAllocatesNothing: a message that breaks no row is judged without an
+// allocation. Frames are taken without any.
+func TestJudgingAllocatesNothing(t *testing.T) {
+	for name, open := range map[string]func(t testing.TB, unjudged bool) (feed func(), d *lane){"frame": oneFrame, "heartbeat": oneHeartbeat, "poll": onePoll, "webhook": oneDelivery} {
+		t.Run(name, func(t *testing.T) {
+			allocations := func(unjudged bool) float64 {
+				feed, d := open(t, unjudged)
+				n := testing.AllocsPerRun(100, feed)
+				got := d.judge.tally.Account()
+				for row, c := range got {
+					if c.Broken > 0 {
+						t.Errorf("%s is broken: %s", row, c.First.Message)
+					}
+				}
+				if (len(got) > 0) == unjudged {
+					t.Errorf("%d rows were seen", len(got))
+				}
+				return n
+			}
+			judged, unjudged := allocations(false), allocations(true)
+			if judged > unjudged || (name == "frame" || name == "heartbeat") && judged > 0 {
+				t.Errorf("%g allocations, and %g without judging", judged, unjudged)
+			}
+		})
 	}
 }
 
-func BenchmarkWebhookDelivery(b *testing.B) {
-	_, r, rec := idle(b, eventmeter.Webhook)
+// oneFrame has a stream take an event.
+func oneFrame(t testing.TB, unjudged bool) (feed func(), d *lane) {
+	d, r, _ := idle(t, eventmeter.Push, unjudged)
+	feed = feeder(t, r.stream, eventFrame)
+	return feed, d
+}
+
+// oneHeartbeat has a stream take a heartbeat.
+func oneHeartbeat(t testing.TB, unjudged bool) (feed func(), d *lane) {
+	d, r, _ := idle(t, eventmeter.Push, unjudged)
+	feed = feeder(t, r.stream, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/events/heartbeat\",\"params\":{\"cursor\":\"c42\",\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":0}}}\n\n")
+	return feed, d
+}
+
+// onePoll takes an answer with one event.
+func onePoll(t testing.TB, unjudged bool) (feed func(), d *lane) {
+	d, r, rec := idle(t, eventmeter.Poll, unjudged)
+	text := []byte(`{"jsonrpc":"2.0","id":1,"result":{"events":[{` + occurrence + `}],"cursor":"c42","truncated":false,"hasMore":false,"nextPollMs":1000}}`)
+	a := &mcpclient.Answer{At: 1, Status: http.StatusOK, Buf: &text}
+	if !wire.ScanMessage(text, &a.Msg) {
+		t.Fatal("the answer cannot be read")
+	}
+	return func() {
+		before := rec.n
+		n, _, _ := d.takeEvents(r, a)
+		d.judgePoll(r, a, false, false, n)
+		if rec.n != before+1 {
+			t.Fatal("nothing was delivered")
+		}
+	}, d
+}
+
+// oneDelivery has a callback take a delivery.
+func oneDelivery(t testing.TB, unjudged bool) (feed func(), d *lane) {
+	d, r, rec := idle(t, eventmeter.Webhook, unjudged)
 	body := []byte("{" + occurrence + "}")
 	now := time.Now()
 	cur, _ := r.hook.valid(1)
-	h := http.Header{
-		wire.HeaderWebhookID: {"e-90"}, wire.HeaderWebhookTimestamp: {strconv.FormatInt(now.Unix(), 10)},
+	in := &sinks.Inbound{Header: http.Header{
+		"Content-Type": {"application/json"}, wire.HeaderWebhookID: {"e-90"}, wire.HeaderWebhookTimestamp: {strconv.FormatInt(now.Unix(), 10)},
 		wire.HeaderWebhookSignature: {cur.Sign("e-90", now, body)}, wire.HeaderSubscriptionID: {"sub_1"},
+	}, Body: body, At: 1, Size: 600}
+	return func() {
+		before := rec.n
+		if reply := r.hook.Receive(in); reply.Status != 0 || rec.n != before+1 {
+			t.Fatalf("answered %d, and %d were delivered", reply.Status, rec.n-before)
+		}
+	}, d
+}
+
+// bothWays runs a benchmark with judging and without.
+func bothWays(b *testing.B, open func(t testing.TB, unjudged bool) (feed func(), d *lane)) {
+	for _, unjudged := range []bool{false, true} {
+		b.Run(map[bool]string{false: "judged", true: "unjudged"}[unjudged], func(b *testing.B) {
+			feed, _ := open(b, unjudged)
+			b.ReportAllocs()
+			for b.Loop() {
+				feed()
+			}
+		})
 	}
-	in := &sinks.Inbound{Header: h, Body: body, At: 1, Size: 600}
-	b.ReportAllocs()
-	for b.Loop() {
-		if reply := r.hook.Receive(in); reply.Status != 0 {
-			b.Fatal(reply.Status)
+}
+
+func BenchmarkFrame(b *testing.B) { bothWays(b, oneFrame) }
+
+func BenchmarkPollAnswer(b *testing.B) { bothWays(b, onePoll) }
+
+func BenchmarkWebhookDelivery(b *testing.B) { bothWays(b, oneDelivery) }
+
+// BenchmarkFramesOfMany is BenchmarkFrame with streams in turn, as a run has them:
+// what a frame needs of its stream is not in the cache.
+func BenchmarkFramesOfMany(b *testing.B) {
+	bothWays(b, func(t testing.TB, unjudged bool) (feed func(), d *lane) {
+		const streams = 20_000
+		d, _ = idleLane(t, eventmeter.Push, streams, unjudged)
+		feeds := make([]func(), streams)
+		for i := range feeds {
+			r, err := d.Lane.Begin(i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Over = true // nobody serves it
+			feeds[i] = feeder(t, r.stream, eventFrame)
+		}
+		i := 0
+		return func() {
+			feeds[i*7919%streams]()
+			i++
+		}, d
+	})
+}
+
+// TestStreamSize keeps a stream small, of which there are thousands: up to 512
+// bytes, Go allocates it in cache lines of its own.
+func TestStreamSize(t *testing.T) {
+	if n := unsafe.Sizeof(stream{}); n > 512 {
+		t.Errorf("a stream takes %d bytes", n)
+	}
+}
+
+// TestISO changes every byte of a time to every other: digits may be any, and the
+// separators are fixed, but for that of the time of day.
+func TestISO(t *testing.T) {
+	const good = "2026-11-20T10:00:09.120Z"
+	for i := range "2026-11-20T10:00:09" {
+		for c := range 256 {
+			b := []byte(good)
+			b[i] = byte(c)
+			want := byte(c) == good[i]
+			switch {
+			case good[i] >= '0' && good[i] <= '9':
+				want = c >= '0' && c <= '9'
+			case good[i] == 'T':
+				want = c == 'T' || c == 't' || c == ' '
+			}
+			if isISO(b) != want {
+				t.Errorf("%q: %v", b, !want)
+			}
 		}
 	}
-	if rec.n == 0 {
-		b.Fatal("nothing was delivered")
+	for n := range len(good) + 1 {
+		if isISO([]byte(good[:n])) != (n >= 19) {
+			t.Errorf("%q", good[:n])
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
@@ -21,17 +23,18 @@ type lane struct {
 	flavour flavour
 	tally   driver.Tally
 	claims  claims
+	judge   judge
 	set     Settings // of the MCP Events draft
 	older   bool
-	said    said // what discover saw
+	said    said // what the answers to Discover and Examine show
 
 	streams *driver.Streams      // push
 	agenda  *agenda              // webhook
 	shared  *sharedCallback      // webhook, nil = each subscription has a callback of its own
-	nobody  *mcpclient.Principal // webhook, nil = subscriptions have the run's principals
+	nobody  *mcpclient.Principal // webhook, without a token; nil = subscriptions have the endpoint's principals
 
 	listening sync.Once
-	notices   *driver.Streams // of who listens; nil = nobody does
+	notices   *driver.Streams // for the stream of listen; nil = there is none
 }
 
 // run is one attachment of a subscription, from Attaching to Detached or Failed.
@@ -39,18 +42,21 @@ type run struct {
 	driver.Attachment
 	who  *mcpclient.Principal
 	args json.RawMessage
-	rand *rand.Rand    // of the one goroutine that runs it
-	done chan struct{} // closed when its goroutine is over; nil = it has a stream
+	rand *rand.Rand    // used by one goroutine at a time
+	done chan struct{} // closed when the run's goroutine is over; nil = it has a stream
 
-	cursor []byte // raw JSON token; empty = null; guarded by mu
-	// stands is the event that cursor came with, claimed the one that a cursor
-	// claimed last, group what keyOf adds to a cursor. Guarded by mu, but group.
+	cursor []byte // raw JSON token; empty = null; guarded by Mu
+	// stands is the event that cursor came with, claimed the last event that a cursor
+	// claimed. Both are guarded by Mu. group is a hash of arguments and principal.
 	stands, claimed eventmeter.Stamp
 	group           uint64
 
-	// begins counts it if it begins at a cursor, and not now: resumed at one of the run
-	// before it, started at the one of the settings.
+	// begins is the figure that counts the run if it begins at a cursor: "resumed" at
+	// that of the run before, "started" at that of the settings; "" = it begins now.
 	begins string
+	// expired is true if the target refused the cursor and it was dropped. Guarded by
+	// Mu.
+	expired bool
 
 	hook   *hook   // webhook
 	stream *stream // push
@@ -60,31 +66,23 @@ type run struct {
 // New returns the driver of a lane of the MCP Events draft, or of
 // Smithery's triggers.
 func New(opts driver.Options) (driver.Driver, error) {
-	d, err := newEvents(opts)
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
+	return driver.New(cmp.Or(opts.System, "events"), opts, newLane)
 }
 
-func newEvents(opts driver.Options) (*lane, error) {
-	if err := driver.CheckOptions("driver events", &opts); err != nil {
-		return nil, err
-	}
+func newLane(opts driver.Options) (*lane, error) {
 	if opts.Event == "" {
-		return nil, errors.New("driver events: no event name: set the lane's event")
+		return nil, errors.New("no event name: set the lane's event")
 	}
-	opts = opts.WithDefaults()
 	f, set, err := flavourOf(opts)
 	if err != nil {
-		return nil, fmt.Errorf("driver %w", err)
+		return nil, err
 	}
 	revision := opts.Endpoint.Revision()
 	if opts.Mode == eventmeter.Poll && opts.Poll.Timeout > 0 && revision != mcpclient.LongPoll {
-		return nil, fmt.Errorf("driver events: poll.timeout asks for long polls, which revision %s does not have: set revision longpoll, or leave the timeout out", revision)
+		return nil, fmt.Errorf("poll.timeout asks for long polls, which revision %s does not have: set revision longpoll, or leave the timeout out", revision)
 	}
 	if opts.Webhook.ShareURL && revision == mcpclient.Older {
-		return nil, errors.New("driver events: webhook.shareUrl needs X-MCP-Subscription-Id, which revision older does not have: set another revision")
+		return nil, errors.New("webhook.shareUrl needs X-MCP-Subscription-Id, which revision older does not have: set another revision")
 	}
 	d := &lane{flavour: f, set: set, older: revision == mcpclient.Older}
 	if err := d.Init(opts, d, func(t *wire.Traffic) (http.RoundTripper, func(), error) {
@@ -93,32 +91,32 @@ func newEvents(opts driver.Options) (*lane, error) {
 		}
 		return opts.Endpoint.NewTransport(opts.HTTP, t, opts.Mode == eventmeter.Push)
 	}); err != nil {
-		return nil, fmt.Errorf("driver events: %w", err)
+		return nil, err
+	}
+	if !f.plain && !d.older && !opts.Unjudged {
+		d.judge.tally = new(conform.Tally)
 	}
 	if opts.Subscriptions > 1 && opts.Mode != eventmeter.Webhook {
 		d.claims.known = make([]knownCursor, knownCursors)
 	}
 	if set.Listen {
 		if d.notices, err = d.OpenStreams(d.listenOptions()); err != nil {
-			d.Cancel()
-			return nil, fmt.Errorf("driver events: %w", err)
+			return nil, err
 		}
 	}
 	switch opts.Mode {
 	case eventmeter.Poll:
 	case eventmeter.Push:
 		if d.streams, err = d.OpenStreams(d.streamOptions()); err != nil {
-			d.Cancel()
-			return nil, fmt.Errorf("driver events: %w", err)
+			return nil, err
 		}
 	case eventmeter.Webhook:
 		if err = d.openWebhooks(); err != nil {
-			d.Cancel()
-			return nil, fmt.Errorf("driver events: %w", err)
+			return nil, err
 		}
 	default:
 		d.Cancel()
-		return nil, fmt.Errorf("driver events: mode %q is not known: use poll, push or webhook", opts.Mode)
+		return nil, fmt.Errorf("mode %q is not known: use poll, push or webhook", opts.Mode)
 	}
 	d.declare()
 	return d, nil
@@ -147,7 +145,7 @@ func (d *lane) Make(i int, last *run) (*run, error) {
 	return r, nil
 }
 
-// principal returns who subscription i is.
+// principal returns the principal of subscription i.
 func (d *lane) principal(i int) *mcpclient.Principal {
 	if d.nobody != nil {
 		return d.nobody
@@ -155,7 +153,7 @@ func (d *lane) principal(i int) *mcpclient.Principal {
 	return d.Principal(i)
 }
 
-// start has a run begin at a cursor, if there is one for it.
+// start sets the cursor at which a run begins, if there is one.
 func (d *lane) start(r, last *run) {
 	if last != nil && d.set.Resume {
 		r.cursor, r.begins = last.position(), "resumed"
@@ -179,7 +177,8 @@ func (d *lane) Open(ctx context.Context, r *run) error {
 	return d.attachWebhook(ctx, r)
 }
 
-// Part asks, of a webhook, whether its deliveries were suspended.
+// Part is called by Detach while the subscription exists. It finds out whether the
+// deliveries of a webhook were suspended.
 func (d *lane) Part(ctx context.Context, r *run) {
 	if d.Opts.Mode == eventmeter.Webhook {
 		d.ask(ctx, r)
@@ -199,13 +198,14 @@ func (d *lane) End(ctx context.Context, r *run) (err error) {
 	return err
 }
 
-// silent tells whether a subscription does not unsubscribe when it ends, by its number.
+// silent reports whether a subscription ends without unsubscribing, which depends on its
+// number.
 func (d *lane) silent(r *run) bool {
 	share := d.Opts.Webhook.Silent
 	return share > 0 && d.Rand(uint64(d.Opts.NumberOf(int(r.Sub.Index)))|1<<31).Float64() < share
 }
 
-// Abandon implements [driver.Protocol]: it stops whatever serves the run and
+// Abandon implements [driver.Protocol]: it ends the run's stream, goroutine or webhook and
 // waits for it.
 func (d *lane) Abandon(r *run) {
 	r.Cancel()
@@ -233,12 +233,16 @@ func (d *lane) Stop(ctx context.Context) error {
 	return err
 }
 
-// session returns that of the run's principal.
+// session returns the session of the run's principal.
 func (d *lane) session(ctx context.Context, r *run) (*mcpclient.Session, error) {
-	return r.who.Session(ctx, d.Observe)
+	s, err := r.who.Session(ctx, d.Observe)
+	if err == nil {
+		d.judge.greet.Do(func() { d.judgeHandshake(s) })
+	}
+	return s, err
 }
 
-// params begins the params that every subscribing method shares.
+// params begins the params of a method that subscribes, with those that all share.
 func (d *lane) params(r *run) wire.Object {
 	o := wire.BeginObject((*paramsBuffers.Get().(*[]byte))[:0])
 	o.String("name", d.Opts.Event)
@@ -246,10 +250,10 @@ func (d *lane) params(r *run) wire.Object {
 	return o
 }
 
-// paramsBuffers are for params on their way into a request.
+// paramsBuffers has buffers for params.
 var paramsBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 512); return &b }}
 
-// build closes params and makes a request of them. The params are void then.
+// build returns a request with params o, and its id. o must not be used afterwards.
 func (d *lane) build(method string, o wire.Object, a *mcpclient.Session) (id uint64, body []byte) {
 	if a.Meta != nil {
 		o.Raw("_meta", a.Meta)

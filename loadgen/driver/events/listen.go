@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
@@ -17,20 +18,20 @@ import (
 
 const methodListChanged = "notifications/events/list_changed"
 
-// listening is the lane's stream for what concerns no subscription: the GET
-// stream of its session in the legacy era, subscriptions/listen in the modern
-// one. The draft does not say by which name a modern client asks for changes of
-// the event types; eventsListChanged follows its siblings.
+// listening is the lane's stream for notifications that belong to no subscription: the GET
+// stream of its session in the legacy era, subscriptions/listen in the modern one. The
+// draft does not name the member with which a modern client asks for changes of the event
+// types; eventsListChanged follows the names for other lists.
 type listening struct {
 	driver.Stream
 	d   *lane
 	who *mcpclient.Principal
-	// changed holds the time of a change that was not followed up yet; those
-	// that come meanwhile are followed up with it.
+	// changed holds the time of a change after which the list was not read yet. Changes
+	// that come meanwhile need no read of their own.
 	changed chan eventmeter.Instant
 }
 
-// listen begins to listen, if the lane was asked to.
+// listen opens the stream, if events.listen is set.
 func (d *lane) listen() {
 	if !d.set.Listen {
 		return
@@ -42,13 +43,13 @@ func (d *lane) listen() {
 	d.Work.Go(crash.Guarded(l.follow))
 }
 
-// listenOptions are those of the stream. Neither kind of it is promised signs of
-// life: a silence means something only after a comment came.
+// listenOptions returns the options of the stream. A server need not send heartbeats on
+// it, so silence counts only after a comment.
 func (d *lane) listenOptions() driver.StreamOptions {
 	return driver.StreamOptions{Silence: 2 * d.Opts.Push.Heartbeat, Unpromised: true, Comments: true}
 }
 
-// errNoChannel: the target has no stream to listen on.
+// errNoChannel is the error of a target that has no stream to listen on.
 var errNoChannel = errors.New("the target has no stream for notifications")
 
 // Request implements [driver.StreamProtocol].
@@ -57,6 +58,7 @@ func (l *listening) Request(ctx context.Context) (driver.StreamRequest, error) {
 	if err != nil {
 		return driver.StreamRequest{}, err
 	}
+	l.d.judge.greet.Do(func() { l.d.judgeHandshake(session) })
 	req := driver.StreamRequest{Who: l.who, Session: session, Method: mcpclient.MethodListen}
 	switch session.Era {
 	case mcpclient.Modern:
@@ -77,8 +79,8 @@ func (l *listening) Request(ctx context.Context) (driver.StreamRequest, error) {
 // Answered implements [driver.StreamProtocol].
 func (l *listening) Answered() { l.Confirm(0) }
 
-// Confirmed implements [driver.StreamProtocol]. What changed before the stream
-// stood would never be told.
+// Confirmed implements [driver.StreamProtocol]. It has the list read, because changes
+// before the stream was open are not notified.
 func (l *listening) Confirmed(bool) {
 	l.d.tally.Count("listens", 1)
 	l.wake(0)
@@ -90,7 +92,7 @@ func (l *listening) Comment(e wire.Event) {
 	l.Watch()
 }
 
-// Message implements [driver.StreamProtocol]. Over a pipe, the first one is the
+// Message implements [driver.StreamProtocol]. Over a pipe, the first message is the
 // confirmation.
 func (l *listening) Message(e wire.Event, m *wire.Message) {
 	switch {
@@ -112,6 +114,10 @@ func (l *listening) Message(e wire.Event, m *wire.Message) {
 		l.End(nil)
 	case methodListChanged:
 		l.d.tally.Count("listChanged", 1)
+		l.d.judge.tally.See(0, conform.ListChanged)
+		if !l.d.judge.listChanged.Load() {
+			l.d.judge.tally.Break(0, l.At(), conform.CapabilityListChangedGated, e.Data)
+		}
 		l.wake(l.At())
 	}
 }
@@ -124,8 +130,8 @@ func (l *listening) Refused(a *mcpclient.Answer, session *mcpclient.Session) err
 	return errNoChannel
 }
 
-// Over implements [driver.StreamProtocol]: the stream is kept open until the lane
-// closes, or the target has none.
+// Over implements [driver.StreamProtocol]: the stream is opened again unless the target
+// does not have it, or has ended.
 func (l *listening) Over(err error) bool {
 	if errors.Is(err, errNoChannel) {
 		l.d.tally.Count("listensRefused", 1)
@@ -135,13 +141,14 @@ func (l *listening) Over(err error) bool {
 	return errors.As(err, &ce) && ce.Kind == mcpclient.KindEnded
 }
 
-// Called implements [driver.StreamProtocol]: all of it serves discovery.
+// Called implements [driver.StreamProtocol]: all calls have the cause Discovery.
 func (l *listening) Called(c eventmeter.Call) {
 	c.Cause = eventmeter.Discovery
 	l.d.Recorder.Called(c)
 }
 
-// Notice implements [driver.StreamProtocol]. It concerns no subscription.
+// Notice implements [driver.StreamProtocol]. The stream serves no subscription, so dead
+// streams are only counted.
 func (l *listening) Notice(k eventmeter.NoticeKind, _ eventmeter.Instant, _ string) {
 	if k == eventmeter.DeadStream {
 		l.d.tally.Count("listensDead", 1)
@@ -151,7 +158,8 @@ func (l *listening) Notice(k eventmeter.NoticeKind, _ eventmeter.Instant, _ stri
 // TooLarge implements [driver.StreamProtocol].
 func (l *listening) TooLarge(at eventmeter.Instant, err error) { l.d.TooLarge(at, err) }
 
-// wake asks for the event types to be listed again.
+// wake makes follow read the list again. at is the time of the notification, 0 if there
+// was none.
 func (l *listening) wake(at eventmeter.Instant) {
 	select {
 	case l.changed <- at:
@@ -159,8 +167,7 @@ func (l *listening) wake(at eventmeter.Instant) {
 	}
 }
 
-// follow lists the event types when the stream was opened and after every
-// change.
+// follow reads the list of event types when the stream was opened and after every change.
 func (l *listening) follow() {
 	d := l.d
 	var known map[string]bool
@@ -210,7 +217,7 @@ func (l *listening) names() (map[string]bool, error) {
 	return names, err
 }
 
-// missingFrom counts the members of b that a does not have.
+// missingFrom returns how many members of b are not in a.
 func missingFrom(a, b map[string]bool) (n int) {
 	for name := range b {
 		if !a[name] {

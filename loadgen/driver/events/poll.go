@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
@@ -14,18 +15,18 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// poller is what a run that polls knows of its polls.
+// poller is the state of a run that polls.
 type poller struct {
-	caught eventmeter.Instant // when the last poll was sent whose answer had no hasMore; guarded by the run's mu
+	caught eventmeter.Instant // when the last poll was sent whose answer had no hasMore; guarded by the run's Mu
 
-	// Of the goroutine that polls: the last answer that is waited upon, at = 0
-	// where there is none.
+	// Used by the goroutine that polls: time and nextPoll of the last answer without
+	// hasMore; at is 0 after the next poll.
 	at   eventmeter.Instant
 	next time.Duration
 	more bool // the last answer had hasMore
 }
 
-// Behind implements [Poller].
+// Behind implements [driver.Poller].
 func (d *lane) Behind(since eventmeter.Instant) (behind, open int) {
 	if d.Opts.Mode != eventmeter.Poll {
 		return 0, 0
@@ -54,7 +55,7 @@ func (d *lane) Behind(since eventmeter.Instant) (behind, open int) {
 	return behind, open
 }
 
-// polling notes that a poll is sent, and how long the run waited for that.
+// polling records that a poll is sent, and counts what set its time.
 func (d *lane) polling(r *run, at eventmeter.Instant, long bool) {
 	p := &r.poller
 	if p.at != 0 {
@@ -71,12 +72,12 @@ func (d *lane) polling(r *run, at eventmeter.Instant, long bool) {
 	r.Mu.Unlock()
 }
 
-// polled notes how the poll that was sent at an instant ended: with an answer,
-// or with a failure that is not ours.
+// polled records the answer, or the failure, of the poll that was sent at sent. It had n
+// events; still is true if its cursor did not move.
 func (d *lane) polled(r *run, sent eventmeter.Instant, a *mcpclient.Answer, still bool, n int) {
 	p := &r.poller
 	failed := a.Err != nil
-	// Nothing new and hasMore: there is nothing to follow.
+	// hasMore without events or a new cursor would lead to the same answer.
 	p.more = !failed && a.Msg.HasMore && (n > 0 || !still)
 	if !failed && !a.Msg.HasMore {
 		p.at, p.next = a.At, a.Msg.NextPoll
@@ -92,10 +93,10 @@ func (d *lane) polled(r *run, sent eventmeter.Instant, a *mcpclient.Answer, stil
 	}
 }
 
-// attachPoll makes the first poll, which says where to begin, and leaves a
-// poller behind.
+// attachPoll makes the first poll, which determines where the subscription begins, and
+// starts the goroutine that makes the others.
 func (d *lane) attachPoll(ctx context.Context, r *run) error {
-	backoff := sinks.Backoff{Min: d.Opts.Poll.BackoffMin, Max: d.Opts.Poll.BackoffMax, Rand: r.rand}
+	backoff := d.Backoff(r.rand)
 	stop := context.AfterFunc(ctx, r.Cancel)
 	first, err := driver.RetryThrottled(ctx, &backoff, func(again bool) (sinks.PollAnswer, error) {
 		return d.poll(r, eventmeter.Subscribe, again)
@@ -108,7 +109,7 @@ func (d *lane) attachPoll(ctx context.Context, r *run) error {
 		return err
 	}
 	loop := &sinks.PollLoop{
-		MinInterval: max(d.Opts.Poll.MinInterval, 0),
+		MinInterval: d.Opts.Poll.MinInterval,
 		Rand:        r.rand,
 		Stuck:       func(reason string) { d.Notice(r.Sub, eventmeter.Malformed, d.Clock.Now(), reason) },
 	}
@@ -137,14 +138,13 @@ func (d *lane) attachPoll(ctx context.Context, r *run) error {
 	return nil
 }
 
-// poll asks once, and reports what came. cause is what an answer without
-// events counts as. An error is returned beside an answer that says Failed.
+// poll makes one poll and reports it. cause is the cause of a poll without events. With
+// an error the PollAnswer has Failed set.
 func (d *lane) poll(r *run, cause eventmeter.Cause, retry bool) (sinks.PollAnswer, error) {
-	failed := sinks.PollAnswer{Failed: true}
 	first := cause == eventmeter.Subscribe
 	session, err := d.session(r.Ctx, r)
 	if err != nil {
-		return failed, err
+		return sinks.PollAnswer{Failed: true}, err
 	}
 	o := d.params(r)
 	d.position(&o, r)
@@ -166,41 +166,44 @@ func (d *lane) poll(r *run, cause eventmeter.Cause, retry bool) (sinks.PollAnswe
 	a := d.Call(ctx, methodPoll, session.Header(methodPoll, ""), body)
 	defer a.Release()
 	if a.Err != nil {
-		if r.Ctx.Err() != nil { // given up by us: a request that cost something, and no failure of the target's
-			given := a.Err
-			a.Err = nil
-			d.Called(cause, methodPoll, a)
-			return failed, given
-		}
-		d.polled(r, sent, a, true, 0)
-		failed.RetryAfter = a.Err.RetryAfter
-		if retry {
-			cause = eventmeter.Retry
-		}
-		d.Called(cause, methodPoll, a)
-		if d.Lost(r.who, session, a.Err) {
-			return failed, &mcpclient.CallError{Method: methodPoll, Status: a.Status, Kind: mcpclient.KindSession}
-		}
-		return failed, a.Err
+		return d.pollFailed(r, session, a, sent, cause, retry)
 	}
 	r.Activate(a.At)
 	if !a.Msg.Versioned {
 		d.Notice(r.Sub, eventmeter.Malformed, a.At, driver.WithoutVersion)
 	}
+	truncated := r.begunAnew() || a.Msg.Truncated
 	if first {
-		d.begun(r, a.Msg.Truncated)
+		d.begun(r, truncated)
 	}
-	if a.Msg.Truncated && !first { // before the events: it is about what is missing in front of them
+	if truncated && !first { // reported first: the gap precedes the events
 		d.Notice(r.Sub, eventmeter.Truncated, a.At, "")
 	}
 	still := len(a.Msg.Cursor) == 0 || string(a.Msg.Cursor) == "null" || r.at(a.Msg.Cursor)
 	n, bytes, last := d.takeEvents(r, a)
+	d.judgePoll(r, a, fromNow, still, n)
 	if n > 0 && fromNow {
 		d.Notice(r.Sub, eventmeter.Malformed, a.At, eventsFromNow)
 	}
+	d.calledPoll(cause, a, n, bytes, retry)
+	d.polled(r, sent, a, still, n)
+	if n == 0 && !truncated {
+		d.claim(r, a.Msg.Cursor, a.At)
+	}
+	if last == (eventmeter.Stamp{}) {
+		r.setCursor(a.Msg.Cursor)
+	} else {
+		d.comesWith(r, a.Msg.Cursor, last)
+	}
+	return sinks.PollAnswer{Events: n, More: a.Msg.HasMore, Moved: !still, Next: min(a.Msg.NextPoll, time.Hour)}, nil
+}
+
+// calledPoll reports the request of a poll that brought n events.
+func (d *lane) calledPoll(cause eventmeter.Cause, a *mcpclient.Answer, n int, bytes int64, retry bool) {
+	first := cause == eventmeter.Subscribe
 	if n > 0 && first {
-		// The request opened the subscription; the events in its answer are no
-		// part of what that cost.
+		// The events in the answer are not part of the cost of opening the
+		// subscription.
 		bytes = min(bytes, a.Down)
 		a.Down -= bytes
 		d.Recorder.Called(eventmeter.Call{Lane: d.Opts.Lane, Cause: eventmeter.Events, At: a.At, Down: bytes, Method: methodPoll})
@@ -212,25 +215,50 @@ func (d *lane) poll(r *run, cause eventmeter.Cause, retry bool) (sinks.PollAnswe
 		cause = eventmeter.Retry
 	}
 	d.Called(cause, methodPoll, a)
-	d.polled(r, sent, a, still, n)
-	if n == 0 && !a.Msg.Truncated {
-		d.claim(r, a.Msg.Cursor, a.At)
-	}
-	if last == (eventmeter.Stamp{}) {
-		r.setCursor(a.Msg.Cursor)
-	} else {
-		d.comesWith(r, a.Msg.Cursor, last)
-	}
-	return sinks.PollAnswer{Events: n, More: a.Msg.HasMore, Moved: !still, Next: min(a.Msg.NextPoll, time.Hour)}, nil
 }
 
-// eventsFromNow is what is wrong with events in the answer to a poll without a
-// cursor, which asks for what happens from then on.
+// pollFailed reports a poll that got no answer, or an error.
+func (d *lane) pollFailed(r *run, session *mcpclient.Session, a *mcpclient.Answer, sent eventmeter.Instant, cause eventmeter.Cause, retry bool) (sinks.PollAnswer, error) {
+	failed, first := sinks.PollAnswer{Failed: true}, cause == eventmeter.Subscribe
+	if r.Ctx.Err() != nil { // this side gave it up: a call, but no failure of the target
+		given := a.Err
+		a.Err = nil
+		d.Called(cause, methodPoll, a)
+		return failed, given
+	}
+	d.polled(r, sent, a, true, 0)
+	failed.RetryAfter = a.Err.RetryAfter
+	d.judgePollFailed(r, a)
+	if retry {
+		cause = eventmeter.Retry
+	}
+	d.Called(cause, methodPoll, a)
+	if d.heed(r, a.Err) {
+		if first {
+			return d.poll(r, cause, true)
+		}
+		return sinks.PollAnswer{Moved: true}, nil
+	}
+	if d.Lost(r.who, session, a.Err) {
+		return failed, &mcpclient.CallError{Method: methodPoll, Status: a.Status, Kind: mcpclient.KindSession}
+	}
+	return failed, a.Err
+}
+
+// eventsFromNow is the detail of the notice about events in the answer to a poll without a
+// cursor, which subscribes to later events only.
 const eventsFromNow = "events in the answer to cursor: null, which begins now"
 
-// takeEvents reports the deliveries of a poll. It returns how many there were,
-// their size, and the last one, which is zero if that had no probe id.
+// eventsBefore is the detail of the notice about events that are not in the answer to a
+// poll. They are not delivered.
+const eventsBefore = "events as notifications before the answer to a poll"
+
+// takeEvents reports the deliveries of a poll. It returns their number, their size in
+// bytes, and the stamp of the last one, which is zero if it has no probe id.
 func (d *lane) takeEvents(r *run, a *mcpclient.Answer) (n int, bytes int64, last eventmeter.Stamp) {
+	if slices.Contains(a.Before, "notifications/events/event") {
+		d.Notice(r.Sub, eventmeter.Malformed, a.At, eventsBefore)
+	}
 	if a.Msg.Events == nil {
 		return 0, 0, last
 	}
@@ -240,8 +268,14 @@ func (d *lane) takeEvents(r *run, a *mcpclient.Answer) (n int, bytes int64, last
 		bytes += int64(len(e))
 		last = eventmeter.Stamp{}
 		if !wire.ScanFields(e, &f) {
+			d.broke(r, a.At, conform.PollEventsArray, e)
 			d.Notice(r.Sub, eventmeter.Malformed, a.At, "an event is not an object")
 			return true
+		}
+		d.saw(r, conform.PollOccurrence)
+		d.judgeEvent(r, a.At, &f, e)
+		if f.Cursor != nil && a.Msg.Cursor == nil {
+			d.broke(r, a.At, conform.PollResponseCursor, e)
 		}
 		stamp, probed := eventmeter.FindStamp(e)
 		last = stamp

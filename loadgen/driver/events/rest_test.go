@@ -15,6 +15,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/refserver"
+	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/driver/events"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
@@ -34,13 +35,13 @@ func TestPrincipalsAreIsolated(t *testing.T) {
 	}
 	var lanes []open
 	for _, o := range []driver.Options{
-		{Mode: eventmeter.Poll, Poll: driver.PollOptions{MinInterval: 10 * time.Millisecond, Timeout: 200 * time.Millisecond}},
+		{Mode: eventmeter.Poll, Poll: &driver.Poll{MinInterval: 10 * time.Millisecond, Timeout: 200 * time.Millisecond}},
 		{Mode: eventmeter.Push},
-		{Mode: eventmeter.Webhook, Webhook: driver.WebhookOptions{TTL: 3 * time.Second, RefreshAt: 0.1, RotateEvery: 1}},
+		{Mode: eventmeter.Webhook, Webhook: driver.Webhook{TTL: "3s", RefreshAt: 0.1, RotateEvery: 1}},
 		{System: "smithery", Mode: eventmeter.Webhook},
 	} {
 		for _, era := range []mcpclient.Era{mcpclient.Modern, mcpclient.Legacy} {
-			o.Event, o.Subscriptions, o.Webhook.Authority = "private.note", 2*len(tokens), w.Authority
+			o.Event, o.Subscriptions, o.Listener.Authority = "private.note", 2*len(tokens), w.Authority
 			d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Era: era, Tokens: tokens}, o)
 			systemstest.Attach(t, d, o.Subscriptions)
 			lanes = append(lanes, open{fmt.Sprintf("%s %s %s", o.System, o.Mode, era), d, rec})
@@ -216,7 +217,7 @@ func TestAStreamOfNotificationsDies(t *testing.T) {
 	t.Cleanup(srv.Close)
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: srv.URL + "/mcp", Era: mcpclient.Modern}, driver.Options{
 		Mode: eventmeter.Poll, Settings: events.Settings{Listen: true},
-		Push: driver.PushOptions{Heartbeat: 20 * time.Millisecond, BackoffMin: time.Millisecond, BackoffMax: time.Millisecond},
+		Push: driver.Push{Heartbeat: 20 * time.Millisecond, Backoff: driver.Backoff{Min: time.Millisecond, Max: time.Millisecond}},
 	})
 	systemstest.Attach(t, d, 1)
 	rec.Wait(t, "the second stream", func(m *systemstest.Memory) bool {
@@ -248,7 +249,7 @@ func eventTypeIsRemoved(t *testing.T, revision, code string) {
 	for _, mode := range []eventmeter.Mode{eventmeter.Poll, eventmeter.Push, eventmeter.Webhook} {
 		for _, wait := range []time.Duration{0, 10 * time.Second} {
 			d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
-				Mode: mode, Poll: driver.PollOptions{MinInterval: time.Millisecond, Timeout: wait}, Webhook: driver.WebhookOptions{Authority: w.Authority},
+				Mode: mode, Poll: &driver.Poll{MinInterval: time.Millisecond, Timeout: wait}, Listener: driver.ListenerOptions{Authority: w.Authority},
 			})
 			systemstest.Attach(t, d, 1)
 			recs = append(recs, rec)
@@ -274,8 +275,8 @@ func TestResumeAfterDetach(t *testing.T) {
 				d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
 					Mode: mode, MaxAge: time.Minute, Settings: events.Settings{Resume: resume},
 					Arguments: func(int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"channel":%q}`, t.Name())) },
-					Poll:      driver.PollOptions{MinInterval: time.Millisecond, Timeout: 10 * time.Second},
-					Webhook:   driver.WebhookOptions{Authority: w.Authority},
+					Poll:      &driver.Poll{MinInterval: time.Millisecond, Timeout: 10 * time.Second},
+					Listener:  driver.ListenerOptions{Authority: w.Authority},
 				})
 				systemstest.Attach(t, d, 1)
 				w.Fire(t, t.Name(), source, 1)
@@ -321,7 +322,7 @@ func TestStreamsThatAreCut(t *testing.T) {
 	var mu sync.Mutex
 	acked := map[eventmeter.Stamp]eventmeter.Instant{}
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
-		Mode: eventmeter.Push, Push: driver.PushOptions{BackoffMin: time.Millisecond, BackoffMax: 2 * time.Millisecond},
+		Mode: eventmeter.Push, Push: driver.Push{Backoff: driver.Backoff{Min: time.Millisecond, Max: 2 * time.Millisecond}},
 		Settings: events.Settings{CutEvery: 20 * time.Millisecond, CutFor: 20 * time.Millisecond},
 		Published: ackedBy(func(s eventmeter.Stamp) eventmeter.Instant {
 			mu.Lock()
@@ -355,7 +356,7 @@ func TestStreamsThatAreCut(t *testing.T) {
 
 func TestTheReceiversDocumentIsProofEnough(t *testing.T) {
 	w := systemstest.NewWorld(t, refserver.Options{Proof: refserver.ProofWellKnown})
-	opts := driver.Options{Mode: eventmeter.Webhook, Webhook: driver.WebhookOptions{Authority: w.Authority}}
+	opts := driver.Options{Mode: eventmeter.Webhook, Listener: driver.ListenerOptions{Authority: w.Authority}}
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, opts)
 	systemstest.Attach(t, d, 1)
 	w.Fire(t, "c", 1, 1)
@@ -369,16 +370,71 @@ func TestTheReceiversDocumentIsProofEnough(t *testing.T) {
 	}
 }
 
+// A target that has a list of hosts asks its callbacks nothing, and those at other
+// hosts are refused.
+func TestTheAllowListIsProofEnough(t *testing.T) {
+	for host, taken := range map[string]bool{"127.0.0.1": true, "hook.example": false} {
+		w := systemstest.NewWorld(t, refserver.Options{Proof: refserver.ProofAllowList, CallbackHosts: []string{host}})
+		opts := driver.Options{Mode: eventmeter.Webhook, Listener: driver.ListenerOptions{Authority: w.Authority}}
+		d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, opts)
+		if !taken {
+			err := d.Attach(t.Context(), 0)
+			if err == nil || !strings.Contains(err.Error(), "challenge_failed") {
+				t.Errorf("a callback that is not on the list: %v", err)
+			}
+			continue
+		}
+		systemstest.Attach(t, d, 1)
+		w.Fire(t, "c", 1, 1)
+		rec.Wait(t, "the event", func(m *systemstest.Memory) bool { return len(m.Seen(0, 1)) == 1 })
+		rec.Mu.Lock()
+		defer rec.Mu.Unlock()
+		if slices.ContainsFunc(rec.Calls, func(c eventmeter.Call) bool { return c.Cause == eventmeter.Verification }) || w.Srv.Stats().Verifications != 0 {
+			t.Errorf("it was asked; told:\n%s", strings.Join(rec.Log, "\n"))
+		}
+	}
+}
+
+// Signatures with a key of the target stand beside those with the secret, and
+// change nothing for a lane.
+func TestTheTargetSignsWithItsOwnKeyToo(t *testing.T) {
+	w := systemstest.NewWorld(t, refserver.Options{Signature: refserver.SignBoth})
+	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{Mode: eventmeter.Webhook, Listener: driver.ListenerOptions{Authority: w.Authority}})
+	systemstest.Attach(t, d, 1)
+	w.Fire(t, "c", 1, 1)
+	rec.Wait(t, "the event", func(m *systemstest.Memory) bool { return len(m.Seen(0, 1)) == 1 })
+	rec.Mu.Lock()
+	defer rec.Mu.Unlock()
+	if len(rec.Notices) > 0 {
+		t.Errorf("notices %+v", rec.Notices)
+	}
+}
+
+// A target drops a subscription without an expiry when its callback fails for
+// long. The lane hears why, and the subscription has ended.
+func TestDroppedForLongFailure(t *testing.T) {
+	w := systemstest.NewWorld(t, refserver.Options{DropAfter: 50 * time.Millisecond, RetryBase: 10 * time.Millisecond})
+	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
+		Mode: eventmeter.Webhook, Listener: driver.ListenerOptions{Authority: w.Authority}, Webhook: driver.Webhook{TTL: "none", Answer: []driver.Answer{{Status: http.StatusServiceUnavailable, Times: 1000}}},
+	})
+	systemstest.Attach(t, d, 1)
+	w.Fire(t, "c", 1, 1)
+	rec.Wait(t, "the end", func(m *systemstest.Memory) bool { return strings.Contains(strings.Join(m.Log, "\n"), "http_5xx") })
+	if n := systemstest.Figure(d, "grantsWithoutEnd"); n != 1 {
+		t.Errorf("%v grants without an end, want 1", n)
+	}
+}
+
 // A target that signs with one secret only, and receivers that know one only:
 // what is refused in the race comes again, and is counted to the last delivery.
 func TestRotationUnderLoad(t *testing.T) {
-	for _, secrets := range []driver.Secrets{driver.SecretsBoth, driver.SecretsEarly, driver.SecretsLate} {
+	for _, secrets := range []string{settings.SecretsBoth, settings.SecretsEarly, settings.SecretsLate} {
 		t.Run(string(secrets), func(t *testing.T) {
 			t.Parallel()
 			w := systemstest.NewWorld(t, refserver.Options{TTLMin: time.Second, DualSignGrace: -1, RetryBase: 10 * time.Millisecond, RetryMax: 10})
 			d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
 				Mode: eventmeter.Webhook, Subscriptions: 4,
-				Webhook: driver.WebhookOptions{Authority: w.Authority, TTL: 2 * time.Second, RefreshAt: 0.1, RotateEvery: 1, Secrets: secrets},
+				Listener: driver.ListenerOptions{Authority: w.Authority}, Webhook: driver.Webhook{TTL: "2s", RefreshAt: 0.1, RotateEvery: 1, Secrets: secrets},
 			})
 			systemstest.Attach(t, d, 4)
 			seq := uint32(0)
@@ -392,7 +448,7 @@ func TestRotationUnderLoad(t *testing.T) {
 			for i := range uint32(4) {
 				rec.Wait(t, "all events", func(m *systemstest.Memory) bool { return len(m.Seen(i, 1)) == int(seq) })
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), systemstest.Patience)
 			defer cancel()
 			if err := d.Close(ctx); err != nil {
 				t.Error(err)
@@ -403,7 +459,7 @@ func TestRotationUnderLoad(t *testing.T) {
 			if got, most := systemstest.Figure(d, "rejectedInRace"), rec.CountNotices(eventmeter.Rejected); got > float64(most) {
 				t.Errorf("rejectedInRace is %v, and %d were rejected", got, most)
 			}
-			if secrets == driver.SecretsBoth && systemstest.Figure(d, "rejectedInRace") > 0 {
+			if secrets == settings.SecretsBoth && systemstest.Figure(d, "rejectedInRace") > 0 {
 				t.Error("rejected although both secrets were known")
 			}
 			t.Logf("%d events: %v", seq, d.(driver.Figurer).Figures().Values)

@@ -14,7 +14,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
-// said is what a target's answers tell about the revision that it speaks.
+// said is what a target's answers show of the revision that it speaks.
 type said struct {
 	pages, typed  int // pages of the list, and those with a resultType
 	repeated      bool
@@ -26,7 +26,7 @@ type said struct {
 	held    bool   // a poll with timeoutMs was held
 }
 
-// page takes in a page of events/list, which was asked for with a cursor.
+// page evaluates a page of events/list, which was requested with cursor.
 func (s *said) page(p *listPage, cursor json.RawMessage) {
 	s.pages++
 	if p.ResultType != "" {
@@ -61,7 +61,7 @@ func (s *said) page(p *listPage, cursor json.RawMessage) {
 	}
 }
 
-// maxDeviations bounds what is listed of a target with many odd event types.
+// maxDeviations bounds the list of deviations of a target with many odd event types.
 const maxDeviations = 50
 
 func (s *said) deviates(how string) {
@@ -70,8 +70,8 @@ func (s *said) deviates(how string) {
 	}
 }
 
-// failed notes an error that a request was answered with that names nothing that
-// exists. It returns false where the error is none of MCP Events.
+// failed evaluates the error of a request that names something unknown. It returns false
+// if the error is not one of MCP Events.
 func (s *said) failed(e *mcpclient.CallError) bool {
 	code, _ := e.Code()
 	switch {
@@ -79,7 +79,7 @@ func (s *said) failed(e *mcpclient.CallError) bool {
 		s.codes = string(mcpclient.SEP3415)
 	case e.Meaning() != "":
 		s.codes = string(mcpclient.Sketch)
-	case code <= -32001 && code >= -32006:
+	case code <= -32001 && code >= -32006, code == -32016:
 		s.codes = string(mcpclient.Older)
 	default:
 		return false
@@ -87,8 +87,9 @@ func (s *said) failed(e *mcpclient.CallError) bool {
 	return true
 }
 
-// Examine implements [driver.Examiner]: it ends a subscription and polls an event
-// type that do not exist, and polls one that does, to see whether a poll is held.
+// Examine implements [driver.Examiner]. It unsubscribes from a subscription and polls an
+// event type that do not exist. It also polls an existing event type, to find out whether
+// the target holds polls.
 func (d *lane) Examine(ctx context.Context, o *driver.Offer) error {
 	if d.flavour.plain {
 		return nil
@@ -114,10 +115,10 @@ func (d *lane) Examine(ctx context.Context, o *driver.Offer) error {
 	return nil
 }
 
-// unknownEvent is a name that no target has.
+// unknownEvent is an event type that no target has.
 const unknownEvent = "eventmeter.does-not-exist"
 
-// examineEnd unsubscribes what was never subscribed.
+// examineEnd unsubscribes from a subscription that does not exist.
 func (d *lane) examineEnd(ctx context.Context, session *mcpclient.Session) {
 	params := wire.BeginObject(nil)
 	params.String("name", unknownEvent)
@@ -137,8 +138,8 @@ func (d *lane) examineEnd(ctx context.Context, session *mcpclient.Session) {
 	}
 }
 
-// examineHold polls an event type that needs no arguments twice, and sees whether
-// the second poll, which asks for it, is held.
+// examineHold polls an event type without required arguments twice, and finds out whether
+// the target holds the second poll, which has timeoutMs.
 func (d *lane) examineHold(ctx context.Context, session *mcpclient.Session, types []driver.EventType) {
 	i := slices.IndexFunc(types, func(e driver.EventType) bool {
 		var schema struct {
@@ -157,10 +158,10 @@ func (d *lane) examineHold(ctx context.Context, session *mcpclient.Session, type
 	d.said.held = second.Err == nil && second.events == 0 && second.took >= holdFor*3/4 && second.took > 2*first.took
 }
 
-// holdFor is how long a poll may be held that finds out whether it is.
+// holdFor is the timeoutMs of the second poll of examineHold.
 const holdFor = time.Second
 
-// examined is what a poll was answered with.
+// examined is the answer to a poll of Examine.
 type examined struct {
 	Err    *mcpclient.CallError
 	cursor []byte
@@ -185,7 +186,7 @@ func (d *lane) examinePoll(ctx context.Context, session *mcpclient.Session, name
 				Seconds *float64          `json:"nextPollSeconds"`
 			} `json:"result"`
 		}
-		_ = json.Unmarshal(*a.Buf, &m) // what is odd counts as absent
+		_ = json.Unmarshal(*a.Buf, &m) // members of the wrong type count as absent
 		d.said.seconds = d.said.seconds || m.Result.Seconds != nil
 		out.events = len(m.Result.Events)
 	}
@@ -202,8 +203,8 @@ func (d *lane) examine(ctx context.Context, session *mcpclient.Session, method s
 	return a
 }
 
-// revision names the revision that fits best. places are where the capability was
-// found. "" = nothing tells.
+// revision returns the revision that fits the answers best, "" if they do not show one.
+// places are those that have the capability.
 func (s *said) revision(places []string) string {
 	switch {
 	case s.deliveryModes || s.seconds || s.codes == string(mcpclient.Older):
@@ -220,8 +221,8 @@ func (s *said) revision(places []string) string {
 	return ""
 }
 
-// judge lists what is not as the offer's revision has it, and what well-known
-// clients need beyond that.
+// judge adds the deviations from the offer's revision, and from what well-known clients
+// need.
 func (s *said) judge(o *driver.Offer) {
 	if o.Revision == "" {
 		return

@@ -19,14 +19,19 @@ type Settings struct {
 	// resumes a subscription that churn closed from its last cursor when it is reopened: events
 	// published meanwhile are replayed, up to maxAge if given
 	Resume bool `yaml:"resume,omitempty" json:"resume,omitempty" needs:"churn.rate: subscriptions are not closed"`
-	// first cursor of each subscription, as text, in place of null, which begins now
+	// cursor with which each subscription begins; empty = null, which means from now on
 	Cursor string `yaml:"cursor,omitempty" json:"cursor,omitempty"`
-	// subscribes webhooks without a token, which the target must refuse with Forbidden; one that it
-	// accepts is counted, and a warning
+	// subscribes to webhooks without a token, which the target must refuse with Forbidden; accepted
+	// subscriptions are counted, and the run warns of them
 	Anonymous bool `yaml:"anonymous,omitempty" json:"anonymous,omitempty"`
 	// mean life of a stream (±50 %) after which the lane cuts it like a lost network; 0 = never
 	CutEvery time.Duration `yaml:"cutEvery,omitempty" json:"cutEvery,omitempty" check:"0.."`
 	CutFor   time.Duration `yaml:"cutFor,omitempty" json:"cutFor,omitempty" check:"0.." needs:"cutEvery: no stream is cut"` // how long a cut stream stays closed, in addition to push.backoff
+	// how long streams stop reading when the measured phase begins, as slow readers do; 0 = not at
+	// all. The target has to wait when the buffers between it and the reader are full.
+	StallFor time.Duration `yaml:"stallFor,omitempty" json:"stallFor,omitempty" check:"0.."`
+	// share of the streams that stop reading, chosen by the seed; 0 = all
+	StallShare float64 `yaml:"stallShare,omitempty" json:"stallShare,omitempty" check:"0..1" needs:"stallFor: no stream stops reading"`
 }
 
 // Defaults are the settings of a lane that sets nothing.
@@ -47,6 +52,9 @@ func (s *Settings) Check(l settings.Lane) {
 	}
 	if l.Mode != "push" {
 		l.Reject("events", []string{"cutEvery", "cutFor"}, fmt.Sprintf("a lane of mode %s has no streams to cut", l.Mode), "remove it, or set mode: push")
+		l.Reject("events", []string{"stallFor", "stallShare"}, fmt.Sprintf("a lane of mode %s has no streams that could stop reading", l.Mode), "remove it, or set mode: push")
+	} else if s.StallFor > 0 && l.OverStdio {
+		l.Bad("events.stallFor", "all streams of a program share its output", "remove it, or connect to a server by its url")
 	}
 }
 
@@ -83,23 +91,23 @@ func (s *SmitherySettings) Check(l settings.Lane) {
 	}
 }
 
-// flavour is what tells two systems apart that share the ways of a lane: the
-// MCP Events draft, and Smithery's triggers, which are its webhooks without
-// cursors, envelopes and wishes.
+// flavour has the differences between two systems: the MCP Events draft, and Smithery's
+// triggers, which are the draft's webhooks without cursors, envelopes and requested
+// lifetimes.
 type flavour struct {
-	list, subscribe, unsubscribe string
-	arguments                    string
-	// plain: neither cursor nor wish for a life is sent.
+	list, subscribe, unsubscribe string // methods
+	arguments                    string // member of the arguments
+	// plain is true if neither a cursor nor a requested lifetime is sent.
 	plain    bool
-	clientID bool
+	clientID bool // see SmitherySettings
 	// capabilities are the names under which servers advertise the system;
 	// empty = those of the draft.
 	capabilities []string
-	// intent: the listener's origin says what it receives.
+	// intent is true if the listener serves receiverDocument.
 	intent bool
 }
 
-// flavourOf picks the flavour of a lane, and returns its settings.
+// flavourOf returns the flavour of a lane and its settings.
 func flavourOf(o driver.Options) (flavour, Settings, error) {
 	if o.System != "smithery" {
 		set, err := driver.SettingsOr(&o, Defaults)
@@ -118,15 +126,15 @@ func flavourOf(o driver.Options) (flavour, Settings, error) {
 	case "params", "arguments":
 		f.arguments = k
 	default:
-		return f, Settings{}, fmt.Errorf("smithery: argumentsKey %q is not known: use params or arguments", k)
+		return f, Settings{}, fmt.Errorf("argumentsKey %q is not known: use params or arguments", k)
 	}
 	switch {
 	case o.Mode != eventmeter.Webhook:
-		return f, Settings{}, fmt.Errorf("smithery: mode %q: there is only webhook", o.Mode)
+		return f, Settings{}, fmt.Errorf("mode %q: there is only webhook", o.Mode)
 	case o.MaxAge != 0:
-		return f, Settings{}, fmt.Errorf("smithery: there is no replay: leave maxAge out")
-	case o.Webhook.TTL != 0 || o.Webhook.NoExpiry:
-		return f, Settings{}, fmt.Errorf("smithery: there is no wish for a ttl: leave it out")
+		return f, Settings{}, fmt.Errorf("there is no replay: leave maxAge out")
+	case o.Webhook.TTL != "" && o.Webhook.TTL != settings.TTLDefault:
+		return f, Settings{}, fmt.Errorf("a ttl cannot be requested: leave webhook.ttl out")
 	}
 	return f, Settings{}, err
 }

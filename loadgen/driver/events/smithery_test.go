@@ -31,7 +31,7 @@ func TestSmitheryAgainstTheTarget(t *testing.T) {
 					Arguments: func(i int) json.RawMessage {
 						return json.RawMessage(fmt.Sprintf(`{"channel":%q}`, channel(i)))
 					},
-					Webhook: driver.WebhookOptions{Authority: w.Authority, RefreshAt: 0.1, RotateEvery: 1, Answer: []driver.Answer{{Status: 503, Share: 0.3}}},
+					Listener: driver.ListenerOptions{Authority: w.Authority}, Webhook: driver.Webhook{RefreshAt: 0.1, RotateEvery: 1, Answer: []driver.Answer{{Status: 503, Share: 0.3}}},
 				})
 				systemstest.Attach(t, d, subs)
 				for seq := range uint32(events) {
@@ -81,7 +81,7 @@ func TestSmitheryAgainstTheTarget(t *testing.T) {
 func TestSmitherySubscriptionThatIsGone(t *testing.T) {
 	w := systemstest.NewWorld(t, refserver.Options{TTLMin: time.Second, TTLDefault: time.Second, FreshIDs: true})
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
-		System: "smithery", Mode: eventmeter.Webhook, Webhook: driver.WebhookOptions{Authority: w.Authority, RefreshAt: 0.4},
+		System: "smithery", Mode: eventmeter.Webhook, Listener: driver.ListenerOptions{Authority: w.Authority}, Webhook: driver.Webhook{RefreshAt: 0.4},
 	})
 	systemstest.Attach(t, d, 1)
 	// The target forgets it, and says nothing. What happens now is lost.
@@ -119,7 +119,7 @@ func TestSmitheryHasNoneOfTheRest(t *testing.T) {
 	for want, o := range map[string]driver.Options{
 		"mode":         {Mode: eventmeter.Push},
 		"maxAge":       {Mode: eventmeter.Webhook, MaxAge: time.Minute},
-		"ttl":          {Mode: eventmeter.Webhook, Webhook: driver.WebhookOptions{NoExpiry: true}},
+		"ttl":          {Mode: eventmeter.Webhook, Webhook: driver.Webhook{TTL: "none"}},
 		"argumentsKey": {Mode: eventmeter.Webhook, Settings: events.SmitherySettings{ArgumentsKey: "args"}},
 	} {
 		o.System, o.Clock, o.Recorder, o.Endpoint, o.Event, o.Subscriptions = "smithery", eventmeter.NewClock(), systemstest.NewMemory(), ep, "tick", 1

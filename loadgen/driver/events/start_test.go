@@ -15,23 +15,34 @@ import (
 )
 
 // TestChosenStart: a cursor of an earlier life of the target begins at its oldest
-// event, and one that it cannot read begins now; both are truncated.
+// event, and one that it cannot read begins now; both are truncated. In the older
+// revision streams and pollers begin now in any case, and webhooks learn it after the
+// answer.
 func TestChosenStart(t *testing.T) {
-	w := systemstest.NewWorld(t, refserver.Options{NextPoll: 50 * time.Millisecond})
+	for _, revision := range []mcpclient.Revision{mcpclient.SEP3415, mcpclient.Older} {
+		t.Run(string(revision), func(t *testing.T) { testChosenStart(t, revision) })
+	}
+}
+
+func testChosenStart(t *testing.T, revision mcpclient.Revision) {
+	w := systemstest.NewWorld(t, refserver.Options{NextPoll: 50 * time.Millisecond, Revision: string(revision)})
 	for i, mode := range []eventmeter.Mode{eventmeter.Poll, eventmeter.Push, eventmeter.Webhook} {
 		for j, cursor := range []string{"c0-0", `no "cursor"`} {
 			t.Run(fmt.Sprintf("%s/%d", mode, j), func(t *testing.T) {
 				source := uint16(2*i + j)
 				w.Fire(t, t.Name(), source, 1)
-				d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
+				d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}, Revision: revision}, driver.Options{
 					Mode: mode, Settings: events.Settings{Cursor: cursor},
 					Arguments: func(int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"channel":%q}`, t.Name())) },
-					Poll:      driver.PollOptions{MinInterval: time.Millisecond},
-					Webhook:   driver.WebhookOptions{Authority: w.Authority},
+					Poll:      &driver.Poll{MinInterval: time.Millisecond},
+					Listener:  driver.ListenerOptions{Authority: w.Authority},
 				})
 				systemstest.Attach(t, d, 1)
 				w.Fire(t, t.Name(), source, 2)
 				want := 2 - j
+				if revision == mcpclient.Older && mode != eventmeter.Webhook {
+					want = 1
+				}
 				rec.Wait(t, "the events", func(m *systemstest.Memory) bool { return len(m.Seen(0, source)) >= want && m.Seen(0, source)[2] > 0 })
 				if err := d.Detach(t.Context(), 0); err != nil {
 					t.Fatal(err)

@@ -3,8 +3,13 @@ package events
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/conform"
+	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
@@ -12,20 +17,27 @@ import (
 
 // stream is the stream of one run.
 type stream struct {
+	d *lane
+	r *run
+	// lastMessage is when the last message of the current connection came, in
+	// milliseconds; 0 = there was none.
+	lastMessage uint32
+	own         bool // the message names this subscription, or none; see mine
+	mixed       bool // the current connection had a message of another subscription, which was reported
+	// troubled is true if the last message was a recoverable error. comments is true
+	// if the connection had SSE comments.
+	troubled, comments bool
 	driver.Stream
-	d     *lane
-	r     *run
-	mixed bool // a message of another subscription was noticed on the connection at hand
 }
 
-// streamOptions are those of a lane's push streams. Comments are no sign of life:
-// the draft wants heartbeats as data, since comments never reach the client behind
-// most libraries.
+// streamOptions returns the options of the lane's push streams. Comments do not count as
+// heartbeats: the draft requires heartbeats as data, because most libraries hide comments
+// from the client.
 func (d *lane) streamOptions() driver.StreamOptions {
 	return driver.StreamOptions{Silence: 2 * d.Opts.Push.Heartbeat, CutEvery: d.set.CutEvery, CutFor: d.set.CutFor, Tally: &d.tally}
 }
 
-// newStream makes the stream of a run, and has the run's cancel end it.
+// newStream returns the stream of a run. The run's Cancel ends the stream, too.
 func (d *lane) newStream(r *run) *stream {
 	s := &stream{d: d, r: r}
 	s.Init(d.streams, s, r.rand)
@@ -67,7 +79,7 @@ func (d *lane) attachPush(ctx context.Context, r *run) error {
 // Request implements [driver.StreamProtocol].
 func (s *stream) Request(ctx context.Context) (driver.StreamRequest, error) {
 	d, r := s.d, s.r
-	s.mixed = false
+	s.mixed, s.troubled, s.comments, s.lastMessage = false, false, false, 0
 	session, err := d.session(ctx, r)
 	if err != nil {
 		return driver.StreamRequest{}, err
@@ -76,18 +88,21 @@ func (s *stream) Request(ctx context.Context) (driver.StreamRequest, error) {
 	d.position(&o, r)
 	req := driver.StreamRequest{
 		Who: r.who, Session: session, Method: methodStream, Header: session.Header(methodStream, ""),
-		Cancels: session.Era == mcpclient.Legacy, // there, closing the stream says nothing
+		Cancels: session.Era == mcpclient.Legacy, // there, closing the stream does not end the request
 	}
 	req.ID, req.Body = d.build(methodStream, o, session)
 	return req, nil
 }
 
 // Answered implements [driver.StreamProtocol].
-func (s *stream) Answered() {}
+func (s *stream) Answered() { s.d.saw(s.r, conform.StreamOpened) }
 
-// Comment implements [driver.StreamProtocol]. It may be the first event of a
-// resumable stream.
-func (s *stream) Comment(e wire.Event) { s.Overhead(e.Size, "comment") }
+// Comment implements [driver.StreamProtocol]. The block may be the first event of a
+// resumable stream, which has only an id.
+func (s *stream) Comment(e wire.Event) {
+	s.comments = s.comments || s.Stands()
+	s.Overhead(e.Size, "comment")
+}
 
 // Confirmed implements [driver.StreamProtocol]: the subscription stands.
 func (s *stream) Confirmed(again bool) {
@@ -100,25 +115,32 @@ func (s *stream) Confirmed(again bool) {
 
 // Refused implements [driver.StreamProtocol].
 func (s *stream) Refused(a *mcpclient.Answer, session *mcpclient.Session) error {
+	s.judgeRefused(a)
+	if s.d.heed(s.r, a.Err) {
+		return a.Err
+	}
 	if s.d.Lost(s.r.who, session, a.Err) {
 		return &mcpclient.CallError{Method: methodStream, Kind: mcpclient.KindSession, Status: a.Status}
 	}
 	return a.Err
 }
 
-// Over implements [driver.StreamProtocol]: the first connection has to succeed;
-// from then on the stream is kept open until the run is over or the target ends
-// it for good.
+// Over implements [driver.StreamProtocol]: the first connection has to succeed. After that
+// the stream is opened again, unless the target has ended it for good.
 func (s *stream) Over(err error) bool {
+	var ce *mcpclient.CallError
+	if errors.As(err, &ce) && ce.Expired() {
+		return false // it begins now, without a cursor
+	}
 	if !s.WasConfirmed() {
 		return !driver.Passes(err)
 	}
-	var ce *mcpclient.CallError
 	if errors.As(err, &ce) && ce.Final() {
 		s.Notice(eventmeter.Terminated, s.d.Clock.Now(), err.Error())
 		s.r.Fail(err)
 		return true
 	}
+	s.judgeOver(errors.Is(err, driver.ErrDead))
 	if !s.Stands() && err != nil {
 		s.Notice(eventmeter.TransientError, s.d.Clock.Now(), err.Error())
 	}
@@ -130,13 +152,48 @@ func (s *stream) Called(c eventmeter.Call) { s.d.Recorder.Called(c) }
 
 // Notice implements [driver.StreamProtocol].
 func (s *stream) Notice(k eventmeter.NoticeKind, at eventmeter.Instant, detail string) {
+	if k == eventmeter.Malformed && (detail == driver.NotAnObject || detail == driver.WithoutVersion) {
+		s.d.broke(s.r, at, conform.StreamEventNotification, []byte(detail))
+	}
 	s.d.Notice(s.r.Sub, k, at, detail)
 }
 
 // TooLarge implements [driver.StreamProtocol].
 func (s *stream) TooLarge(at eventmeter.Instant, err error) { s.d.TooLargeFor(s.r.Sub, at, err) }
 
-// tellReplayed counts an event that had happened before the stream was back.
+// Begin implements [driver.Beginner]: streams stop reading when the measured part
+// begins.
+func (d *lane) Begin(measure, _ eventmeter.Instant) {
+	if d.set.StallFor <= 0 || d.streams == nil {
+		return
+	}
+	d.Work.Go(crash.Guarded(func() {
+		t := time.NewTimer(measure.Sub(d.Clock.Now()))
+		defer t.Stop()
+		select {
+		case <-t.C:
+			d.stall()
+		case <-d.Life.Done():
+		}
+	}))
+}
+
+// stall makes a share of the streams stop reading.
+func (d *lane) stall() {
+	d.Mu.Lock()
+	runs := slices.Clone(d.Turns)
+	d.Mu.Unlock()
+	for i, r := range runs {
+		if r == nil || d.set.StallShare > 0 && rand.New(rand.NewPCG(d.Opts.Seed, uint64(d.Opts.NumberOf(i)))).Float64() >= d.set.StallShare {
+			continue
+		}
+		if r.stream.Hold(d.set.StallFor) {
+			d.tally.Count("stalled", 1)
+		}
+	}
+}
+
+// tellReplayed counts an event that was acknowledged before the stream was open again.
 func (s *stream) tellReplayed(stamp eventmeter.Stamp) {
 	if s.d.Opts.Published == nil {
 		return

@@ -42,6 +42,8 @@ type cancelled context.CancelFunc
 
 func (c cancelled) Close() { c() }
 
+func (cancelled) Hold(time.Duration) {}
+
 func (p *beatingClient) Close() error {
 	p.work.Wait()
 	return nil
@@ -85,10 +87,10 @@ func TestDefaultHeartbeat(t *testing.T) {
 			ep.Presume(mcpclient.Modern)
 			clock := eventmeter.NewClock()
 			log := &notices{Recorder: eventmeter.Tee()}
-			d, err := newEvents(driver.Options{
+			d, err := newLane(driver.Options{
 				Clock: clock, Recorder: log, Endpoint: ep, Mode: eventmeter.Push, Event: "e", Subscriptions: 1,
-				Push: driver.PushOptions{Heartbeat: p.Lanes[0].Push.Heartbeat},
-			})
+				Push: driver.Push{Heartbeat: p.Lanes[0].Push.Heartbeat},
+			}.WithDefaults())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
@@ -16,10 +17,10 @@ func (s *stream) Message(e wire.Event, m *wire.Message) {
 		s.Notice(eventmeter.Malformed, s.At(), driver.WithoutVersion)
 	}
 	if m.Method == nil {
-		s.answered(size, m)
+		s.answered(data, size, m)
 		return
 	}
-	if !s.mine(m) && !s.mixed {
+	if s.own = s.mine(m); !s.own && !s.mixed {
 		s.mixed = true
 		s.Notice(eventmeter.Malformed, s.At(), "a message names another subscription than its stream")
 	}
@@ -27,14 +28,20 @@ func (s *stream) Message(e wire.Event, m *wire.Message) {
 		s.tooLarge(mcpclient.ErrCursor)
 		return
 	}
+	s.judgeSign(data)
 	switch string(m.Method) {
 	case "notifications/events/event":
-		s.unsaid()
+		s.unsaid(data)
+		s.judgeSubscription(conform.StreamEvent, m, data)
+		s.d.judgeEvent(s.r, s.At(), &m.Fields, data)
 		stamp, probed := eventmeter.FindStamp(data)
 		v := eventmeter.Delivery{
 			Sub: s.r.Sub, Stamp: stamp, Probed: probed, EventID: eventmeter.HashID(m.EventID), Bytes: size,
 		}
 		s.Timed(&v)
+		if s.Held() {
+			s.d.tally.Count("heldBack", 1)
+		}
 		s.d.Delivered(v, &m.Fields, data)
 		if len(m.EventID) == 0 {
 			s.Notice(eventmeter.Malformed, s.At(), driver.WithoutID)
@@ -47,41 +54,54 @@ func (s *stream) Message(e wire.Event, m *wire.Message) {
 			return
 		}
 	case "notifications/events/active":
+		s.judgeActive(m, data)
 		s.isActive(size, m)
 	case "notifications/events/heartbeat":
-		s.unsaid()
+		s.unsaid(data)
+		s.judgeHeartbeat(m, data)
 		s.Overhead(size, "notifications/events/heartbeat")
 		s.d.claim(s.r, m.Cursor, s.At())
 	case "notifications/events/error":
 		s.Overhead(size, "notifications/events/error")
+		s.judgeSubscription(conform.StreamTrouble, m, data)
+		s.troubled = true
+		if e := mcpclient.RPCError(methodStream, &m.Fault); s.d.heed(s.r, e) {
+			s.End(e)
+			return
+		}
 		s.Notice(eventmeter.TransientError, s.At(), driver.FaultText(m))
 	case "notifications/events/terminated":
 		s.Overhead(size, "notifications/events/terminated")
+		s.judgeSubscription(conform.StreamEnded, m, data)
+		s.d.judgeRefusal(s.r, s.At(), &m.Fault, true, data)
 		s.terminated(m)
 		return
 	default: // progress, logs, requests of the server
 		s.Overhead(size, "other")
+		s.d.broke(s.r, s.At(), conform.StreamCarriesOnlyEventNotifications, data)
 		return
 	}
 	s.r.setCursor(m.Cursor)
 }
 
-// tooLarge ends the connection for something that is too large to be kept.
+// tooLarge ends the connection because of a member that is too large to be kept.
 func (s *stream) tooLarge(err error) {
 	s.End(&mcpclient.CallError{Kind: mcpclient.KindOversized, Cause: err})
 	s.TooLarge(s.At(), err)
 }
 
-// unsaid takes a server at its appliedFaults that has not said active.
-func (s *stream) unsaid() {
+// unsaid confirms a stream whose server sends messages without having sent active, and
+// reports it. data is the first message.
+func (s *stream) unsaid(data []byte) {
 	if !s.Stands() {
+		s.d.broke(s.r, s.At(), conform.StreamActiveConfirmation, data)
 		s.Confirm(0)
 		s.Notice(eventmeter.Malformed, s.At(), "a stream that does not begin with active")
 	}
 }
 
-// isActive handles a confirmation, which announces a gap if the stream was
-// active before.
+// isActive handles notifications/events/active. If the subscription was active before, its
+// member truncated announces a gap.
 func (s *stream) isActive(size int, m *wire.Message) {
 	was := s.r.WasActive()
 	if s.Stands() {
@@ -89,18 +109,19 @@ func (s *stream) isActive(size int, m *wire.Message) {
 	} else {
 		s.Confirm(size)
 	}
+	truncated := s.r.begunAnew() || m.Truncated
 	if !was {
-		s.d.begun(s.r, m.Truncated)
+		s.d.begun(s.r, truncated)
 	}
 	switch {
-	case was && m.Truncated:
+	case was && truncated:
 		s.Notice(eventmeter.Truncated, s.At(), "")
-	case !m.Truncated:
+	case !truncated:
 		s.d.claim(s.r, m.Cursor, s.At())
 	}
 }
 
-// terminated ends the subscription, unless what ended it passes.
+// terminated ends the subscription, unless the reason passes with time.
 func (s *stream) terminated(m *wire.Message) {
 	e := mcpclient.RPCError(methodStream, &m.Fault)
 	s.End(e)
@@ -116,7 +137,7 @@ func (s *stream) terminated(m *wire.Message) {
 }
 
 // answered handles the response that ends the stream.
-func (s *stream) answered(size int, m *wire.Message) {
+func (s *stream) answered(data []byte, size int, m *wire.Message) {
 	s.Overhead(size, "response")
 	if !m.HasResult && !m.HasError {
 		s.Notice(eventmeter.Malformed, s.At(), "a message is neither notification nor answer")
@@ -124,16 +145,19 @@ func (s *stream) answered(size int, m *wire.Message) {
 	}
 	if !mcpclient.Answers(m, strconv.AppendUint(nil, s.ID(), 10)) {
 		s.Notice(eventmeter.Malformed, s.At(), "an answer to a request that is not the stream's")
+		s.d.broke(s.r, s.At(), conform.StreamCarriesOnlyEventNotifications, data)
 		return
 	}
 	if m.HasError {
+		s.d.judgeRefusal(s.r, s.At(), &m.Error, s.Stands(), data)
 		s.End(mcpclient.RPCError(methodStream, &m.Error))
 		return
 	}
+	s.judgeResult(m, data)
 	s.End(nil)
 }
 
-// mine tells whether a message that names a subscription names this one.
+// mine reports whether a message names this stream's subscription, or none.
 func (s *stream) mine(m *wire.Message) bool {
 	tok := m.SubscriptionID
 	if tok == nil {

@@ -29,7 +29,7 @@ func TestTimesOfDeliveries(t *testing.T) {
 		<-r.Context().Done()
 	})
 	for _, stamps := range []bool{false, true} {
-		d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: url}, driver.Options{Mode: eventmeter.Push, Push: driver.PushOptions{KernelTimestamps: stamps}})
+		d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: url}, driver.Options{Mode: eventmeter.Push, KernelTimestamps: stamps})
 		systemstest.Attach(t, d, 1)
 		rec.Wait(t, "two events", func(m *systemstest.Memory) bool { return len(m.Deliveries) == 2 })
 		more <- struct{}{}

@@ -39,7 +39,7 @@ func everyMode(t *testing.T, w *systemstest.World, mode eventmeter.Mode, proto s
 	}
 	const subs, events = 3, 5
 	source := uint16(systemstest.Sources.Add(1))
-	poll := driver.PollOptions{MinInterval: 10 * time.Millisecond}
+	poll := &driver.Poll{MinInterval: 10 * time.Millisecond}
 	if rev == mcpclient.LongPoll {
 		poll.Timeout = 200 * time.Millisecond
 	}
@@ -47,7 +47,7 @@ func everyMode(t *testing.T, w *systemstest.World, mode eventmeter.Mode, proto s
 		Mode: mode, HTTP: proto, Subscriptions: subs,
 		Arguments: func(i int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"channel":%q}`, t.Name())) },
 		Poll:      poll,
-		Webhook:   driver.WebhookOptions{Authority: w.Authority},
+		Listener:  driver.ListenerOptions{Authority: w.Authority},
 	})
 	systemstest.Attach(t, d, subs)
 	for seq := range uint32(events) {
@@ -119,7 +119,7 @@ func TestAttachToNothing(t *testing.T) {
 		for _, mode := range []eventmeter.Mode{eventmeter.Poll, eventmeter.Push, eventmeter.Webhook} {
 			t.Run(c.name+"/"+string(mode), func(t *testing.T) {
 				d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: c.url, Tokens: []string{c.token}},
-					driver.Options{Mode: mode, Event: c.event, Webhook: driver.WebhookOptions{Authority: w.Authority}})
+					driver.Options{Mode: mode, Event: c.event, Listener: driver.ListenerOptions{Authority: w.Authority}})
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
 				err := d.Attach(ctx, 0)

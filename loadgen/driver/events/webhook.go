@@ -6,25 +6,22 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// secretBytes is the length of the secrets that are made; the draft has 24 to 64.
+// secretBytes is the length of the lane's secrets, in bytes; the draft allows 24 to 64.
 const secretBytes = 32
 
-// openWebhooks opens the lane's listener, and what refreshes its subscriptions.
+// openWebhooks opens the lane's listener and starts the agenda of its refreshes.
 func (d *lane) openWebhooks() error {
-	if at := d.Opts.Webhook.RefreshAt; at < 0.1 || at > 0.95 {
-		return fmt.Errorf("webhook: refreshAt %g: use a share from 0.1 to 0.95", at)
-	}
 	if err := d.OpenInbox(sinks.ReceiverOptions{Documents: d.documents(), Asked: d.Fetched}); err != nil {
 		return err
 	}
@@ -47,34 +44,35 @@ type hook struct {
 	calling sync.Mutex // held while a subscribe or unsubscribe is under way
 
 	mu     sync.Mutex // guards the rest
-	secret string     // the one that was sent last
-	former string     // the one before
-	// suspects are made of the two when a signature fails.
+	judge  hookJudge
+	secret string // the last one that was sent
+	former string // the one before
+	// suspects are for secret and former, and are made when a signature fails.
 	suspects []*wire.Suspects
-	keys     [2]*wire.Key
-	until    eventmeter.Instant // when keys[1] is void; 0 = not yet known
+	keys     [2]*wire.Key       // of secret and former
+	until    eventmeter.Instant // until when keys[1] is valid; 0 = not known yet
 	race     race               // of the last change of secrets
-	id       string             // of the subscription, as it was told last
-	// formerID is the id before the last change of it. asking: an answer is
-	// awaited that may bring another.
+	id       string             // of the subscription, from the last answer
+	// formerID is the id before it last changed. asking is true during a subscribe
+	// call, whose answer may have another id.
 	formerID string
 	asking   bool
-	// pending: the same, until the answer has come.
+	// pending is true from the start of a subscribe call until its answer has come.
 	pending bool
-	// early counts the events that came before any challenge. Whether that was
-	// too soon is known when the challenge comes: a target may have another
-	// proof, and send none.
+	// early counts the events that came before any challenge. They are reported only
+	// if a challenge comes: a target may use another proof, and send none.
 	early      int
 	challenged bool
-	// last is when the last event was taken; doubt tells that one was refused
+	// last is when the last event was accepted; doubt is true if one was refused
 	// since.
 	last  eventmeter.Instant
 	doubt bool
-	// told is when the target last answered a subscribe; over when it ended the
-	// subscription for a while, 0 = it did not since.
+	// told is when the target last answered a subscribe; over is when it ended the
+	// subscription for a reason that passes, 0 = it has not since.
 	told, over eventmeter.Instant
 	own        string             // see clientID
-	granted    int                // subscribe calls that were answered
+	granted    int                // subscribe calls that succeeded
+	continued  bool               // an event came, or a gap was announced
 	refused    int                // refreshes that failed in a row
 	expires    eventmeter.Instant // end of the grant; 0 = none
 	backoff    sinks.Backoff
@@ -103,7 +101,7 @@ func (d *lane) attachWebhook(ctx context.Context, r *run) error {
 	close(r.done) // there is no goroutine
 	k := r.hook
 	stop := context.AfterFunc(ctx, r.Cancel)
-	backoff := d.StreamBackoff(r.rand)
+	backoff := d.Backoff(r.rand)
 	_, err := driver.RetryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
 		k.calling.Lock()
 		defer k.calling.Unlock()
@@ -117,8 +115,8 @@ func (d *lane) attachWebhook(ctx context.Context, r *run) error {
 		err = driver.NotConfirmed(nil, ctx.Err())
 	}
 	if errors.Is(err, mcpclient.ErrUnreachable) {
-		// It may stand on the other side all the same, and would then be
-		// delivered to nobody until its grant is over.
+		// The target may have subscribed all the same, and would deliver to a
+		// closed callback until the grant is over.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mcpclient.CancelTime)
 		defer cancel()
 		_ = d.unsubscribe(ctx, r)
@@ -129,14 +127,17 @@ func (d *lane) attachWebhook(ctx context.Context, r *run) error {
 	return err
 }
 
-// anonymous judges the answer to a subscription without a token. One that was
-// refused has no failure, and is over.
+// anonymous counts the answer to a subscription without a token. If the target refused
+// it, as it must, the subscription ends without a failure.
 func (d *lane) anonymous(r *run, err error) error {
 	switch {
 	case err == nil:
 		d.tally.Count("anonymousAccepted", 1)
+		d.saw(r, conform.Anonymous)
+		d.broke(r, d.Clock.Now(), conform.SubscribeAuthRequired, []byte("accepted"))
 	case errors.Is(err, mcpclient.ErrAuth):
 		d.tally.Count("anonymousRefused", 1)
+		d.saw(r, conform.Anonymous)
 		if r.Leave() {
 			d.Recorder.Changed(eventmeter.Transition{Sub: r.Sub, To: eventmeter.Detached, At: d.Clock.Now()})
 		}
@@ -146,8 +147,8 @@ func (d *lane) anonymous(r *run, err error) error {
 	return err
 }
 
-// rotate makes a new secret. The one before stays valid until the grace is
-// over, which is counted from the answer that takes the new one.
+// rotate makes a new secret. The one before stays valid for webhook.oldSecret after the
+// answer that accepts the new one.
 func (k *hook) rotate(now eventmeter.Instant) {
 	var raw [secretBytes]byte
 	rand.Read(raw[:])
@@ -156,11 +157,13 @@ func (k *hook) rotate(now eventmeter.Instant) {
 	k.endRace()
 	k.race = race{sent: now}
 	k.former, k.secret, k.suspects = k.secret, wire.FormatSecret(raw[:]), nil
+	copy(k.judge.retired[1:], k.judge.retired[:])
+	k.judge.retired[0] = k.keys[1]
 	k.keys[1], k.until = k.keys[0], 0
 	k.keys[0] = wire.NewKey(raw[:])
 }
 
-// valid returns the keys that are accepted now.
+// valid returns the keys that are valid now; prev may be nil.
 func (k *hook) valid(now eventmeter.Instant) (cur, prev *wire.Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -170,37 +173,15 @@ func (k *hook) valid(now eventmeter.Instant) (cur, prev *wire.Key) {
 	return k.keys[0], k.keys[1]
 }
 
-// subscribe sends events/subscribe, which is also the refresh, and plans the
-// next one.
+// subscribe sends events/subscribe, which is also the refresh, and schedules the next
+// refresh.
 func (d *lane) subscribe(r *run, cause eventmeter.Cause) error {
 	session, err := d.session(r.Ctx, r)
 	if err != nil {
 		return err
 	}
-	k := r.hook
-	o := d.params(r)
-	k.mu.Lock()
-	delivery := wire.BeginObject(nil)
-	delivery.String("mode", "webhook")
-	delivery.String("url", k.URL)
-	delivery.String("secret", k.secret)
-	k.mu.Unlock()
-	o.Raw("delivery", delivery.End())
-	if d.flavour.clientID {
-		o.String("id", k.clientID())
-	}
-	if !d.flavour.plain {
-		d.position(&o, r)
-	}
-	switch {
-	case d.older, d.flavour.plain:
-	case d.Opts.Webhook.NoExpiry:
-		o.Raw("ttlMs", nil)
-	case d.Opts.Webhook.TTL > 0:
-		o.Int("ttlMs", d.Opts.Webhook.TTL.Milliseconds())
-	}
-	method := d.flavour.subscribe
-	_, body := d.build(method, o, session)
+	k, method := r.hook, d.flavour.subscribe
+	_, body := d.build(method, d.subscription(r), session)
 	ctx, cancel := context.WithTimeout(r.Ctx, d.Opts.Timeout)
 	defer cancel()
 	k.asks(true)
@@ -214,6 +195,10 @@ func (d *lane) subscribe(r *run, cause eventmeter.Cause) error {
 	}
 	d.Called(cause, method, a)
 	if a.Err != nil {
+		d.judgeNoGrant(r, a)
+		if d.heed(r, a.Err) && cause != eventmeter.Retry {
+			return d.subscribe(r, eventmeter.Retry)
+		}
 		if d.Lost(r.who, session, a.Err) {
 			return &mcpclient.CallError{Method: method, Status: a.Status, Kind: mcpclient.KindSession}
 		}
@@ -226,7 +211,7 @@ func (d *lane) subscribe(r *run, cause eventmeter.Cause) error {
 	var m struct {
 		Result grant `json:"result"`
 	}
-	var odd *json.UnmarshalTypeError // a member of a type that is not the draft's is read as absent
+	var odd *json.UnmarshalTypeError // a member of the wrong type counts as absent
 	if err := json.Unmarshal(*a.Buf, &m); err != nil && !errors.As(err, &odd) {
 		return &mcpclient.CallError{Method: method, Kind: mcpclient.KindProtocol, Cause: err}
 	}
@@ -238,25 +223,52 @@ func (d *lane) subscribe(r *run, cause eventmeter.Cause) error {
 	return nil
 }
 
-// excused tells whether an error is no failure of the target's: we gave up the
-// refresh ourselves, or somebody without a token was refused.
+// subscription returns the params of events/subscribe.
+func (d *lane) subscription(r *run) wire.Object {
+	k, o := r.hook, d.params(r)
+	k.mu.Lock()
+	delivery := wire.BeginObject(nil)
+	delivery.String("mode", "webhook")
+	delivery.String("url", k.URL)
+	delivery.String("secret", k.secret)
+	k.mu.Unlock()
+	o.Raw("delivery", delivery.End())
+	if d.flavour.clientID || d.older {
+		o.String("id", k.clientID())
+	}
+	if !d.flavour.plain {
+		d.position(&o, r)
+	}
+	switch {
+	case d.older, d.flavour.plain:
+	case d.Opts.Webhook.NoExpiry():
+		o.Raw("ttlMs", nil)
+	case d.Opts.Webhook.Lifetime() > 0:
+		o.Int("ttlMs", d.Opts.Webhook.Lifetime().Milliseconds())
+	}
+	return o
+}
+
+// excused reports whether an error is no failure of the target: this side gave up the
+// refresh, or the subscription has no token.
 func (d *lane) excused(r *run, cause eventmeter.Cause, err *mcpclient.CallError) bool {
 	return cause != eventmeter.Subscribe && r.Ctx.Err() != nil || d.nobody != nil && errors.Is(err, mcpclient.ErrAuth)
 }
 
-// asks notes whether an answer to subscribe is awaited.
+// asks records whether a subscribe call is in progress.
 func (k *hook) asks(yes bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.asking, k.pending = yes, yes
 }
 
-// granted takes over what the answer says.
+// granted handles the answer to a subscribe call.
 func (d *lane) granted(r *run, a *mcpclient.Answer, g grant) {
 	k := r.hook
 	before := k.toldAt()
-	first := k.settle(d.Clock.Now(), d.Opts.Webhook.Grace)
+	first := k.settle(d.Clock.Now(), d.Opts.Webhook.OldSecret)
 	r.Activate(a.At)
+	g.Truncated = r.begunAnew() || g.Truncated
 	if g.Truncated && !first {
 		d.Notice(r.Sub, eventmeter.Truncated, a.At, "")
 	}
@@ -267,8 +279,8 @@ func (d *lane) granted(r *run, a *mcpclient.Answer, g grant) {
 		d.Notice(r.Sub, eventmeter.Malformed, a.At, "an answer to subscribe without an id")
 	}
 	if g.RefreshBefore == nil && !bytes.Contains(*a.Buf, []byte(`"refreshBefore"`)) {
-		// null would say that there is no end; this says nothing, and the end
-		// may come unannounced.
+		// null means that the grant has no end. Without the member, the end is
+		// not known.
 		d.Notice(r.Sub, eventmeter.Malformed, a.At, "an answer to subscribe without refreshBefore")
 	}
 	d.readStatus(r, a, before, g.DeliveryStatus)
@@ -279,8 +291,8 @@ func (d *lane) granted(r *run, a *mcpclient.Answer, g grant) {
 	if first {
 		d.begun(r, g.Truncated)
 	}
-	// A watermark, as those of deliveries are: it moves in quiet times, too.
-	// Whichever came last is the one to send.
+	// The cursor is a watermark, like those of deliveries, and also moves without
+	// events. The last one of both is the one to send.
 	r.setCursor(a.Msg.Cursor)
 	life, ok := g.life(a.Date)
 	if !ok {
@@ -300,7 +312,8 @@ func (d *lane) granted(r *run, a *mcpclient.Answer, g grant) {
 	d.agenda.add(a.At.Add(max(wait, minRefresh)), k)
 }
 
-// minRefresh keeps a grant that is over already from becoming a loop.
+// minRefresh is the shortest time until a refresh. It keeps grants that are over already
+// from causing a loop.
 const minRefresh = 100 * time.Millisecond
 
 // Waits between attempts at a refresh that fails.
@@ -309,14 +322,14 @@ const (
 	refreshBackoffMax = 15 * time.Second
 )
 
-// settle counts an answered subscribe, starts the grace of a replaced secret,
-// and tells whether it was the first.
+// settle records a subscribe call that succeeded, after which the former secret is valid
+// for grace. It reports whether the call was the first.
 func (k *hook) settle(now eventmeter.Instant, grace time.Duration) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.keys[1] != nil && k.until == 0 {
 		k.until = now.Add(grace)
-		k.race.answered = now
+		k.race.answered, k.race.anew = now, k.mayBeOver(now)
 	}
 	k.granted++
 	k.pending = false
@@ -369,9 +382,9 @@ func (k *hook) refresh() {
 	d.agenda.add(d.Clock.Now().Add(wait), k)
 }
 
-// unsubscribe sends events/unsubscribe, after the answer to a refresh under way:
-// a target that took the refresh up later would bring the subscription back. A
-// refresh is given up only when ctx is over.
+// unsubscribe sends events/unsubscribe. It waits for a refresh in progress, because a
+// target that processed the refresh later would subscribe again. When ctx ends, the
+// refresh is given up.
 func (d *lane) unsubscribe(ctx context.Context, r *run) error {
 	stop := context.AfterFunc(ctx, r.Cancel)
 	r.hook.calling.Lock()
@@ -391,11 +404,15 @@ func (d *lane) unsubscribe(ctx context.Context, r *run) error {
 	}
 	delivery.String("url", r.hook.URL)
 	o.Raw("delivery", delivery.End())
+	if d.older {
+		o.String("id", r.hook.clientID())
+	}
 	method := d.flavour.unsubscribe
 	_, body := d.build(method, o, session)
 	a := d.Call(ctx, method, session.Header(method, ""), body)
 	defer a.Release()
 	d.Called(eventmeter.Unsubscribe, method, a)
+	d.judgeEnd(r, a)
 	if a.Err != nil {
 		d.Lost(r.who, session, a.Err)
 		return a.Err
@@ -403,8 +420,8 @@ func (d *lane) unsubscribe(ctx context.Context, r *run) error {
 	return nil
 }
 
-// retire takes the run's path off the listener and waits for deliveries that
-// are being looked at.
+// retire ends the routing of requests to the run and waits for deliveries that are being
+// handled.
 func (d *lane) retire(r *run) {
 	k := r.hook
 	if k == nil {
@@ -419,12 +436,16 @@ func (d *lane) retire(r *run) {
 	k.endRace()
 }
 
-// race is one change of secrets as deliveries saw it.
+// race is one change of secrets, as deliveries show it.
 type race struct {
-	sent     eventmeter.Instant // when the new secret was about to be sent, 0 = it was the first
-	answered eventmeter.Instant // when the target had taken it, 0 = not yet
-	lastOld  eventmeter.Instant // the last delivery that only the old one verifies
-	lastDual eventmeter.Instant // the last delivery that both verify
+	sent     eventmeter.Instant // just before the new secret was sent, 0 = it was the first
+	answered eventmeter.Instant // when the target had accepted it, 0 = not yet
+	lastOld  eventmeter.Instant // of the last delivery that only the old secret verifies
+	lastDual eventmeter.Instant // of the last delivery that both secrets verify
+
+	// anew is true if the grant may have been over before the answer: the target may have made
+	// the subscription anew, with the new secret alone.
+	anew bool
 
 	byOld, byBoth, refused int // not yet in the lane's tally
 }

@@ -109,7 +109,7 @@ func FuzzWebhookBody(f *testing.F) {
 		if id == "" || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
 			return // no header field can hold it
 		}
-		_, r, _ := idle(t, eventmeter.Webhook)
+		_, r, _ := idle(t, eventmeter.Webhook, false)
 		rec := &diary{}
 		k := r.hook
 		k.d.Recorder = rec

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
-// lastErrors are the draft's words for why a delivery failed, and the figures
-// that count them.
+// lastErrors maps the draft's values of lastError to the figures that count them.
 var lastErrors = map[string]string{
 	"connection_refused": "lastErrorConnectionRefused",
 	"timeout":            "lastErrorTimeout",
@@ -24,9 +24,8 @@ var lastErrors = map[string]string{
 	"challenge_failed":   "lastErrorChallengeFailed",
 }
 
-// readStatus counts what a target says about its deliveries.
-//
-// before is when it last answered a refresh, and so set deliveries going.
+// readStatus counts what a target says about its deliveries. before is when the target
+// answered the last subscribe call, from which on deliveries were active.
 func (d *lane) readStatus(r *run, a *mcpclient.Answer, before eventmeter.Instant, s *deliveryStatus) {
 	if s == nil {
 		return
@@ -40,6 +39,7 @@ func (d *lane) readStatus(r *run, a *mcpclient.Answer, before eventmeter.Instant
 		if !known {
 			name = "lastErrorOther"
 		}
+		d.held(r, a.At, conform.StatusError, known, conform.DeliveryStatusLastErrorCategory, *a.Buf)
 		d.tally.Count(name, 1)
 	}
 	if s.FailedSince != nil {
@@ -54,7 +54,7 @@ func (d *lane) readStatus(r *run, a *mcpclient.Answer, before eventmeter.Instant
 	}
 	if s.Active != nil && !*s.Active {
 		d.tally.Count("statusSuspended", 1)
-		// It was until now: the refresh itself has ended it.
+		// Until now: the refresh itself has ended the suspension.
 		r.hook.suspended(before, a.Began(), "deliveryStatus"+detail)
 	}
 }
@@ -67,14 +67,15 @@ func (d *lane) countGrant(k *hook, g grant, a *mcpclient.Answer, first bool) {
 		k.id, k.formerID = g.ID, last
 	}
 	k.mu.Unlock()
+	d.judgeGrant(k.r, a, g, first, last == g.ID)
 	if d.shared != nil && !d.shared.name(k, g.ID) {
 		d.Notice(k.r.Sub, eventmeter.Malformed, a.At, sameSubscription)
 	}
 	if !first && last != g.ID {
-		d.tally.Count("idsChanged", 1) // the subscription was not there any more
+		d.tally.Count("idsChanged", 1) // the target had lost the subscription
 	}
 	w := &d.Opts.Webhook
-	if g.RefreshBefore == nil && !w.NoExpiry && !d.flavour.plain {
+	if g.RefreshBefore == nil && !w.NoExpiry() && !d.flavour.plain {
 		d.tally.Count("grantsUnasked", 1)
 	}
 	if !d.wishes() {
@@ -85,23 +86,23 @@ func (d *lane) countGrant(k *hook, g grant, a *mcpclient.Answer, first bool) {
 		d.tally.Count("refreshedLate", 1)
 	}
 	life, ends := g.life(a.Date)
-	switch wish := w.TTL; {
+	switch wish := w.Lifetime(); {
 	case !ends:
 		if g.RefreshBefore == nil {
 			d.tally.Count("grantsWithoutEnd", 1)
 		}
 	case d.older: // the older revision has no wish to compare with
-	case w.NoExpiry:
+	case w.NoExpiry():
 		d.tally.Count("grantsShorter", 1)
 	case wish > 0 && life+a.Took < wish*9/10:
 		d.tally.Count("grantsShorter", 1)
-	case wish > 0 && life > wish*11/10+time.Second: // its clock may be a second off
+	case wish > 0 && life > wish*11/10+time.Second: // the server's clock may be a second off
 		d.tally.Count("grantsLonger", 1)
 	}
 }
 
-// clientID is the id that some clients of Smithery's make for themselves: a
-// random UUID, the same for as long as the subscription is open.
+// clientID returns the id that some clients of Smithery choose: a random UUID that stays
+// the same while the subscription is open.
 func (k *hook) clientID() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -114,35 +115,34 @@ func (k *hook) clientID() string {
 	return k.own
 }
 
-// receiverDocument is where a callback's origin says what it receives: for
-// targets that ask there instead of sending a challenge.
+// receiverDocument is the path of a document in which the callback's origin names the
+// paths that receive webhooks, for targets that read it instead of sending a challenge.
 const receiverDocument = "/.well-known/mcp-webhook-receiver.json"
 
 func (d *lane) documents() map[string][]byte {
 	if !d.flavour.intent {
 		return nil
 	}
-	below := d.Opts.Webhook.Prefix + "/h/"
-	if d.Opts.Webhook.Shared != nil { // an origin has one document, which must be true of all its lanes
-		below = path.Dir(d.Opts.Webhook.Prefix) + "/"
+	below := d.Opts.Listener.Prefix + "/h/"
+	if d.Opts.Listener.Shared != nil { // the lanes of an origin share one document
+		below = path.Dir(d.Opts.Listener.Prefix) + "/"
 	}
 	return map[string][]byte{receiverDocument: []byte(`{"receivers":["` + below + `"]}`)}
 }
 
-// suspended reports that the target says that it delivered nothing after
-// since until at.
+// suspended reports that, as the target says, it delivered nothing from since to at.
 func (k *hook) suspended(since, at eventmeter.Instant, why string) {
 	k.d.Recorder.Noticed(eventmeter.Notice{Sub: k.r.Sub, Kind: eventmeter.Suspended, At: at, Since: since, Detail: errtext.Line(why)})
 }
 
-// toldAt is when the target last answered a subscribe.
+// toldAt returns when the target last answered a subscribe call.
 func (k *hook) toldAt() eventmeter.Instant {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.told
 }
 
-// ended notes that the target ended the subscription, for a reason that passes.
+// ended records that the target ended the subscription for a reason that passes.
 func (k *hook) ended(at eventmeter.Instant) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -151,8 +151,8 @@ func (k *hook) ended(at eventmeter.Instant) {
 	}
 }
 
-// restored returns when the subscription was ended that is there again; 0 if it
-// was not ended.
+// restored returns when the subscription had been ended, once it is open again; 0 if it
+// had not.
 func (k *hook) restored() eventmeter.Instant {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -161,17 +161,17 @@ func (k *hook) restored() eventmeter.Instant {
 	return over
 }
 
-// doubtful tells whether the target may have suspended the deliveries: the last
-// one was refused, or connections failed after it.
+// doubtful reports whether the target may have suspended deliveries: the last one was
+// refused, or connections failed after it.
 func (k *hook) doubtful() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.granted > 0 && (k.doubt || eventmeter.Instant(k.d.FailedAt.Load()) > k.last)
 }
 
-// ask sends a last refresh for a subscription whose deliveries may be suspended,
-// since only the answer to a refresh says so. It is sent before the subscription
-// is ended, and a failure of it is of no importance then.
+// ask sends a last refresh for a subscription whose deliveries may be suspended, because
+// only the answer to a refresh says so. The subscription ends afterwards, so a failure is
+// ignored.
 func (d *lane) ask(ctx context.Context, r *run) {
 	k := r.hook
 	if d.older || d.flavour.plain || !r.IsActive() || !k.doubtful() {

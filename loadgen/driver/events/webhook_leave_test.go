@@ -59,7 +59,7 @@ func TestAnEndWaitsForItsRefresh(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: srv.URL, Era: mcpclient.Legacy}, driver.Options{
-		Mode: eventmeter.Webhook, Subscriptions: subs, Webhook: driver.WebhookOptions{RefreshAt: 0.1},
+		Mode: eventmeter.Webhook, Subscriptions: subs, Webhook: driver.Webhook{RefreshAt: 0.1},
 	})
 	systemstest.Attach(t, d, subs)
 	for range subs {

@@ -5,23 +5,30 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/conform"
+	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// Receive looks at one request for the run's path.
+// Receive handles one request for the run's path.
 func (k *hook) Receive(in *sinks.Inbound) sinks.Reply {
 	k.Serving.RLock()
 	defer k.Serving.RUnlock()
 	f := driver.FieldsPool.Get().(*wire.Fields)
 	defer driver.FieldsPool.Put(f)
-	if reply, ok := k.d.Check(&k.Hook, in, k.verify(in), f); !ok {
-		k.heard(in.At, false)
+	deviation := k.verify(in, f)
+	if reply, ok := k.d.Check(&k.Hook, in, deviation, f); !ok {
+		if deviation == "" {
+			k.d.saw(k.r, conform.Delivery)
+			k.broke(in, conform.DeliveryPostJSON)
+		}
+		k.arrived(in.At, false)
 		return reply
 	}
-	if len(f.Type) > 0 && len(f.EventID) == 0 {
+	if (len(f.Type) > 0 || k.d.older && f.HasFault) && len(f.EventID) == 0 {
 		return k.control(in, f)
 	}
 	if status, why := k.unfit(in, f); status != 0 {
@@ -30,19 +37,19 @@ func (k *hook) Receive(in *sinks.Inbound) sinks.Reply {
 	return k.event(in, f)
 }
 
-// unfit tells with which status the lane's client would refuse an event, and why;
-// 0 = it would not.
+// unfit returns the status with which the lane's client refuses an event, and why; 0 = it
+// accepts the event.
 func (k *hook) unfit(in *sinks.Inbound, f *wire.Fields) (status int, why string) {
 	w := &k.d.Opts.Webhook
-	if w.RefusePending || w.RefuseExpired {
+	if w.Pending == settings.Refuse || w.Expired == settings.Refuse {
 		k.mu.Lock()
 		pending, expired := k.pending || k.granted == 0, k.expires != 0 && in.At > k.expires
 		k.mu.Unlock()
 		switch {
-		case w.RefusePending && pending:
+		case w.Pending == settings.Refuse && pending:
 			k.d.tally.Count("refusedPending", 1)
 			return http.StatusServiceUnavailable, "a delivery before the answer to subscribe"
-		case w.RefuseExpired && expired:
+		case w.Expired == settings.Refuse && expired:
 			k.d.tally.Count("refusedExpired", 1)
 			return http.StatusGone, "a delivery after the end of the grant"
 		}
@@ -70,11 +77,11 @@ func (k *hook) unfit(in *sinks.Inbound, f *wire.Fields) (status int, why string)
 	return 0, ""
 }
 
-// webhookIDs is what is wrong with a webhook-id by which receivers dedup that
-// expect the event's.
+// webhookIDs is the detail of the notice about a delivery that receivers cannot dedup by
+// its webhook-id.
 const webhookIDs = "a delivery whose webhook-id is not its eventId"
 
-// event takes a delivery, or refuses its first copy on purpose.
+// event accepts a delivery, or refuses it because of webhook.answer.
 func (k *hook) event(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 	id := eventmeter.HashID(f.EventID)
 	if id == 0 {
@@ -83,23 +90,23 @@ func (k *hook) event(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 		}
 	}
 	receipt := k.d.Take(&k.Hook, in, id, f)
+	k.judgeDelivery(in, f, receipt, id)
 	k.compare(in, f)
-	k.heard(in.At, true)
+	k.arrived(in.At, true)
 	if !receipt.Refused {
 		k.r.setCursor(f.Cursor)
 	}
 	return k.d.Answer(in, receipt)
 }
 
-// compare holds what a delivery's header fields say against its body and the
-// subscription. It is taken either way: what matters is that receivers which go
-// by the header, as the draft tells them to, would not have dedupped or routed
-// it as this one does.
+// compare compares a delivery's header fields with its body and the subscription. The
+// delivery is accepted all the same. A difference is reported because receivers that use
+// the header, as the draft requires, would dedup or route the delivery in another way.
 func (k *hook) compare(in *sinks.Inbound, f *wire.Fields) {
 	if len(f.EventID) == 0 {
 		k.d.Notice(k.r.Sub, eventmeter.Malformed, in.At, driver.WithoutID)
 	} else if v := in.Header[wire.HeaderWebhookID]; len(v) > 0 && v[0] != string(f.EventID) {
-		if k.d.Endpoint.Revision() == mcpclient.SEP3415 { // either rule: whether it is the event's or the message's is not settled
+		if k.d.Endpoint.Revision() == mcpclient.SEP3415 { // the SEP leaves open whether it is the id of the event or of the message
 			k.d.tally.Count("messageIDs", 1)
 		} else {
 			k.d.Notice(k.r.Sub, eventmeter.Malformed, in.At, webhookIDs)
@@ -108,25 +115,27 @@ func (k *hook) compare(in *sinks.Inbound, f *wire.Fields) {
 	k.route(in)
 }
 
-// route looks at the header field by which a receiver finds the subscription:
-// every event and every envelope must have it. The older revision has no such
-// field.
+// route checks the header field with which a receiver finds the subscription. Every event
+// and every envelope must have it, except in the older revision, which has no such field.
 func (k *hook) route(in *sinks.Inbound) {
 	switch v := in.Header[wire.HeaderSubscriptionID]; {
 	case len(v) == 0 || v[0] == "":
 		if !k.d.older {
 			k.d.Notice(k.r.Sub, eventmeter.Malformed, in.At, "a delivery without X-MCP-Subscription-Id")
+			k.broke(in, conform.DeliverySubscriptionIDHeader)
 		}
 	case !k.named(v[0]):
 		k.d.Notice(k.r.Sub, eventmeter.Malformed, in.At, "a delivery that names another subscription")
+		k.broke(in, conform.DeliverySubscriptionIDHeader)
 	}
 }
 
-// heard notes that an event came, and whether it was taken: one that was while
-// nothing has been proved for it yet is too early.
-func (k *hook) heard(at eventmeter.Instant, ok bool) {
+// arrived records that an event came, and whether it was accepted. It counts events that
+// were accepted before a challenge and before the first answer to subscribe.
+func (k *hook) arrived(at eventmeter.Instant, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.continued = true
 	if k.doubt = !ok; !ok {
 		return
 	}
@@ -136,8 +145,20 @@ func (k *hook) heard(at eventmeter.Instant, ok bool) {
 	}
 }
 
-// prove notes a challenge, and returns how many events came before the first.
-// The draft lets none be delivered before it is answered.
+// passesOver reports whether an announced gap may be before the subscription. The answer
+// to subscribe has no truncated in the older revision, so that a target can only announce
+// afterwards that it does not begin at the run's cursor: by the first envelope, before any
+// event.
+func (k *hook) passesOver() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	first := !k.continued
+	k.continued = true
+	return first && k.d.older && k.r.begins != ""
+}
+
+// prove records a challenge, and returns how many events came before the first one. The
+// draft allows none before the challenge is answered.
 func (k *hook) prove() (early int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -148,18 +169,23 @@ func (k *hook) prove() (early int) {
 	return early
 }
 
-// named tells whether the subscription may go by that id: the one of the last
-// answer, or the one before. While an answer is awaited it may be any.
+// named reports whether id may be that of the subscription: it is the id of the last
+// answer or the one before, or an answer with another id may be under way.
 func (k *hook) named(id string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.asking || k.id == "" || k.id == id || k.formerID == id
 }
 
-// control answers a control envelope.
+// control handles a control envelope.
 func (k *hook) control(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 	r, d := k.r, k.d
 	kind := string(f.Type)
+	if kind == "" { // the only envelope of the older revision
+		if kind = "terminated"; mcpclient.RPCError("", &f.Fault).In(mcpclient.Older).Expired() {
+			kind = "gap"
+		}
+	}
 	if d.flavour.plain {
 		d.tally.Count("controlEnvelopes", 1)
 	}
@@ -169,6 +195,7 @@ func (k *hook) control(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 	}
 	d.Inbound(cause, kind, in.At, in.Size, http.StatusOK)
 	k.route(in)
+	k.judgeEnvelope(in, kind, f)
 	switch kind {
 	case "verification":
 		if f.Challenge == nil {
@@ -177,16 +204,23 @@ func (k *hook) control(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 		}
 		for range k.prove() {
 			d.Notice(r.Sub, eventmeter.Malformed, in.At, "a delivery before the challenge")
+			k.broke(in, conform.VerificationRequiredBeforeDelivery)
 		}
 		if reply, wrong := d.AnswerChallenge(&k.Hook, []byte(`{"challenge":"another"}`)); wrong {
 			d.tally.Count("challengesFailed", 1)
+			k.echo(false)
 			return reply
 		}
+		k.echo(true)
 		o := wire.BeginObject(nil)
 		o.Raw("challenge", f.Challenge)
 		return sinks.Reply{Body: o.End()}
 	case "gap":
-		d.Notice(r.Sub, eventmeter.Truncated, in.At, "")
+		before := k.passesOver()
+		if before {
+			d.tally.Count(r.begins+"Truncated", 1)
+		}
+		d.Recorder.Noticed(eventmeter.Notice{Sub: r.Sub, Kind: eventmeter.Truncated, At: in.At, Before: before})
 		r.setCursor(f.Cursor)
 	case "terminated":
 		m := wire.Message{Fields: *f}
@@ -206,7 +240,7 @@ func (k *hook) control(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 	return sinks.Reply{}
 }
 
-// suspected returns what deliveries may be signed with by mistake.
+// suspected returns the keys that deliveries may be signed with by mistake.
 func (k *hook) suspected() []*wire.Suspects {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -219,10 +253,11 @@ func (k *hook) suspected() []*wire.Suspects {
 	return k.suspects
 }
 
-// verify checks a delivery's signature. The deviation, if there is one, is what
-// is wrong with it.
-func (k *hook) verify(in *sinks.Inbound) (deviation string) {
+// verify checks a delivery's signature and returns what is wrong with it, "" if nothing
+// is.
+func (k *hook) verify(in *sinks.Inbound, f *wire.Fields) (deviation string) {
 	if err := k.signed(in); err != nil {
+		k.judgeSignature(in, err, f)
 		return driver.Rejection(err, in, k.suspected())
 	}
 	return ""

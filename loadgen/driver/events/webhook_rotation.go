@@ -4,14 +4,12 @@ import (
 	"errors"
 	"time"
 
-	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/internal/wire"
-	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// signed checks a delivery's signature, and counts which of two secrets it was
-// made with.
+// signed checks a delivery's signature, and counts with which of two secrets it was made.
 func (k *hook) signed(in *sinks.Inbound) error {
 	cur, prev := k.valid(in.At)
 	now := time.Now()
@@ -20,22 +18,26 @@ func (k *hook) signed(in *sinks.Inbound) error {
 		return err
 	}
 	byNew, byOld := err == nil, wire.Verify(in.Header, in.Body, now, prev) == nil
-	if (byNew || byOld) && k.judge(in.At, byNew, byOld) {
+	if (byNew || byOld) && k.accepts(in, byNew, byOld) {
 		return nil
 	}
 	return wire.ErrSignature
 }
 
-// judge tells whether a delivery that one of the two secrets verifies is
-// accepted, and notes what it says about the race.
-func (k *hook) judge(at eventmeter.Instant, byNew, byOld bool) bool {
+// accepts reports whether a delivery that one of the two secrets verifies is accepted,
+// and counts it.
+func (k *hook) accepts(in *sinks.Inbound, byNew, byOld bool) bool {
+	at := in.At
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if !k.race.anew {
+		k.judgeRotation(in, k.race.answered, byNew, byOld)
+	}
 	accepted := true
 	switch k.d.Opts.Webhook.Secrets {
-	case driver.SecretsEarly:
+	case settings.SecretsEarly:
 		accepted = byNew
-	case driver.SecretsLate:
+	case settings.SecretsLate:
 		if k.race.answered == 0 {
 			accepted = byOld
 		} else {
@@ -60,8 +62,8 @@ func (k *hook) judge(at eventmeter.Instant, byNew, byOld bool) bool {
 	return accepted
 }
 
-// tell brings the lane's tally up to date; the caller holds the lock. It is not
-// done with each delivery, so that they share no lock.
+// tell adds the counts of the race to the lane's tally. It is not called for each delivery,
+// because the tally has a lock that all subscriptions share. The caller holds k.mu.
 func (k *hook) tell() {
 	r, t := &k.race, &k.d.tally
 	if r.byOld+r.byBoth+r.refused > 0 {
@@ -72,7 +74,7 @@ func (k *hook) tell() {
 	}
 }
 
-// endRace adds up the last change of secrets; the caller holds the lock.
+// endRace counts the last change of secrets. The caller holds k.mu.
 func (k *hook) endRace() {
 	k.tell()
 	t := &k.d.tally

@@ -10,21 +10,21 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// sharedCallback is one URL for all subscriptions of a lane, whoever's they are.
-// What comes is routed by X-MCP-Subscription-Id. A subscription that has no id yet is
-// found by the secret that the request is signed with.
+// sharedCallback is one URL for all subscriptions of a lane, of all principals. Requests
+// are routed by X-MCP-Subscription-Id. A subscription whose id is not known yet is found
+// by the secret that the request is signed with.
 type sharedCallback struct {
 	d         *lane
 	path, url string
 
 	mu      sync.Mutex
-	named   map[string]*hook // by id; one that changed its id has two
+	named   map[string]*hook // by id; a hook whose id changed has two entries
 	unnamed map[*hook]bool
 }
 
-// share opens the lane's one callback.
+// share opens the lane's shared callback.
 func (d *lane) share() {
-	s := &sharedCallback{d: d, path: d.Receiver.Issue(d.Opts.Webhook.Prefix + "/h/all-"), named: map[string]*hook{}, unnamed: map[*hook]bool{}}
+	s := &sharedCallback{d: d, path: d.Receiver.Issue(d.Opts.Listener.Prefix + "/h/all-"), named: map[string]*hook{}, unnamed: map[*hook]bool{}}
 	s.url = d.Listener.URL(s.path)
 	d.shared = s
 	d.Receiver.Add(s.path, s)
@@ -62,15 +62,15 @@ func (s *sharedCallback) find(in *sinks.Inbound) *hook {
 	return k
 }
 
-// add awaits what comes for k.
+// add adds k, whose id is not known yet.
 func (s *sharedCallback) add(k *hook) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unnamed[k] = true
 }
 
-// name notes the id of k. It returns false if another subscription has it: the
-// target takes the two for one.
+// name sets the id of k. It returns false if another subscription has the same id, because
+// the target takes the two for one.
 func (s *sharedCallback) name(k *hook, id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +82,7 @@ func (s *sharedCallback) name(k *hook, id string) bool {
 	return true
 }
 
-// remove forgets k.
+// remove removes k.
 func (s *sharedCallback) remove(k *hook) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,7 @@ func (s *sharedCallback) remove(k *hook) {
 	}
 }
 
-// takeOff has nothing more come to k.
+// takeOff ends the routing of requests to k.
 func (d *lane) takeOff(k *hook) {
 	if d.shared != nil {
 		d.shared.remove(k)
@@ -103,5 +103,5 @@ func (d *lane) takeOff(k *hook) {
 	d.Receiver.Retire(k.Path)
 }
 
-// sameSubscription is what is wrong with two subscriptions of one id.
+// sameSubscription is the detail of the notice about two subscriptions with the same id.
 const sameSubscription = "two subscriptions of one callback have the same id: with webhook.shareUrl, each needs arguments or a principal of its own"

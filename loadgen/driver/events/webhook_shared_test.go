@@ -25,7 +25,7 @@ func TestOneCallbackForAll(t *testing.T) {
 				System: system, Mode: eventmeter.Webhook, Subscriptions: subs,
 				// Each channel has a subscription of both principals.
 				Arguments: func(i int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"channel":"%s-%d"}`, t.Name(), i/2)) },
-				Webhook:   driver.WebhookOptions{Authority: w.Authority, ShareURL: true, RotateEvery: 1, RefreshAt: 0.1},
+				Listener:  driver.ListenerOptions{Authority: w.Authority}, Webhook: driver.Webhook{ShareURL: true, RotateEvery: 1, RefreshAt: 0.1},
 			})
 			systemstest.Attach(t, d, subs)
 			for seq := range uint32(events) {
@@ -58,7 +58,7 @@ func TestOneCallbackForAll(t *testing.T) {
 func TestTwoSubscriptionsInOne(t *testing.T) {
 	w := systemstest.NewWorld(t, refserver.Options{})
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
-		Mode: eventmeter.Webhook, Subscriptions: 2, Webhook: driver.WebhookOptions{Authority: w.Authority, ShareURL: true},
+		Mode: eventmeter.Webhook, Subscriptions: 2, Listener: driver.ListenerOptions{Authority: w.Authority}, Webhook: driver.Webhook{ShareURL: true},
 	})
 	systemstest.Attach(t, d, 2)
 	if err := d.Detach(t.Context(), 0); err != nil {

@@ -1,4 +1,4 @@
-// Package requests is a client side that subscribes to nothing: its clients make
-// plain requests at a rate, beside the lanes of other systems, and measure what
-// the subscriptions of those cost everybody else.
+// Package requests is a driver whose clients do not subscribe. They make plain requests
+// at a rate, beside the lanes of other systems, in order to measure what the
+// subscriptions of those lanes cost other clients.
 package requests

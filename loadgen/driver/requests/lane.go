@@ -13,7 +13,6 @@ import (
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
-	"github.com/eventmeter/eventmeter/sinks"
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 )
 
@@ -24,9 +23,10 @@ type lane struct {
 	tally driver.Tally
 
 	attacker *vegeta.Attacker
-	measure  time.Time // when the measured part begins
-	under    atomic.Int64
-	next     atomic.Uint64 // whose turn it is
+	measure  time.Time     // when the measured part begins
+	drained  atomic.Bool   // no request begins any more
+	under    atomic.Int64  // requests in progress
+	next     atomic.Uint64 // counts the turns of clients
 }
 
 // client is one attachment of a client.
@@ -36,35 +36,25 @@ type client struct {
 }
 
 // New returns the driver of a lane of system requests.
-func New(opts driver.Options) (driver.Driver, error) {
-	d, err := newLane(opts)
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
-}
+func New(opts driver.Options) (driver.Driver, error) { return driver.New("requests", opts, newLane) }
 
 func newLane(opts driver.Options) (*lane, error) {
-	if err := driver.CheckOptions("driver requests", &opts); err != nil {
-		return nil, err
-	}
-	opts = opts.WithDefaults()
 	set, err := driver.SettingsOr(&opts, Defaults)
 	switch {
 	case err != nil:
 		return nil, err
 	case opts.Mode != eventmeter.Poll:
-		return nil, fmt.Errorf("driver requests: mode %q does not fit: clients make requests, so use poll", opts.Mode)
+		return nil, fmt.Errorf("mode %q does not fit: clients make requests, so use poll", opts.Mode)
 	case set.bounds() != nil:
-		return nil, fmt.Errorf("driver requests: rate %w", set.bounds())
+		return nil, fmt.Errorf("rate %w", set.bounds())
 	case set.Method == "":
-		return nil, errors.New("driver requests: no method")
+		return nil, errors.New("no method")
 	}
 	d := &lane{set: set}
 	if err := d.Init(opts, d, func(t *wire.Traffic) (http.RoundTripper, func(), error) {
 		return opts.Endpoint.PollTransport(opts.HTTP, t)
 	}); err != nil {
-		return nil, fmt.Errorf("driver requests: %w", err)
+		return nil, err
 	}
 	d.What, d.Noun, d.EndFirst = set.Method, "client", true
 	d.attacker = vegeta.NewAttacker(vegeta.Client(&http.Client{Transport: d}), vegeta.Redirects(vegeta.NoFollow), vegeta.MaxBody(0))
@@ -80,10 +70,10 @@ func (d *lane) Make(i int, _ *client) (*client, error) {
 	return c, nil
 }
 
-// Open implements [driver.Protocol]: a first request tells whether the target has the
-// method.
+// Open implements [driver.Protocol]. It makes a first request, to find out whether the
+// target has the method.
 func (d *lane) Open(ctx context.Context, c *client) error {
-	backoff := sinks.Backoff{Min: d.Opts.Poll.BackoffMin, Max: d.Opts.Poll.BackoffMax, Rand: d.RandOf(int(c.Sub.Index))}
+	backoff := d.Backoff(d.RandOf(int(c.Sub.Index)))
 	_, err := driver.RetryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
 		cause := eventmeter.Subscribe
 		if again {
@@ -99,8 +89,8 @@ func (d *lane) Open(ctx context.Context, c *client) error {
 	return nil
 }
 
-// request makes one request as a client. lost says that the server no longer knew the
-// session, which is replaced with the next request.
+// request makes one request as a client. lost is true if the server no longer knew the
+// session; the next request opens a new one.
 func (d *lane) request(ctx context.Context, c *client, cause eventmeter.Cause) (lost bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
 	defer cancel()
@@ -115,7 +105,7 @@ func (d *lane) request(ctx context.Context, c *client, cause eventmeter.Cause) (
 	a := d.Call(ctx, d.set.Method, session.Header(d.set.Method, ""), wire.AppendRequest(nil, d.Endpoint.NextID(), d.set.Method, o.End()))
 	defer a.Release()
 	if a.Err != nil && errors.Is(ctx.Err(), context.Canceled) {
-		return false, a.Err // given up by us: no failure of the server's
+		return false, a.Err // this side gave it up: the server did not fail
 	}
 	d.Called(cause, d.set.Method, a)
 	if a.Err != nil {
@@ -136,10 +126,10 @@ func (d *lane) End(_ context.Context, c *client) error {
 // Stop implements [driver.Protocol].
 func (d *lane) Stop(context.Context) error { return nil }
 
-// Figures returns what the common ledger does not know of.
+// Figures implements [driver.Figurer].
 func (d *lane) Figures() driver.Figures {
 	f := d.tally.Figures()
-	f.Values["latencyP95Ms"] = float64(f.Timings["latency"].Histogram.ValueAtQuantile(95)) / float64(time.Millisecond)
+	f.Values["latencyP95Ms"] = f.Timings["latency"].Distribution().Percentile(95)
 	return f
 }
 
@@ -162,16 +152,20 @@ func (d *lane) Begin(measure, until eventmeter.Instant) {
 	}))
 }
 
-// Drain implements [driver.Phased].
-func (d *lane) Drain() { d.attacker.Stop() }
+// Drain implements [driver.Phased]. A worker of the attacker may have its turn already:
+// it is pending, or finds the lane drained.
+func (d *lane) Drain() {
+	d.drained.Store(true)
+	d.attacker.Stop()
+}
 
 // Pending implements [driver.Phased].
 func (d *lane) Pending() int64 { return d.under.Load() }
 
-// target has the attacker send a request, which RoundTrip makes.
+// target is the attacker's Targeter. RoundTrip makes the actual request.
 func (d *lane) target(t *vegeta.Target) error {
-	d.under.Add(1) // until its result is counted
-	if d.Life.Err() != nil {
+	d.under.Add(1) // until its result is counted; before it is asked whether the lane is drained
+	if d.drained.Load() || d.Life.Err() != nil {
 		return vegeta.ErrNoTargets
 	}
 	*t = vegeta.Target{Method: http.MethodPost, URL: "http://lane/"}
@@ -181,8 +175,8 @@ func (d *lane) target(t *vegeta.Target) error {
 // errFailed is the error that the attacker gets for a request without a result.
 var errFailed = errors.New("no result")
 
-// RoundTrip makes one request as the next client, in place of the one that the
-// attacker sends: over the connections of the lane, or over a pipe.
+// RoundTrip makes one request as the next client, instead of the one that the attacker
+// sends, over the connections of the lane or over a pipe.
 func (d *lane) RoundTrip(sent *http.Request) (*http.Response, error) {
 	measured := !time.Now().Before(d.measure)
 	c := d.turn()
@@ -204,7 +198,7 @@ func (d *lane) RoundTrip(sent *http.Request) (*http.Response, error) {
 	return nil, errFailed
 }
 
-// kindOf is the figure that counts an error.
+// kindOf returns the name of the figure that counts an error.
 func kindOf(err error) string {
 	var e *mcpclient.CallError
 	switch {
@@ -225,7 +219,7 @@ func (d *lane) count(measured bool, names ...string) {
 	}
 }
 
-// turn returns the next client that is attached; nil if none is.
+// turn returns the next attached client; nil if there is none.
 func (d *lane) turn() *client {
 	from := d.next.Add(1)
 	d.Mu.Lock()

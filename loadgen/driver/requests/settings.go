@@ -30,8 +30,8 @@ func (s *Settings) Check(l settings.Lane) {
 	}
 }
 
-// bounds keeps the rate where an attack ends within a second of its end, and where it is
-// no attack in the other sense.
+// bounds checks the rate. At less than 1/s an attack of vegeta could end more than a
+// second late. The upper bound keeps the lane from overloading the target.
 func (s *Settings) bounds() error {
 	if !(s.Rate >= 1 && s.Rate <= 1000) {
 		return fmt.Errorf("%v is out of bounds", float64(s.Rate))

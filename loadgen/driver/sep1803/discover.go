@@ -15,7 +15,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
-// known returns what the target offers, asking it once.
+// known returns the event resources of the target, which it requests once.
 func (d *lane) known(ctx context.Context) (*resourceOffer, error) {
 	d.naming.Lock()
 	defer d.naming.Unlock()
@@ -35,14 +35,14 @@ func (d *lane) known(ctx context.Context) (*resourceOffer, error) {
 	return d.offer, nil
 }
 
-// refusedOnly tells whether an error is the target's answer, which asking again
-// would not change.
+// refusedOnly reports whether err is an answer of the target that would be the same next
+// time.
 func refusedOnly(err error) bool {
 	return !errors.Is(err, mcpclient.ErrUnreachable) && !errors.Is(err, mcpclient.ErrThrottled)
 }
 
-// listEvents reads one list, all pages of it, and keeps the events. As the list
-// of resources also holds the caller's subscriptions, it may be long.
+// listEvents reads all pages of a list and returns its events. The list of resources may be
+// long, because it also has the caller's subscriptions.
 func (d *lane) listEvents(ctx context.Context, method, member string) ([]eventResource, error) {
 	var all []eventResource
 	cursor, kept := "", 0
@@ -57,12 +57,12 @@ func (d *lane) listEvents(ctx context.Context, method, member string) ([]eventRe
 		}
 		var entries []json.RawMessage
 		if raw := page[member]; len(raw) > 0 && json.Unmarshal(raw, &entries) != nil {
-			return nil, fmt.Errorf("%s: %w: %s is no list", method, mcpclient.ErrProtocol, member)
+			return nil, fmt.Errorf("%s: %w: %s is not an array", method, mcpclient.ErrProtocol, member)
 		}
 		for _, raw := range entries {
 			var e eventResource
-			// What cannot be read in part is read as far as it goes: somebody
-			// else's _meta may use the same names for something else.
+			// Errors are ignored: the _meta of another extension may use the same
+			// names for something else.
 			_ = json.Unmarshal(raw, &e)
 			if strings.HasPrefix(e.address(), eventScheme) {
 				all = append(all, e)
@@ -75,7 +75,7 @@ func (d *lane) listEvents(ctx context.Context, method, member string) ([]eventRe
 		}
 		next := ""
 		if raw := page["nextCursor"]; len(raw) > 0 && json.Unmarshal(raw, &next) != nil {
-			return nil, fmt.Errorf("%s: %w: nextCursor is no string", method, mcpclient.ErrProtocol)
+			return nil, fmt.Errorf("%s: %w: nextCursor is not a string", method, mcpclient.ErrProtocol)
 		}
 		if next == "" || next == cursor {
 			return all, nil
@@ -85,7 +85,7 @@ func (d *lane) listEvents(ctx context.Context, method, member string) ([]eventRe
 	return nil, fmt.Errorf("%s: %w: more than %d pages", method, mcpclient.ErrProtocol, mcpclient.MaxPages)
 }
 
-// uriOf gives the URI of subscription i: the lane's event, with its arguments.
+// uriOf returns the URI of subscription i: the lane's event with the arguments.
 func (d *lane) uriOf(ctx context.Context, i int) (string, error) {
 	values, err := d.TemplateValues(i)
 	if err != nil {
@@ -101,8 +101,8 @@ func (d *lane) uriOf(ctx context.Context, i int) (string, error) {
 	return offer.uri(d.Opts.Event, values)
 }
 
-// Discover asks the target who it is and what event resources it has. A target
-// without any is ErrNotOffered only if it does not know the lists.
+// Discover implements [driver.Discoverer]. If the target has neither of the two lists, the
+// error wraps [mcpclient.ErrNotOffered]; lists without event resources are no error.
 func (d *lane) Discover(ctx context.Context) (driver.Offer, error) {
 	session, err := d.Endpoint.Principal(0).Session(ctx, d.Observe)
 	if err != nil {
@@ -117,7 +117,7 @@ func (d *lane) Discover(ctx context.Context) (driver.Offer, error) {
 			Subscription []string `json:"subscription"`
 		} `json:"resources"`
 	}
-	_ = json.Unmarshal(session.Capabilities, &caps) // what is odd counts as absent
+	_ = json.Unmarshal(session.Capabilities, &caps) // members of the wrong type count as absent
 	if caps.Resources.Events {
 		o.Capability, o.ListChanged = "resources", caps.Resources.ListChanged
 	}

@@ -28,7 +28,7 @@ func idleResources(t testing.TB, n int) (*lane, *resourceStream, *deaf) {
 	rec := &deaf{Recorder: eventmeter.Tee()}
 	d, err := newLane(driver.Options{
 		Clock: eventmeter.NewClock(), Recorder: rec, Endpoint: ep, Mode: eventmeter.Push, Event: "chat.message", Subscriptions: n, Settings: Settings{PerSession: n, Redelivery: true},
-	})
+	}.WithDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func BenchmarkResourceHook(b *testing.B) {
 	}
 	d, err := newLane(driver.Options{
 		Clock: eventmeter.NewClock(), Recorder: &deaf{Recorder: eventmeter.Tee()}, Endpoint: ep, Mode: eventmeter.Webhook, Event: "chat.message", Subscriptions: 1,
-	})
+	}.WithDefaults())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -24,7 +24,7 @@ type lane struct {
 
 	streams *driver.Streams // push
 
-	naming sync.Mutex // held while the target is asked what it offers
+	naming sync.Mutex // held while the event resources are listed
 	offer  *resourceOffer
 
 	sessions []*resourceSession // by number; nil = none open; guarded by Mu
@@ -38,53 +38,42 @@ type resourceRun struct {
 	hook *resourceHook // webhook
 
 	session *resourceSession // push; guarded by the lane's lock
-	parted  sync.Once        // it has left its session
-	late    bool             // its session's stream was there before it
-	held    bool             // over a pipe: it is among those who use its resource
+	parted  sync.Once        // for part
+	late    bool             // its session's stream was confirmed before it joined
+	held    bool             // over a pipe: it has a Hold on its resource
 }
 
 // New returns the driver of a lane of SEP-1803.
-func New(opts driver.Options) (driver.Driver, error) {
-	d, err := newLane(opts)
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
-}
+func New(opts driver.Options) (driver.Driver, error) { return driver.New("sep-1803", opts, newLane) }
 
 func newLane(opts driver.Options) (*lane, error) {
-	if err := driver.CheckOptions("driver sep-1803", &opts); err != nil {
-		return nil, err
-	}
-	opts = opts.WithDefaults()
 	set, err := settingsOf(&opts)
 	switch {
 	case err != nil:
 		return nil, err
 	case opts.Event == "":
-		return nil, errors.New("driver sep-1803: no event: set the lane's event to its name, or to an event:// template")
+		return nil, errors.New("no event: set the lane's event to its name, or to an event:// template")
 	case set.PerSession < 0:
-		return nil, fmt.Errorf("driver sep-1803: %d subscriptions in a session", set.PerSession)
+		return nil, fmt.Errorf("%d subscriptions in a session", set.PerSession)
 	case set.Secret != "" && set.Secret != secretRaw && set.Secret != secretStandard && set.Secret != secretNone:
-		return nil, fmt.Errorf("driver sep-1803: secret %q is not known: use raw, standard or none", set.Secret)
+		return nil, fmt.Errorf("secret %q is not known: use raw, standard or none", set.Secret)
 	}
 	d := &lane{set: set, per: set.PerSession}
-	if opts.Endpoint.IsProgram() { // which is one session
+	if opts.Endpoint.IsProgram() { // a pipe is one session
 		d.per = max(opts.Subscriptions, 1)
 	}
 	d.sessions = make([]*resourceSession, (opts.Subscriptions+d.per-1)/d.per)
 	if err := d.Init(opts, d, func(t *wire.Traffic) (http.RoundTripper, func(), error) {
 		return opts.Endpoint.NewTransport(opts.HTTP, t, false)
 	}); err != nil {
-		return nil, fmt.Errorf("driver sep-1803: %w", err)
+		return nil, err
 	}
 	switch opts.Mode {
 	case eventmeter.Push:
 		if d.streams, err = d.OpenStreams(driver.StreamOptions{
 			Silence: 2 * opts.Push.Heartbeat, Comments: true, CutEvery: set.CutEvery, CutFor: set.CutFor, CutAlone: true, Tally: &d.tally,
 		}); err != nil {
-			d.Cancel()
-			return nil, fmt.Errorf("driver sep-1803: %w", err)
+			return nil, err
 		}
 		d.tally.Declare("sessions", "unrouted", "earlier", "updatesObserved", "updatesIdentified")
 		if set.CutEvery > 0 {
@@ -93,15 +82,14 @@ func newLane(opts driver.Options) (*lane, error) {
 		}
 	case eventmeter.Webhook:
 		if err = d.OpenInbox(sinks.ReceiverOptions{}); err != nil {
-			d.Cancel()
-			return nil, fmt.Errorf("driver sep-1803: %w", err)
+			return nil, err
 		}
 		d.tally.Declare("registrations", "registrationsUnanswered", "registrationsRaced", "beforeSecret", "beforeSecretRefused",
 			"secretsRaw", "secretsStandard", "secretsNone")
 		d.tally.DeclareTiming("secretWindow", "secretLate")
 	default:
 		d.Cancel()
-		return nil, fmt.Errorf("driver sep-1803: mode %q: there is push, in band, and webhook, out of band", opts.Mode)
+		return nil, fmt.Errorf("mode %q: there is push, in band, and webhook, out of band", opts.Mode)
 	}
 	return d, nil
 }
@@ -152,12 +140,12 @@ func (d *lane) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Figures returns what the common ledger does not know of.
+// Figures implements [driver.Figurer].
 func (d *lane) Figures() driver.Figures { return d.tally.Figures() }
 
-// exchange makes one call in a session that a principal's lanes share.
-// into, if not nil, is filled with the result. A session that the server no
-// longer knows is forgotten, and the error says so.
+// exchange makes one call in the session of a principal, which lanes share. If into is not
+// nil, the result is decoded into it. If the server no longer knows the session, exchange
+// forgets it and the error has the kind [mcpclient.KindSession].
 func (d *lane) exchange(ctx context.Context, who *mcpclient.Principal, cause eventmeter.Cause, method string, o wire.Object, into any) (*mcpclient.Answer, error) {
 	session, err := who.Session(ctx, d.Observe)
 	if err != nil {
@@ -185,7 +173,7 @@ func (d *lane) exchange(ctx context.Context, who *mcpclient.Principal, cause eve
 	var m struct {
 		Result json.RawMessage `json:"result"`
 	}
-	var odd *json.UnmarshalTypeError // a member of an unexpected type is read as absent
+	var odd *json.UnmarshalTypeError // a member of the wrong type counts as absent
 	for _, member := range []string{"resources", "resourceTemplates"} {
 		var size mcpclient.ListSize
 		if err := size.Add(*a.Buf, member); err != nil {

@@ -52,7 +52,7 @@ func TestResourcesEveryWay(t *testing.T) {
 				e.URL, e.Roots = w.Srv.TLSURL(), w.Roots()
 			}
 			everyWay(t, w, e, driver.Options{
-				System: "sep-1803", Mode: c.mode, HTTP: c.proto, Settings: c.own, Webhook: driver.WebhookOptions{Authority: w.Authority},
+				System: "sep-1803", Mode: c.mode, HTTP: c.proto, Settings: c.own, Listener: driver.ListenerOptions{Authority: w.Authority},
 			})
 		})
 	}
@@ -168,7 +168,7 @@ func TestResourcesAttachToNothing(t *testing.T) {
 			for _, era := range []mcpclient.Era{mcpclient.Legacy, mcpclient.Modern} {
 				t.Run(fmt.Sprintf("%s/%s/%s", c.name, mode, era), func(t *testing.T) {
 					d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: c.url, Tokens: []string{c.token}, Era: era}, driver.Options{
-						System: "sep-1803", Mode: mode, Event: c.event, Webhook: driver.WebhookOptions{Authority: w.Authority},
+						System: "sep-1803", Mode: mode, Event: c.event, Listener: driver.ListenerOptions{Authority: w.Authority},
 						Arguments: func(int) json.RawMessage { return json.RawMessage(c.args) },
 					})
 					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

@@ -35,16 +35,17 @@ type eventResource struct {
 
 func (e *eventResource) address() string { return e.URI + e.URITemplate }
 
-// is tells whether the resource is of an event type: by the type that its
-// webhooks have, by its name, or by the first part of its URI.
+// is reports whether the resource is of an event type: by the type of its webhooks, by its
+// name, or by the first part of its URI.
 func (e *eventResource) is(event string) bool {
 	authority, _, _ := strings.Cut(strings.TrimPrefix(e.address(), eventScheme), "/")
 	authority, _, _ = strings.Cut(authority, "{")
 	return e.Meta.WebhookType == event || e.Name == event || authority == event
 }
 
-// uri finds the resource of an event: one that takes no variables where there
-// are no values, else a template that takes just these.
+// uri returns the URI of an event's resource: without values one without variables,
+// otherwise the expansion of a template with exactly these variables. The errors wrap
+// [mcpclient.ErrNotOffered] or [mcpclient.ErrInvalid].
 func (o *resourceOffer) uri(event string, values map[string]any) (string, error) {
 	var seen []string
 	for _, e := range slices.Concat(o.fixed, o.templates) {
@@ -63,13 +64,12 @@ func (o *resourceOffer) uri(event string, values map[string]any) (string, error)
 		}
 	}
 	if len(seen) == 0 {
-		return "", fmt.Errorf("%w: it lists no event:// resources", mcpclient.ErrNotOffered)
+		return "", fmt.Errorf("%w: the target lists no event:// resources", mcpclient.ErrNotOffered)
 	}
 	return "", fmt.Errorf("%w: no event resource of %q takes these arguments; there are %s", mcpclient.ErrNotOffered, event, errtext.Line(strings.Join(seen, ", ")))
 }
 
-// takes tells whether every value has a place in the template and every place
-// a value.
+// takes reports whether the template's variables are exactly the names of values.
 func takes(t *wire.URITemplate, values map[string]any) bool {
 	names := t.Names()
 	for _, n := range names {

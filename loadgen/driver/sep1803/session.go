@@ -16,9 +16,9 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
-// resourceSession is a stream with the subscriptions that share it: a session
-// of the legacy era with its GET stream, or a request to listen of the modern
-// one. It begins with its first subscription and ends with its last.
+// resourceSession is a stream with the subscriptions that share it: a session of the
+// legacy era with its GET stream, or subscriptions/listen of the modern era. It begins
+// with its first subscription and ends with its last.
 type resourceSession struct {
 	d       *lane
 	number  int
@@ -28,19 +28,19 @@ type resourceSession struct {
 	members int // guarded by the lane's lock
 
 	mu        sync.Mutex
-	err       error              // why no stream will stand (any more); nil = there is one, or will be
-	confirmed eventmeter.Instant // when the first stream stood
+	err       error              // why there will be no stream; nil = there is one, or will be
+	confirmed eventmeter.Instant // when the first stream was confirmed
 	modern    bool
-	asked     map[string]bool // modern: what the stream was to listen to, for subscriptions to come, too
-	honoured  map[string]bool // modern: what the acknowledgement named
+	asked     map[string]bool // modern: the requested URIs, also those of later subscriptions
+	honoured  map[string]bool // modern: the URIs in the acknowledgement
 	id        string          // legacy
-	header    http.Header     // legacy: of the session's POSTs
+	header    http.Header     // legacy: header fields of the session's POSTs
 	routes    map[string][]*resourceRun
 
 	stream resourceStream
 }
 
-// join puts a run into its session, which is opened if it is the first.
+// join adds a run to its session, and opens the session for the first run.
 func (d *lane) join(r *resourceRun) (*resourceSession, error) {
 	d.Mu.Lock()
 	defer d.Mu.Unlock()
@@ -48,7 +48,7 @@ func (d *lane) join(r *resourceRun) (*resourceSession, error) {
 		return nil, fmt.Errorf("%w: the lane is closed", mcpclient.ErrState)
 	}
 	if r.IsOver() {
-		return nil, fmt.Errorf("%w: it was ended while it was being opened", mcpclient.ErrState)
+		return nil, fmt.Errorf("%w: the subscription was ended while it was being opened", mcpclient.ErrState)
 	}
 	n := int(r.Sub.Index) / d.per
 	s := d.sessions[n]
@@ -68,7 +68,7 @@ func (d *lane) join(r *resourceRun) (*resourceSession, error) {
 	return s, nil
 }
 
-// part takes a run out of its session, once. The session ends with its last one.
+// part removes a run from its session, once. The session ends with its last run.
 func (d *lane) part(ctx context.Context, s *resourceSession, r *resourceRun) (err error) {
 	r.parted.Do(func() { err = s.dismiss(ctx, r) })
 	return err
@@ -77,8 +77,8 @@ func (d *lane) part(ctx context.Context, s *resourceSession, r *resourceRun) (er
 func (s *resourceSession) dismiss(ctx context.Context, r *resourceRun) error {
 	d := s.d
 	s.mu.Lock()
-	// A resource that nobody has any more stays known: updates of it may be on
-	// their way, and what a modern stream listens to is fixed.
+	// A resource without subscriptions stays in routes: updates of it may be on
+	// their way, and the URIs of a modern stream do not change.
 	s.routes[r.uri] = slices.DeleteFunc(s.routes[r.uri], func(o *resourceRun) bool { return o == r })
 	s.mu.Unlock()
 	d.Mu.Lock()
@@ -109,7 +109,7 @@ func (d *lane) attachPush(ctx context.Context, r *resourceRun) error {
 		}
 		bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), mcpclient.CancelTime)
 		defer cancel()
-		_ = d.part(bye, s, r) // what counts is why it could not be opened
+		_ = d.part(bye, s, r) // the error of attachPush matters more
 	}()
 	select {
 	case <-s.stream.First():
@@ -119,7 +119,7 @@ func (d *lane) attachPush(ctx context.Context, r *resourceRun) error {
 		}
 	case <-ctx.Done():
 		var trouble *mcpclient.CallError
-		_ = errors.As(s.stream.Failure(), &trouble) // else there is none to name
+		_ = errors.As(s.stream.Failure(), &trouble) // nil if there was no answer
 		return driver.NotConfirmed(trouble, ctx.Err())
 	case <-r.Ctx.Done():
 		return driver.NotConfirmed(nil, r.Ctx.Err())
@@ -134,10 +134,10 @@ func (d *lane) attachPush(ctx context.Context, r *resourceRun) error {
 		if !honoured {
 			return fmt.Errorf("%w: the acknowledgement leaves %s out", mcpclient.ErrNotOffered, errtext.Line(r.uri))
 		}
-		r.Activate(d.Clock.Now()) // unless the acknowledgement did
+		r.Activate(d.Clock.Now()) // if the acknowledgement has not
 		return nil
 	}
-	backoff := d.StreamBackoff(nil)
+	backoff := d.Backoff(nil)
 	_, err = driver.RetryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
 		cause := eventmeter.Subscribe
 		if again {
@@ -156,8 +156,8 @@ func (d *lane) attachPush(ctx context.Context, r *resourceRun) error {
 	return err
 }
 
-// detachPush ends a subscription, and the session with its last one. Others of
-// the session may have the same resource: then the server keeps it.
+// detachPush ends a subscription, and the session with its last one. It unsubscribes only
+// if no other subscription of the session has the same resource.
 func (d *lane) detachPush(ctx context.Context, r *resourceRun) error {
 	d.Mu.Lock()
 	s := r.session
@@ -169,7 +169,7 @@ func (d *lane) detachPush(ctx context.Context, r *resourceRun) error {
 	shared := slices.ContainsFunc(s.routes[r.uri], func(o *resourceRun) bool { return o != r && !o.IsOver() })
 	legacy := s.id != ""
 	s.mu.Unlock()
-	if d.Pipe != nil { // the session is that of other lanes, too
+	if d.Pipe != nil { // other lanes use the same session
 		shared = !r.held || !d.Pipe.Release(r.uri)
 	}
 	var err error
@@ -182,14 +182,14 @@ func (d *lane) detachPush(ctx context.Context, r *resourceRun) error {
 	return err
 }
 
-// failure says why the session is of no use, or nil.
+// failure returns why the session will have no stream, nil if it has one or will have one.
 func (s *resourceSession) failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// lostRun ends an open subscription that the target will not serve any more.
+// lostRun ends an open subscription that the target no longer serves.
 func (s *resourceSession) lostRun(r *resourceRun, detail string, err error) {
 	d := s.d
 	d.Notice(r.Sub, eventmeter.Terminated, d.Clock.Now(), detail)
@@ -202,7 +202,7 @@ func (s *resourceSession) lostRun(r *resourceRun, detail string, err error) {
 	})
 }
 
-// runs returns those that are open.
+// runs returns the runs that are not over.
 func (s *resourceSession) runs() (all []*resourceRun) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,8 +240,8 @@ func (s *resourceSession) call(ctx context.Context, cause eventmeter.Cause, meth
 	return a, a.Err
 }
 
-// credentials are what a session of the legacy era is known by; empty = there is
-// none, or none any more.
+// credentials returns the header fields and the id of the session of the legacy era; the
+// id is empty if there is none, or if it was lost.
 func (s *resourceSession) credentials() (http.Header, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -251,8 +251,8 @@ func (s *resourceSession) credentials() (http.Header, string) {
 	return s.header, s.id
 }
 
-// lose forgets a session that the server no longer knows. Its stream is ended,
-// which has it opened again.
+// lose forgets a session that the server no longer knows, and ends its stream, which is
+// then opened again in a new session.
 func (s *resourceSession) lose(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,7 +263,7 @@ func (s *resourceSession) lose(id string) {
 	s.stream.GiveUp(&mcpclient.CallError{Method: methodSessionStream, Kind: mcpclient.KindSession})
 }
 
-// pipeSession stands for the id of the one session that a pipe is.
+// pipeSession is used as the session id over a pipe, which is one session.
 const pipeSession = "pipe"
 
 // initialize opens a session of the legacy era.
@@ -282,7 +282,7 @@ func (s *resourceSession) initialize(session *mcpclient.Session, cause eventmete
 	return nil
 }
 
-// resubscribe makes the session's subscriptions anew, after it was lost.
+// resubscribe subscribes again in a new session, after the former one was lost.
 func (s *resourceSession) resubscribe() {
 	seen := map[string]bool{}
 	for _, r := range s.runs() {
@@ -309,12 +309,12 @@ func (s *resourceSession) endSession(ctx context.Context) error {
 type resourceStream struct {
 	driver.Stream
 	s      *resourceSession
-	lastID []byte // where to go on, as the server named it; empty = nowhere
+	lastID []byte // the last event id; empty = there is none
 
-	// Of the connection at hand.
-	session string // of the GET
+	// Of the current connection.
+	session string // id of the session of its GET
 	modern  bool
 	fresh   bool // the session was opened for it
-	resumed bool // it asked to go on where the last one ended
-	strange bool // an update that should not be so was noticed
+	resumed bool // it was requested with Last-Event-ID
+	strange bool // a malformed update was reported
 }

@@ -62,13 +62,13 @@ func (s *Settings) Check(l settings.Lane) {
 	}
 }
 
-// What becomes of a delivery that arrives before its secret: see Settings.Early.
+// The values of Settings.Early.
 const (
 	earlyHold   = "hold"
 	earlyRefuse = "refuse"
 )
 
-// settingsOf are the settings of a lane, its defaults if it has none.
+// settingsOf returns the settings of a lane, the defaults if it has none.
 func settingsOf(o *driver.Options) (Settings, error) {
 	set, err := driver.SettingsOr(o, Defaults)
 	set.PerSession = cmp.Or(set.PerSession, 1)
@@ -86,14 +86,14 @@ const (
 	methodSessionStream       = "GET stream"
 )
 
-// Unit is how many neighbouring subscriptions share a session.
+// Unit returns how many consecutive subscriptions share a session.
 func Unit(o *driver.Options) int {
 	set, _ := settingsOf(o)
 	return max(set.PerSession, 1)
 }
 
-// secretWish is the _meta key under which the wish for a type of secret is sent
-// with a registration. The draft has none: the server alone decides.
+// secretWish is the key in _meta of a registration that requests a type of secret. The
+// draft has no such key: the server alone decides.
 const secretWish = "io.github.eventmeter/webhookSecret"
 
 // The types of secrets.
@@ -103,7 +103,8 @@ const (
 	secretNone     = "none"
 )
 
-// withWish adds the wish to a _meta object of a registration.
+// withWish returns the _meta object of a request, with the requested type of secret if the
+// request is a registration.
 func withWish(meta []byte, method, wish string) []byte {
 	if method != methodRegister || wish == "" {
 		return meta

@@ -14,8 +14,8 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
-// Over implements [driver.StreamProtocol]: the first connection has to succeed.
-// From then on the stream is opened again until the target will not have it.
+// Over implements [driver.StreamProtocol]: the first connection has to succeed. After that
+// the stream is opened again, unless the target refuses it for good.
 func (t *resourceStream) Over(err error) bool {
 	var ce *mcpclient.CallError
 	known, passes := errors.As(err, &ce), driver.Passes(err)
@@ -29,8 +29,8 @@ func (t *resourceStream) Over(err error) bool {
 	return false
 }
 
-// giveUp says that there will be no stream any more. Subscriptions that are
-// being opened learn it from err, those that were open are over.
+// giveUp records that there will be no stream, and ends the open subscriptions. Those that
+// are being opened fail with the recorded error.
 func (s *resourceSession) giveUp(err error) {
 	s.mu.Lock()
 	s.err = err
@@ -42,7 +42,7 @@ func (s *resourceSession) giveUp(err error) {
 	}
 }
 
-// Notice implements [driver.StreamProtocol]: it is for every subscription of the
+// Notice implements [driver.StreamProtocol]: it reports to every open subscription of the
 // session.
 func (t *resourceStream) Notice(k eventmeter.NoticeKind, at eventmeter.Instant, detail string) {
 	for _, r := range t.s.runs() {
@@ -52,7 +52,7 @@ func (t *resourceStream) Notice(k eventmeter.NoticeKind, at eventmeter.Instant, 
 	}
 }
 
-// malformed notices something wrong with what came.
+// malformed reports a message that violates the protocol.
 func (t *resourceStream) malformed(detail string) {
 	t.Notice(eventmeter.Malformed, t.s.d.Clock.Now(), detail)
 }
@@ -63,8 +63,8 @@ func (t *resourceStream) Called(c eventmeter.Call) { t.s.d.Recorder.Called(c) }
 // TooLarge implements [driver.StreamProtocol].
 func (t *resourceStream) TooLarge(at eventmeter.Instant, err error) { t.s.d.TooLarge(at, err) }
 
-// Answered implements [driver.StreamProtocol]: in the legacy era that is all the
-// confirmation there is.
+// Answered implements [driver.StreamProtocol]: in the legacy era the answer is the
+// confirmation.
 func (t *resourceStream) Answered() {
 	if !t.modern {
 		t.Confirm(0)
@@ -87,12 +87,12 @@ func (t *resourceStream) Request(ctx context.Context) (driver.StreamRequest, err
 	case mcpclient.Legacy:
 		err = t.get(&req)
 	default:
-		err = fmt.Errorf("%w: updates come on the stream of a session, or on one that listens, and it has neither", mcpclient.ErrNotOffered)
+		err = fmt.Errorf("%w: updates need the stream of a session or subscriptions/listen, and the target has neither", mcpclient.ErrNotOffered)
 	}
 	return req, err
 }
 
-// listen makes the request of the modern era.
+// listen fills in the request of the modern era, subscriptions/listen.
 func (t *resourceStream) listen(req *driver.StreamRequest) error {
 	s, d := t.s, t.s.d
 	uris, err := s.wanted()
@@ -113,7 +113,7 @@ func (t *resourceStream) listen(req *driver.StreamRequest) error {
 	return nil
 }
 
-// get makes the request of the legacy era.
+// get fills in the request of the legacy era, the GET of a session.
 func (t *resourceStream) get(req *driver.StreamRequest) error {
 	s, d := t.s, t.s.d
 	req.Method = methodSessionStream
@@ -139,8 +139,8 @@ func (t *resourceStream) get(req *driver.StreamRequest) error {
 	return nil
 }
 
-// wanted are the URIs of every subscription that belongs to the session,
-// whether it is open already or not: what a request listens to is fixed.
+// wanted returns the URIs of all subscriptions of the session, including those that are
+// opened later, because the request cannot be changed afterwards.
 func (s *resourceSession) wanted() ([]string, error) {
 	var uris []string
 	seen := map[string]bool{}
@@ -190,12 +190,13 @@ func (t *resourceStream) Refused(a *mcpclient.Answer, _ *mcpclient.Session) erro
 		t.s.lose(t.session)
 		return lost
 	case t.resumed && a.Status == http.StatusBadRequest:
-		// It cannot go on from there: begin anew, and lose what was meanwhile.
+		// The server cannot resume there: the stream begins now, and the updates
+		// since then are lost.
 		t.s.d.tally.Count("resumesRefused", 1)
 		t.lastID = t.lastID[:0]
 		return lost
 	case !t.modern && a.Status == http.StatusMethodNotAllowed:
-		return fmt.Errorf("%w: it has no GET stream, and so no way to tell of updates", mcpclient.ErrNotOffered)
+		return fmt.Errorf("%w: the server has no GET stream, so it cannot send updates", mcpclient.ErrNotOffered)
 	}
 	return a.Err
 }

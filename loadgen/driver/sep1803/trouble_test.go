@@ -47,7 +47,7 @@ func withLedger(t *testing.T, e mcpclient.EndpointOptions, o driver.Options) (dr
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), systemstest.Patience)
 		defer cancel()
 		if err := d.Close(ctx); err != nil {
 			t.Errorf("closing the lane: %v", err)
@@ -81,7 +81,7 @@ func TestResourcesCutStreams(t *testing.T) {
 				seq++
 				w.Shoot(t, clock, ledger, "c", seq)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), systemstest.Patience)
 			defer cancel()
 			for !forget && ledger.Outstanding() > 0 && sinks.Sleep(ctx, 5*time.Millisecond) {
 			}
@@ -191,7 +191,7 @@ func TestResourcesBeforeTheSecret(t *testing.T) {
 			}
 			d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: address, Tokens: []string{"a"}}, driver.Options{
 				System: "sep-1803", Mode: eventmeter.Webhook, Settings: sep1803.Settings{Early: map[bool]string{true: "refuse", false: "hold"}[refuse]},
-				Webhook: driver.WebhookOptions{Authority: w.Authority},
+				Listener: driver.ListenerOptions{Authority: w.Authority},
 			})
 			f := d.(driver.Figurer).Figures
 			figures.Store(&f)
@@ -233,7 +233,7 @@ func TestResourcesSessionIsLost(t *testing.T) {
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: address, Era: mcpclient.Legacy}, driver.Options{
 		System: "sep-1803", Mode: eventmeter.Push, Subscriptions: 3, Settings: sep1803.Settings{PerSession: 3, Redelivery: true},
 		Arguments: func(i int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"channel":"c%d"}`, i)) },
-		Push:      driver.PushOptions{BackoffMin: time.Millisecond, BackoffMax: 2 * time.Millisecond},
+		Push:      driver.Push{Backoff: driver.Backoff{Min: time.Millisecond, Max: 2 * time.Millisecond}},
 	})
 	systemstest.Attach(t, d, 3)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, w.Srv.URL(), nil)
@@ -307,7 +307,7 @@ func TestResourcesComeAndGo(t *testing.T) {
 				seq++
 				w.Shoot(t, clock, ledger, "c", seq)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), systemstest.Patience)
 			defer cancel()
 			for ledger.Outstanding() > 0 && sinks.Sleep(ctx, 5*time.Millisecond) {
 			}

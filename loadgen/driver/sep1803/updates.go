@@ -34,17 +34,78 @@ func (t *resourceStream) Comment(e wire.Event) {
 	t.Overhead(e.Size, "comment")
 }
 
-// note keeps the id of the last event.
+// note keeps the id of an event as the last one.
 func (t *resourceStream) note(id []byte) {
 	if len(id) > 0 && string(id) != string(t.lastID) {
 		t.lastID = append(t.lastID[:0], id...)
 	}
 }
 
-// updated hands an update to the subscriptions that it is for: those to its
-// resource, and those to a resource that it lies below.
+// updated passes an update to the subscriptions to its resource, or to a resource above it.
 func (t *resourceStream) updated(e wire.Event, m *wire.Message) {
 	s, d := t.s, t.s.d
+	v := t.delivery(e, m)
+	strange := ""
+	var digits [20]byte
+	if t.modern && !bytes.Equal(mcpclient.BareID(m.SubscriptionID), strconv.AppendUint(digits[:0], t.ID(), 10)) {
+		strange = "an update that does not name its stream's request"
+	}
+	defer func() {
+		if strange != "" && !t.strange { // once per connection, after the lock was released
+			t.strange = true
+			t.malformed(strange)
+		}
+	}()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := false
+	give := func(runs []*resourceRun, known bool) {
+		found = found || known
+		for _, r := range runs {
+			if t.before(r, v.Stamp, v.Probed) {
+				d.tally.Count("earlier", 1)
+				continue
+			}
+			v.Sub = r.Sub
+			if v.Update {
+				d.observed(&v)
+			}
+			d.Delivered(v, &m.Fields, e.Data)
+			v.Bytes = 0 // counted once
+		}
+	}
+	look := func(uri []byte) {
+		runs, known := s.routes[string(uri)]
+		// A modern stream also requests the resources of subscriptions that are opened
+		// later. Until then their updates belong to no subscription.
+		give(runs, known || s.asked[string(uri)])
+	}
+	for i := len(eventScheme); i < len(m.URI); i++ {
+		if m.URI[i] == '/' {
+			look(m.URI[:i])
+		}
+	}
+	look(m.URI)
+	// Over a pipe, a notification that names no request may belong to another lane.
+	others := t.ID() == 0 && d.Pipe != nil
+	if !found && !others && len(s.routes) == 1 && len(s.asked) <= 1 { // it must belong to the only resource
+		strange = "an update of a resource that nobody subscribed to"
+		for _, runs := range s.routes {
+			give(runs, true)
+		}
+	}
+	if !found && !others {
+		d.tally.Count("unrouted", 1)
+	}
+	if v.Bytes != 0 { // no subscription got it
+		t.Overhead(e.Size, "unsubscribed")
+	}
+}
+
+// delivery returns the delivery of an update, without its subscription. It counts an
+// update that was redelivered.
+func (t *resourceStream) delivery(e wire.Event, m *wire.Message) eventmeter.Delivery {
+	d := t.s.d
 	stamp, probed := eventmeter.FindStamp(e.Data)
 	v := eventmeter.Delivery{Stamp: stamp, Probed: probed, Update: !probed && !m.HasPayload, Bytes: e.Size}
 	t.Timed(&v)
@@ -56,65 +117,11 @@ func (t *resourceStream) updated(e wire.Event, m *wire.Message) {
 			d.tally.Count("redelivered", 1)
 		}
 	}
-	strange := ""
-	var digits [20]byte
-	if t.modern && !bytes.Equal(mcpclient.BareID(m.SubscriptionID), strconv.AppendUint(digits[:0], t.ID(), 10)) {
-		strange = "an update that does not name its stream's request"
-	}
-	defer func() {
-		if strange != "" && !t.strange { // once on each stream; the lock is free again
-			t.strange = true
-			t.malformed(strange)
-		}
-	}()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found := false
-	give := func(runs []*resourceRun, known bool) {
-		found = found || known
-		for _, r := range runs {
-			if t.before(r, stamp, probed) {
-				d.tally.Count("earlier", 1)
-				continue
-			}
-			v.Sub = r.Sub
-			if v.Update {
-				d.observed(&v)
-			}
-			d.Delivered(v, &m.Fields, e.Data)
-			v.Bytes = 0 // they came once
-		}
-	}
-	look := func(uri []byte) {
-		runs, known := s.routes[string(uri)]
-		// A modern stream listens from the start to what subscriptions of the
-		// session will only ask for: until then it is for nobody.
-		give(runs, known || s.asked[string(uri)])
-	}
-	for i := len(eventScheme); i < len(m.URI); i++ {
-		if m.URI[i] == '/' {
-			look(m.URI[:i])
-		}
-	}
-	look(m.URI)
-	// Over a pipe, what names no request may be another lane's.
-	others := t.ID() == 0 && d.Pipe != nil
-	if !found && !others && len(s.routes) == 1 && len(s.asked) <= 1 { // whatever it is called, it is for the only one there is
-		strange = "an update of a resource that nobody subscribed to"
-		for _, runs := range s.routes {
-			give(runs, true)
-		}
-	}
-	if !found && !others {
-		d.tally.Count("unrouted", 1)
-	}
-	if v.Bytes != 0 { // it was for nobody, or nobody any more
-		t.Overhead(e.Size, "unheard")
-	}
+	return v
 }
 
-// observed counts an update without a payload, and times it where the one
-// emission is known that it stands for.
+// observed counts an update without a payload. If the emission that it stands for is known,
+// observed records its latency.
 func (d *lane) observed(v *eventmeter.Delivery) {
 	d.tally.Count("updatesObserved", 1)
 	if d.Opts.Sole == nil {
@@ -131,9 +138,9 @@ func (d *lane) observed(v *eventmeter.Delivery) {
 	}
 }
 
-// before tells whether an update is of something that happened before its
-// subscription was asked for. On a stream that was there already, such an update
-// was another subscription's, or that of the one before it.
+// before reports whether an update is of an event that was acknowledged before run r began.
+// On a stream that was open before r, such an update belongs to another subscription, or to
+// an earlier run of the same one.
 func (t *resourceStream) before(r *resourceRun, stamp eventmeter.Stamp, probed bool) bool {
 	if !r.late || !probed || t.s.d.Opts.Published == nil {
 		return false
@@ -142,7 +149,7 @@ func (t *resourceStream) before(r *resourceRun, stamp eventmeter.Stamp, probed b
 	return at != 0 && at < r.Began
 }
 
-// acknowledged notes what a request listens to.
+// acknowledged handles the acknowledgement of subscriptions/listen.
 func (t *resourceStream) acknowledged(e wire.Event) {
 	s := t.s
 	var m struct {
@@ -154,7 +161,7 @@ func (t *resourceStream) acknowledged(e wire.Event) {
 		} `json:"params"`
 	}
 	if err := json.Unmarshal(e.Data, &m); err != nil {
-		t.malformed("an acknowledgement that is none: " + err.Error())
+		t.malformed("an acknowledgement cannot be understood: " + err.Error())
 		return
 	}
 	if id := strings.Trim(string(m.Params.Meta[wire.SubscriptionKey]), `"`); id != strconv.FormatUint(t.ID(), 10) {
@@ -173,12 +180,12 @@ func (t *resourceStream) acknowledged(e wire.Event) {
 		case honoured[r.uri]:
 			r.Activate(t.At())
 		case r.IsActive():
-			s.lostRun(r, "the new acknowledgement leaves it out", fmt.Errorf("%w: the acknowledgement leaves %s out", mcpclient.ErrNotOffered, errtext.Line(r.uri)))
+			s.lostRun(r, "the new acknowledgement leaves out its resource", fmt.Errorf("%w: the acknowledgement leaves %s out", mcpclient.ErrNotOffered, errtext.Line(r.uri)))
 		}
 	}
 }
 
-// answered handles the response that ends a request to listen.
+// answered handles the response that ends subscriptions/listen.
 func (t *resourceStream) answered(e wire.Event, m *wire.Message) {
 	t.Overhead(e.Size, "response")
 	var err error

@@ -16,17 +16,17 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// earlyPatience is how long a delivery is held that came before its secret:
-// servers give up after 3 to 5 seconds.
+// earlyPatience is how long a delivery that came before its secret is held. Servers give
+// up after 3 to 5 seconds.
 const earlyPatience = 3 * time.Second
 
-// resourceHook is the receiving end of one run. Its secret is the server's to
-// make, so deliveries may come that cannot be verified yet.
+// resourceHook is the receiving end of one run. The server makes its secret, so deliveries
+// may come before the secret is known and they can be verified.
 type resourceHook struct {
 	driver.Hook
 	d *lane
 	r *resourceRun
-	// known is closed when the secret is, or when it will never be.
+	// known is closed when the secret is known, or will never be.
 	known chan struct{}
 
 	mu     sync.Mutex // guards the rest; constant once known is closed
@@ -60,7 +60,7 @@ func (d *lane) attachWebhook(ctx context.Context, r *resourceRun) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.Ctx, cancel)()
-	backoff := d.StreamBackoff(nil)
+	backoff := d.Backoff(nil)
 	_, err := driver.RetryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
 		cause := eventmeter.Subscribe
 		if again {
@@ -82,8 +82,8 @@ func (k *resourceHook) register(ctx context.Context, cause eventmeter.Cause) err
 	o := wire.BeginObject(nil)
 	o.Raw("uris", append(uris, ']'))
 	o.String("targetUri", k.URL)
-	// A lost session, or a handshake in front of the call, is not part of what
-	// the server takes to answer.
+	// Make a handshake before, if one is needed, so that it is not part of
+	// secretWindow.
 	if _, err := r.who.Session(ctx, d.Observe); err != nil {
 		return err
 	}
@@ -92,7 +92,8 @@ func (k *resourceHook) register(ctx context.Context, cause eventmeter.Cause) err
 	a, err := d.exchange(ctx, r.who, cause, methodRegister, o, &got)
 	if err != nil {
 		if errors.Is(err, mcpclient.ErrUnreachable) && a != nil && a.Status == 0 {
-			// It may stand all the same, and nobody knows its name to end it.
+			// The server may have registered the webhook all the same. Without the URI
+			// in the answer it cannot be deregistered.
 			d.tally.Count("registrationsUnanswered", 1)
 		}
 		if a != nil {
@@ -117,8 +118,8 @@ func (k *resourceHook) register(ctx context.Context, cause eventmeter.Cause) err
 	return nil
 }
 
-// readSecret reads what deliveries will be signed with. No secret is the same
-// as one of type none.
+// readSecret returns the secret of deliveries and its type. A missing secret has the type
+// none.
 func readSecret(got registered) (kind, secret string, key *wire.Key, err error) {
 	if got.Subscription.URI == "" {
 		return "", "", nil, errors.New("the answer names no subscription")
@@ -136,8 +137,8 @@ func readSecret(got registered) (kind, secret string, key *wire.Key, err error) 
 	return "", "", nil, fmt.Errorf("a webhook secret of type %q cannot be used", errtext.Line(s.Type))
 }
 
-// settle makes the secret known, or says with an empty kind that it will never
-// be. It returns when the first delivery had come, 0 if none had.
+// settle makes the secret known, or, with an empty kind, records that it will never be. It
+// returns when the first early delivery came, 0 if none did.
 func (k *resourceHook) settle(kind, secret string, key *wire.Key, uri string) eventmeter.Instant {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -150,7 +151,7 @@ func (k *resourceHook) settle(kind, secret string, key *wire.Key, uri string) ev
 	return k.early
 }
 
-// deregister ends the subscription on the other side.
+// deregister ends the registration at the server, if its URI is known.
 func (d *lane) deregister(ctx context.Context, r *resourceRun) error {
 	d.Mu.Lock()
 	k := r.hook
@@ -170,8 +171,8 @@ func (d *lane) deregister(ctx context.Context, r *resourceRun) error {
 	return err
 }
 
-// retire takes the run's path off the listener and waits for deliveries that
-// are being looked at.
+// retire removes the run's path from the listener and waits for deliveries that are being
+// handled.
 func (d *lane) retire(r *resourceRun) {
 	d.Mu.Lock()
 	k := r.hook
@@ -181,7 +182,7 @@ func (d *lane) retire(r *resourceRun) {
 	}
 }
 
-// Receive looks at one request for the run's path.
+// Receive handles one request for the run's path.
 func (k *resourceHook) Receive(in *sinks.Inbound) sinks.Reply {
 	k.Serving.RLock()
 	defer k.Serving.RUnlock()
@@ -202,8 +203,8 @@ func (k *resourceHook) Receive(in *sinks.Inbound) sinks.Reply {
 	return d.Answer(in, d.Take(&k.Hook, in, id, f))
 }
 
-// wait returns when the secret is known, and false when it is not: it will
-// never be, it takes too long, or early deliveries are not waited for.
+// wait waits until the secret is known. It returns false if the secret will never be known,
+// if waiting takes too long, or if sep1803.early is refuse.
 func (k *resourceHook) wait(at eventmeter.Instant) bool {
 	d := k.d
 	select {
@@ -228,8 +229,8 @@ func (k *resourceHook) wait(at eventmeter.Instant) bool {
 	return false
 }
 
-// isEarly notes a delivery that came before its secret, unless that has become
-// known this moment: then nobody would ask for the note any more.
+// isEarly records a delivery that came before its secret. It returns false if the secret
+// has become known meanwhile: settle has already reported the first early delivery.
 func (k *resourceHook) isEarly(at eventmeter.Instant) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -244,8 +245,8 @@ func (k *resourceHook) isEarly(at eventmeter.Instant) bool {
 	return true
 }
 
-// verify checks a delivery's signature. The deviation, if there is one, is what
-// is wrong with it.
+// verify checks a delivery's signature and returns what is wrong with it, "" if nothing
+// is.
 func (k *resourceHook) verify(in *sinks.Inbound) (deviation string) {
 	if k.key == nil {
 		return ""

@@ -16,17 +16,17 @@ import (
 // herdBin is the width of the bins in which fetches are counted.
 const herdBin = eventmeter.Instant(100 * time.Millisecond)
 
-// account is the account of a lane of clients that use lists.
+// account has the counts and timings of a lane. It is safe for concurrent use.
 type account struct {
 	uses, served, failed, abandoned, missed atomic.Int64
 	reads, avoided, waited, servedStale     atomic.Int64
-	fetchesBy                               [5]atomic.Int64 // by freshness of the copy; those by a use
+	fetchesBy                               [5]atomic.Int64 // fetches for uses, by freshness of the copy
 	background, fetchesFailed               atomic.Int64
 	cursorFailures, regressed, privatePages atomic.Int64
 	ttlMissing, scopesMixed                 atomic.Int64
 	changes, otherChanges, reconnects       atomic.Int64
 	bytes                                   atomic.Int64 // after attaching
-	ttl                                     atomic.Int64 // as it was said last
+	ttl                                     atomic.Int64 // of the last answer, in nanoseconds
 
 	mu           sync.Mutex
 	seen         int64
@@ -43,18 +43,18 @@ type account struct {
 type learned struct {
 	stamp      eventmeter.Stamp
 	at         eventmeter.Instant
-	after      eventmeter.Instant // when its copy became stale by a notification; 0 = it did not
+	after      eventmeter.Instant // when a notification made the former copy stale; 0 = none did
 	superseded bool
 }
 
-// window is the time that a client was there, and what it knew at the end.
+// window is the time during which a client was attached, and what it knew at the end.
 type window struct {
 	index        int
 	active, left eventmeter.Instant
 	known        map[uint64]uint32
 }
 
-// stopwatch collects durations as the ledger does.
+// stopwatch is a distribution of durations, with the bounds of the ledger's.
 type stopwatch struct {
 	h            *hdrhistogram.Histogram
 	below, above int64
@@ -91,8 +91,8 @@ func (s *stopwatch) export() ledger.Timing {
 	return ledger.Timing{Histogram: out, Below: s.below, Above: s.above}
 }
 
-// ended takes in the time of a client that has left. The caller holds the
-// client's lock, so that a client is either open or in the account.
+// ended adds the window of a client that has left. The caller holds the client's lock, so
+// that a client is either open or in the account.
 func (t *account) ended(w window) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -120,8 +120,8 @@ func (t *account) fetched(at eventmeter.Instant, why freshness, background bool)
 	t.bins[why][int64(at/herdBin)]++
 }
 
-// learn takes in one emission that a client learned of. Whether it counts is
-// decided when its firing is resolved.
+// learn adds an emission that a client learned of. The emission counts only if it was
+// accepted, so it waits until its outcome is known.
 func (t *account) learn(known driver.Published, l learned) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,7 +130,7 @@ func (t *account) learn(known driver.Published, l learned) {
 	}
 }
 
-// decide counts l; false if its outcome is not known. The caller holds the lock.
+// decide counts l; false if its outcome is not known yet. The caller holds the lock.
 func (t *account) decide(known driver.Published, l learned) bool {
 	e, outcome, ok := known.Emission(l.stamp)
 	switch {
@@ -153,7 +153,7 @@ func (t *account) decide(known driver.Published, l learned) bool {
 	return true
 }
 
-// firedTable is the measured and accepted emissions of one source.
+// firedTable has the measured and accepted emissions of one source.
 type firedTable struct {
 	fired []eventmeter.Instant // rising
 	seq   []uint32
@@ -171,7 +171,7 @@ func tableOf(known driver.Published, source uint16) (f firedTable) {
 	}
 }
 
-// tables are those of all sources.
+// tables returns the tables of all sources.
 func (d *lane) tables() []firedTable {
 	known := d.Opts.Published
 	if known == nil {
@@ -184,8 +184,8 @@ func (d *lane) tables() []firedTable {
 	return out
 }
 
-// owed counts the emissions that were fired between active and left, and those
-// of them after seq.
+// owed returns the number of emissions that were published between active and left, and how
+// many of them have a sequence number above seq.
 func (f firedTable) owed(active, left eventmeter.Instant, seq uint32) (all, after int64) {
 	from := sort.Search(len(f.fired), func(i int) bool { return f.fired[i] > active })
 	to := sort.Search(len(f.fired), func(i int) bool { return f.fired[i] >= left })
@@ -198,13 +198,13 @@ func (f firedTable) owed(active, left eventmeter.Instant, seq uint32) (all, afte
 
 func sourceKey(run uint32, source uint16) uint64 { return uint64(run)<<16 | uint64(source) }
 
-// Figures returns the lane's own figures; docs/sep-2549.md defines them.
+// Figures implements [driver.Figurer]; docs/sep-2549.md defines the figures.
 func (d *lane) Figures() driver.Figures {
 	t := &d.tally
 	now := d.Clock.Now()
 	before := t.windowsEnded()
 	windows := d.openWindows(now)
-	tables := d.tables() // before the lock: what clients learn must not wait for it
+	tables := d.tables() // before the lock, so that clients do not wait for it
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, w := range t.windows[before:] { // a client that left meanwhile counts once
@@ -256,8 +256,8 @@ func (d *lane) Figures() driver.Figures {
 	}}
 }
 
-// account draws up what became of every change, and returns by how much the
-// sums differ, which is 0. The caller holds the lock.
+// account adds the figures about changes to v. It returns by how much their sums differ,
+// which is always 0. The caller holds the lock.
 func (t *account) account(d *lane, tables []firedTable, windows []window, v map[string]float64) int64 {
 	known := d.Opts.Published
 	rest := t.undecided[:0]
@@ -292,8 +292,8 @@ func sumBins(all []map[int64]int64) map[int64]int64 {
 	return sum
 }
 
-// herd returns the fetches of the fullest bin over the mean of all bins from
-// first to last, 0 if there were none, and the former per second.
+// herd returns the fetches in the fullest bin divided by the mean of all bins from first to
+// last, and the fetches in the fullest bin per second. Both are 0 without fetches.
 func herd(bins map[int64]int64, first, last eventmeter.Instant) (factor, peakRate float64) {
 	var sum, peak int64
 	from, to := int64(first/herdBin), int64(last/herdBin)

@@ -9,28 +9,27 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// keptPage is one page of a list, or the content of a resource, as it was
-// received. It does not change, but for what a cache keeps under its lock.
+// keptPage is one page of a list, or the content of a resource, as it was received. Only
+// the fields that the cache's lock guards change.
 type keptPage struct {
-	key    string // the cursor it was fetched with; "" = the first
-	next   string // the cursor of the page that follows; "" = it is the last
+	key    string // the cursor it was fetched with; "" = the first page
+	next   string // the cursor of the next page; "" = it is the last
 	stamps []eventmeter.Stamp
 	size   int // of the answer, in bytes
 	public bool
 	ttl    time.Duration // as the server said
-	number uint64        // no other page of the lane has it
-	// after is when a notification made the copy stale that this one replaced;
-	// 0 = none did.
+	number uint64        // unique in the lane
+	// after is when a notification made the former copy stale; 0 = none did.
 	after eventmeter.Instant
 
-	// Under the cache's lock.
-	until     eventmeter.Instant // fresh before that
+	// Guarded by the cache's lock.
+	until     eventmeter.Instant // until when it is fresh
 	stale     eventmeter.Instant // when a notification made it stale; 0 = none did
-	refreshAt eventmeter.Instant // when to fetch it anew in the background; 0 = not at all
+	refreshAt eventmeter.Instant // when to refresh it in the background; 0 = never
 	used      bool               // since it was received
 }
 
-// freshness is what a cache says about a page.
+// freshness is the state of a page in a cache.
 type freshness uint8
 
 const (
@@ -38,33 +37,35 @@ const (
 	fresh
 	expired
 	changed  // a notification made it stale
-	uncached // nobody was ever to keep it
+	uncached // it must not be kept
 )
 
-// cache is what one client keeps, or all clients of a lane together. Each
-// page is kept on its own. What is not public is kept for one principal and
-// never shown to another. It is safe for concurrent use.
+// cache has the copies of one client, or of all clients of a lane. Each page has its own
+// copy. A page that is not public is kept for one principal and never used by another. A
+// cache is safe for concurrent use.
 type cache struct {
 	clock      *eventmeter.Clock
 	off        bool // nothing is ever fresh
 	jitter     float64
 	background bool
-	wake       chan struct{} // for who refreshes in the background
+	wake       chan struct{} // wakes refreshAll
 
 	mu      sync.Mutex
 	rand    *rand.Rand
 	public  map[string]*keptPage
 	private map[int]map[string]*keptPage // by principal
 	flights map[flightKey]*flight
-	// owned are the pages that were private when they came last: principals do
-	// not wait for each other's.
+	// owned are the pages that were private when they last came. Principals do not wait
+	// for each other's fetches of them.
 	owned map[string]bool
-	// When a notification last came, for public pages and those of a principal.
+	// changedAt is when a notification last came for public pages, changesFor for the
+	// pages of a principal.
 	changedAt  eventmeter.Instant
 	changesFor map[int]eventmeter.Instant
 }
 
-// flightKey is a fetch under way: of whoever asked first, or of one principal.
+// flightKey identifies a fetch in progress: of one principal, or, with anyone, of whichever
+// asked first.
 type flightKey struct {
 	principal int
 	key       string
@@ -72,7 +73,7 @@ type flightKey struct {
 
 const anyone = -1
 
-// flight is a fetch that others wait for.
+// flight is a fetch in progress, for which others may wait.
 type flight struct {
 	key       flightKey
 	principal int
@@ -90,8 +91,8 @@ func newCache(clock *eventmeter.Clock, set Settings, r *rand.Rand) *cache {
 	}
 }
 
-// find returns the copy that a principal may see, nil if there is none; the
-// caller holds the lock.
+// find returns the copy that a principal may use, nil if there is none. The caller holds
+// the lock.
 func (c *cache) find(principal int, key string) *keptPage {
 	if p := c.private[principal][key]; p != nil {
 		return p
@@ -99,7 +100,7 @@ func (c *cache) find(principal int, key string) *keptPage {
 	return c.public[key]
 }
 
-// look returns the copy of a page and whether it may be used at now.
+// look returns the copy of a page, nil if there is none, and its state at now.
 func (c *cache) look(principal int, key string, now eventmeter.Instant) (*keptPage, freshness) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,8 +120,8 @@ func (c *cache) look(principal int, key string, now eventmeter.Instant) (*keptPa
 	return p, expired
 }
 
-// join takes part in the fetch of a page: the first who asks makes it, and the
-// others wait for it.
+// join returns the fetch of a page. If first is true, the caller must make the fetch;
+// otherwise it may wait for it.
 func (c *cache) join(principal int, key string) (f *flight, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +137,7 @@ func (c *cache) join(principal int, key string) (f *flight, first bool) {
 	return f, true
 }
 
-// land ends a fetch that was begun at that instant, and keeps what it brought.
+// land ends a fetch that was begun at began, and keeps its page.
 func (c *cache) land(f *flight, began, received eventmeter.Instant, p *keptPage, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,7 +149,7 @@ func (c *cache) land(f *flight, began, received eventmeter.Instant, p *keptPage,
 	}
 }
 
-// put keeps a page; the caller holds the lock.
+// put keeps a page. The caller holds the lock.
 func (c *cache) put(principal int, began, received eventmeter.Instant, p *keptPage) {
 	if old := c.find(principal, p.key); old != nil {
 		p.after = old.stale
@@ -183,7 +184,7 @@ func (c *cache) put(principal int, began, received eventmeter.Instant, p *keptPa
 	c.nudge()
 }
 
-// later is at plus d, or the end of time.
+// later returns at plus d, the largest Instant if that overflows.
 func later(at eventmeter.Instant, d time.Duration) eventmeter.Instant {
 	if sum := at.Add(d); sum >= at {
 		return sum
@@ -198,8 +199,8 @@ func (c *cache) nudge() {
 	}
 }
 
-// invalidate makes the copies of a principal stale, and with public those of
-// everybody: a notification came, or may have been missed.
+// invalidate makes the copies of a principal stale, and with public also the public ones,
+// because a notification came or may have been missed.
 func (c *cache) invalidate(principal int, public bool, at eventmeter.Instant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -223,7 +224,7 @@ func (c *cache) invalidate(principal int, public bool, at eventmeter.Instant) {
 	c.nudge()
 }
 
-// discard forgets every page that a principal could see, since a cursor failed.
+// discard removes every page that a principal may use, because a cursor failed.
 func (c *cache) discard(principal int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -231,8 +232,7 @@ func (c *cache) discard(principal int) {
 	clear(c.public)
 }
 
-// trim forgets pages that no cursor leads to any more. walked are those that a
-// use has just gone through.
+// trim removes pages that no cursor leads to any more. walked are the pages of the last use.
 func (c *cache) trim(principal int, walked []*keptPage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -251,9 +251,8 @@ func (c *cache) trim(principal int, walked []*keptPage) {
 	}
 }
 
-// due returns the page whose background refresh is next and how long it is
-// until then; nil if there is none. A page that nobody has used since it came
-// is left to be fetched when somebody does.
+// due returns the page whose background refresh is next, nil if there is none, and how long
+// to wait for it. A page that was not used since it came is not refreshed.
 func (c *cache) due(principal int, now eventmeter.Instant) (*keptPage, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -276,7 +275,8 @@ func (c *cache) due(principal int, now eventmeter.Instant) (*keptPage, time.Dura
 	return next, max(next.refreshAt.Sub(now), 0)
 }
 
-// postpone puts a background refresh off that failed, or that is being made.
+// postpone sets the time of the next background refresh of a page; 0 = none. It is called
+// when a refresh begins and when it fails.
 func (c *cache) postpone(p *keptPage, until eventmeter.Instant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

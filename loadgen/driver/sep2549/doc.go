@@ -1,3 +1,3 @@
-// Package sep2549 is the client side of SEP-2549: clients that use a list and keep
-// it for as long as the server lets them.
+// Package sep2549 is the driver of SEP-2549. Its clients use a list repeatedly and cache it
+// for as long as the server allows.
 package sep2549

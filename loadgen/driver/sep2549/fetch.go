@@ -20,15 +20,14 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// cursorError is why a page could not be fetched whose cursor the server no
-// longer takes.
+// cursorError is the error of a page whose cursor the server refuses.
 type cursorError struct{ *mcpclient.CallError }
 
-// Unwrap gives the error of the call.
+// Unwrap returns the error of the call.
 func (e cursorError) Unwrap() error { return e.CallError }
 
-// read goes through all pages of the list, each from its copy or fetched. When
-// a cursor fails, every copy is discarded and the list is read anew, once.
+// read returns all pages of the list, each from its copy or fetched. If the server refuses a
+// cursor, read discards every copy and reads the list again, once.
 func (d *lane) read(c *client, cause eventmeter.Cause) ([]*keptPage, error) {
 	for again := false; ; again = true {
 		pages, err := d.walk(c, cause)
@@ -93,9 +92,9 @@ func (d *lane) page(c *client, key string, cause eventmeter.Cause) (*keptPage, e
 			}
 			switch {
 			case err == nil && !p.public && f.principal != c.who.Index:
-				continue // it is another principal's, and not for us
+				continue // the page is private to another principal
 			case errors.Is(err, context.Canceled) && c.Ctx.Err() == nil:
-				continue // who was at it has left
+				continue // the client that fetched the page has left
 			}
 			d.tally.waited.Add(1)
 		}
@@ -111,7 +110,7 @@ func (d *lane) page(c *client, key string, cause eventmeter.Cause) (*keptPage, e
 	}
 }
 
-// fetch asks for one page and ends the flight with what came.
+// fetch fetches one page and ends the flight with the page or the error.
 func (d *lane) fetch(ctx context.Context, cache *cache, who *mcpclient.Principal, f *flight, kept *keptPage, why freshness, cause eventmeter.Cause, background bool) (*keptPage, error) {
 	began := d.Clock.Now()
 	d.tally.fetched(began, why, background)
@@ -127,7 +126,8 @@ func (d *lane) fetch(ctx context.Context, cache *cache, who *mcpclient.Principal
 	return p, err
 }
 
-// ask makes the request. cause is what an answer without anything new counts as.
+// ask requests a page, and returns when the answer was read. cause is the cause of an answer
+// without a new change.
 func (d *lane) ask(ctx context.Context, who *mcpclient.Principal, key string, kept *keptPage, cause eventmeter.Cause) (*keptPage, eventmeter.Instant, error) {
 	session, err := who.Session(ctx, d.Observe)
 	if err != nil {
@@ -151,7 +151,7 @@ func (d *lane) ask(ctx context.Context, who *mcpclient.Principal, key string, ke
 	}
 	if a.Err != nil {
 		failure := a.Err
-		if errors.Is(ctx.Err(), context.Canceled) { // given up by us: no failure of the target's
+		if errors.Is(ctx.Err(), context.Canceled) { // this side gave it up: the target did not fail
 			a.Err = nil
 		}
 		d.called(cause, d.method, a, !attaching)
@@ -185,8 +185,8 @@ func (d *lane) ask(ctx context.Context, who *mcpclient.Principal, key string, ke
 	return p, a.At, nil
 }
 
-// fits bounds what is kept of a page, and has the budget pay for it until the
-// page is collected as garbage.
+// fits sets next and bounds the page's memory, which it charges to the budget until the page
+// is garbage collected.
 func (p *keptPage) fits(next []byte, b *budget.Budget) error {
 	switch {
 	case len(next) > mcpclient.MaxCursor:
@@ -205,7 +205,7 @@ func (p *keptPage) fits(next []byte, b *budget.Budget) error {
 	return nil
 }
 
-// brings tells whether a page shows a change that the copy before it did not.
+// brings reports whether a page shows a change that the former copy does not.
 func brings(p, kept *keptPage) bool {
 	before := map[uint64]uint32{}
 	if kept != nil {
@@ -228,7 +228,7 @@ func (d *lane) number() uint64 {
 	return d.pages
 }
 
-// build closes params and makes a request of them; id, if not nil, is told its id.
+// build returns a request with params o. If id is not nil, it is set to the request's id.
 func (d *lane) build(method string, o *wire.Object, a *mcpclient.Session, id *uint64) []byte {
 	if a.Meta != nil {
 		o.Raw("_meta", a.Meta)
@@ -240,8 +240,7 @@ func (d *lane) build(method string, o *wire.Object, a *mcpclient.Session, id *ui
 	return wire.AppendRequest(nil, n, method, o.End())
 }
 
-// called reports an exchange. ongoing says that it belongs to using the list,
-// not to beginning with it.
+// called reports an exchange. ongoing is false for the exchanges of attaching.
 func (d *lane) called(cause eventmeter.Cause, method string, a *mcpclient.Answer, ongoing bool) {
 	if ongoing {
 		d.tally.bytes.Add(a.Up + a.Down)
@@ -253,11 +252,11 @@ func (d *lane) called(cause eventmeter.Cause, method string, a *mcpclient.Answer
 }
 
 func (d *lane) backoff(r *rand.Rand) sinks.Backoff {
-	return sinks.Backoff{Min: d.Opts.Poll.BackoffMin, Max: d.Opts.Poll.BackoffMax, Rand: r}
+	return d.Backoff(r)
 }
 
-// refreshAll fetches copies anew in the background, each a random while before
-// it is stale, until ctx is over.
+// refreshAll refreshes copies in the background until ctx ends, each a random time before it
+// becomes stale.
 func (d *lane) refreshAll(ctx context.Context, cache *cache, who *mcpclient.Principal) {
 	backoff := d.backoff(nil)
 	t := time.NewTimer(time.Hour)
@@ -280,7 +279,7 @@ func (d *lane) refreshAll(ctx context.Context, cache *cache, who *mcpclient.Prin
 		cache.postpone(p, 0)
 		f, first := cache.join(who.Index, p.key)
 		if !first {
-			continue // somebody needs it right now, and fetches it
+			continue // a client is fetching it
 		}
 		why := expired
 		if _, state := cache.look(who.Index, p.key, d.Clock.Now()); state == changed {
@@ -307,5 +306,5 @@ func (d *lane) refreshAll(ctx context.Context, cache *cache, who *mcpclient.Prin
 	}
 }
 
-// names tells whether a raw message names the resource.
+// names reports whether a raw message contains the resource's URI.
 func names(data []byte, uri string) bool { return bytes.Contains(data, wire.AppendString(nil, uri)) }

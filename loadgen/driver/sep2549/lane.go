@@ -22,22 +22,21 @@ type lane struct {
 	set    Settings
 	method string // that reads the list
 	about  string // the notification of its changes
-	want   string // the member that asks for it; "" = a resource
-	named  string // the resource that is read; "" = it is a list
+	want   string // the member that asks for that notification; "" = a resource
+	named  string // the URI of the resource; "" = a list
 
 	tally   account
 	shared  *cache          // nil: each client has its own
 	streams *driver.Streams // of notifications; nil = none
-	keeper  sync.Once       // starts who refreshes the shared one
+	keeper  sync.Once       // starts the goroutine that refreshes the shared cache
 
 	// Guarded by Mu.
-	listeners map[int]*listener
-	lead      int // the principal whose listener speaks for shared copies; -1 = not known
-	pages     uint64
+	listeners map[int]*listener // by subscription, or by -1 minus the principal's index
+	lead      int               // the principal whose listener invalidates shared copies; -1 = none yet
+	pages     uint64            // fetched so far
 }
 
-// client is one attachment of a client, from Attaching to Detached or
-// Failed.
+// client is one attachment of a client, from Attaching to Detached or Failed.
 type client struct {
 	driver.Attachment
 	who      *mcpclient.Principal
@@ -48,37 +47,27 @@ type client struct {
 
 	// Guarded by Mu.
 	since  eventmeter.Instant // when it was confirmed; 0 = not yet
-	known  map[uint64]uint32  // by run and source: the newest seen
-	looked map[string]uint64  // by cursor: the number of the page last looked at
+	known  map[uint64]uint32  // by run and source: the newest change seen
+	looked map[string]uint64  // by cursor: the number of the page last seen
 }
 
 // New returns the driver of a lane of SEP-2549.
-func New(opts driver.Options) (driver.Driver, error) {
-	d, err := newLane(opts)
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
-}
+func New(opts driver.Options) (driver.Driver, error) { return driver.New("sep-2549", opts, newLane) }
 
 func newLane(opts driver.Options) (*lane, error) {
-	if err := driver.CheckOptions("driver sep-2549", &opts); err != nil {
-		return nil, err
-	}
-	opts = opts.WithDefaults()
 	set, err := settingsOf(&opts)
 	form, known := forms[set.List]
 	switch {
 	case err != nil:
 		return nil, err
 	case opts.Mode != eventmeter.Poll:
-		return nil, fmt.Errorf("driver sep-2549: mode %q does not fit: clients fetch lists, so use poll", opts.Mode)
+		return nil, fmt.Errorf("mode %q does not fit: clients fetch lists, so use poll", opts.Mode)
 	case !known:
-		return nil, fmt.Errorf("driver sep-2549: list %q is not known: use tools, prompts, resources, templates or resource", set.List)
+		return nil, fmt.Errorf("list %q is not known: use tools, prompts, resources, templates or resource", set.List)
 	case set.Use < 0 || set.Jitter < 0 || set.Jitter > 1:
-		return nil, fmt.Errorf("driver sep-2549: use %v or jitter %v is out of bounds", set.Use, set.Jitter)
+		return nil, fmt.Errorf("use %v or jitter %v is out of bounds", set.Use, set.Jitter)
 	case set.Background && set.Jitter == 0:
-		return nil, errors.New("driver sep-2549: background refresh needs jitter, or all clients refresh at once")
+		return nil, errors.New("background refresh needs jitter, or all clients refresh at once")
 	}
 	d := &lane{
 		set: set, method: form.method, about: form.changed, want: form.want, listeners: map[int]*listener{}, lead: -1,
@@ -86,12 +75,11 @@ func newLane(opts driver.Options) (*lane, error) {
 	if err := d.Init(opts, d, func(t *wire.Traffic) (http.RoundTripper, func(), error) {
 		return opts.Endpoint.NewTransport(opts.HTTP, t, false)
 	}); err != nil {
-		return nil, fmt.Errorf("driver sep-2549: %w", err)
+		return nil, err
 	}
 	if set.Notifications {
 		if d.streams, err = d.OpenStreams(driver.StreamOptions{}); err != nil {
-			d.Cancel()
-			return nil, fmt.Errorf("driver sep-2549: %w", err)
+			return nil, err
 		}
 	}
 	d.What, d.Noun, d.EndFirst = form.method, "client", true
@@ -157,7 +145,7 @@ func (d *lane) End(_ context.Context, c *client) error {
 // Stop implements [driver.Protocol].
 func (d *lane) Stop(context.Context) error { return d.streams.Close() }
 
-// open listens first and fetches then, so that no change falls between the two.
+// open listens before it fetches, so that no change falls between the two.
 func (d *lane) open(ctx context.Context, c *client) error {
 	if d.set.Notifications {
 		if err := d.listen(ctx, c); err != nil {
@@ -186,7 +174,7 @@ func (d *lane) open(ctx context.Context, c *client) error {
 	now := d.Clock.Now()
 	c.Mu.Lock()
 	c.since = now
-	for _, p := range pages { // what is there already is where it begins
+	for _, p := range pages { // earlier changes are not owed
 		c.looked[p.key] = p.number
 		for _, s := range p.stamps {
 			c.known[sourceKey(s.Run, s.Source)] = max(s.Seq, c.known[sourceKey(s.Run, s.Source)])
@@ -197,7 +185,7 @@ func (d *lane) open(ctx context.Context, c *client) error {
 	return nil
 }
 
-// openWindows are the windows of the clients that are still there, up to now.
+// openWindows returns the windows of the attached clients, up to now.
 func (d *lane) openWindows(now eventmeter.Instant) (ws []window) {
 	d.Mu.Lock()
 	clients := slices.Clone(d.Turns)

@@ -40,7 +40,7 @@ func newListWorld(t *testing.T, e mcpclient.EndpointOptions, o driver.Options, s
 	w := &listWorld{clock: eventmeter.NewClock(), change: change, seq: map[uint16]uint32{}, run: listRuns.Add(1)}
 	var err error
 	w.ledger, err = ledger.New(ledger.Options{Clock: w.clock, Run: w.run, Sources: sources, Lanes: []ledger.LaneSpec{
-		{Name: "lists", System: "sep-2549", Mode: eventmeter.Poll, Subscriptions: o.Subscriptions, Hears: o.Hears, Ordered: true},
+		{Name: "lists", System: "sep-2549", Mode: eventmeter.Poll, Subscriptions: o.Subscriptions, Owed: o.Owed, Ordered: true},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func newListWorld(t *testing.T, e mcpclient.EndpointOptions, o driver.Options, s
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), systemstest.Patience)
 		defer cancel()
 		if err := errors.Join(w.d.Close(ctx), ep.Close(ctx)); err != nil {
 			t.Errorf("closing: %v", err)
@@ -64,7 +64,7 @@ func newListWorld(t *testing.T, e mcpclient.EndpointOptions, o driver.Options, s
 	return w
 }
 
-// injectList changes a list of the reference target.
+// injectList changes a list of the reference server.
 func injectList(w *systemstest.World) func(list, probe string) error {
 	return func(list, probe string) error {
 		body := fmt.Sprintf(`{"name":"list.changed","data":{"list":%q,"probe":%q}}`, list, probe)
@@ -98,7 +98,7 @@ func (w *listWorld) fire(t *testing.T, list string, source uint16) {
 // settle waits until every client has learned of every change.
 func (w *listWorld) settle(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(15 * time.Second); w.ledger.Outstanding() > 0; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(systemstest.Patience); w.ledger.Outstanding() > 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Errorf("%d changes were not learned of", w.ledger.Outstanding())
 			return
@@ -235,7 +235,7 @@ func TestListsInEveryManner(t *testing.T) {
 			c.set.Use = 200
 			o := driver.Options{Subscriptions: clients, Settings: c.set}
 			if c.name == "only some sources" {
-				o.Hears = func(i int) []uint16 { return []uint16{uint16(i % 2)} }
+				o.Owed = func(i int) []uint16 { return []uint16{uint16(i % 2)} }
 			}
 			lw := newListWorld(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a", "b"}}, o, sources, injectList(w))
 			systemstest.Attach(t, lw.d, clients)

@@ -22,28 +22,27 @@ const (
 )
 
 // listener is a stream of notifications: in the modern era the answer to
-// subscriptions/listen, in the legacy era the stream of a session. Each client
-// has one; clients that share copies share one for each principal, and so do all
-// clients of a program in the legacy era, which is one session. It ends with the
-// last of them.
+// subscriptions/listen, in the legacy era the stream of a session. Each client has one.
+// Clients that share copies share one listener per principal, and so do all clients of a
+// program in the legacy era, which has one session. The listener ends with its last client.
 type listener struct {
 	driver.Stream
 	d      *lane
 	who    *mcpclient.Principal
-	own    bool           // who has a session that is for this stream
-	sub    eventmeter.Sub // who opened it, for reports
+	own    bool           // who has a session for this stream alone
+	sub    eventmeter.Sub // the subscription that opened it, for reports
 	ctx    context.Context
 	cancel context.CancelFunc
-	// follows says that a resource has to be named in the session; named is closed
-	// when that was done for the first time. Both are set before the stream starts.
+	// follows is true if the stream needs resources/subscribe; named is closed when that
+	// has succeeded for the first time. Both are set before the stream starts.
 	follows bool
 	named   chan struct{}
 
-	refs   int            // under the lane's lock
-	caches map[*cache]int // under the lane's lock: how many clients use each
+	refs   int            // number of clients; guarded by the lane's lock
+	caches map[*cache]int // how many clients use each; guarded by the lane's lock
 }
 
-// listen lets a client listen, and returns when the target has confirmed it.
+// listen gives a client a listener, and returns when the target has confirmed it.
 func (d *lane) listen(ctx context.Context, c *client) error {
 	session, err := c.who.Session(ctx, d.Observe)
 	if err != nil {
@@ -73,11 +72,11 @@ func (d *lane) listen(ctx context.Context, c *client) error {
 	}
 }
 
-// join gives a client its listener, which is started if it is the first.
+// join adds a client to its listener, and starts the listener for the first client.
 func (d *lane) join(c *client, session *mcpclient.Session) *listener {
 	who, key := c.who, int(c.Sub.Index)
 	legacy := session.Era == mcpclient.Legacy
-	if legacy && d.Pipe == nil { // a session has one stream, and other lanes may want it
+	if legacy && d.Pipe == nil { // a session has one stream, which other lanes may use
 		who = c.who.Clone()
 	}
 	own := who != c.who
@@ -108,7 +107,8 @@ func (d *lane) join(c *client, session *mcpclient.Session) *listener {
 	return e
 }
 
-// unlisten ends a client's listening. The last one ends the stream and waits.
+// unlisten removes a client from its listener. With the last client it ends the stream and
+// waits for it.
 func (d *lane) unlisten(c *client) {
 	e := c.listener
 	if e == nil {
@@ -121,7 +121,7 @@ func (d *lane) unlisten(c *client) {
 	}
 	last := e.refs == 0
 	if last {
-		e.cancel() // under the lock: nobody joins a stream that is ending
+		e.cancel() // under the lock, so that no client joins a stream that is ending
 		for k, other := range d.listeners {
 			switch {
 			case other == e:
@@ -140,14 +140,14 @@ func (d *lane) unlisten(c *client) {
 	if e.own {
 		e.who.End()
 	}
-	if e.follows && e.complete() && d.Pipe != nil && d.Pipe.Release(d.set.URI) { // over HTTP it ends with the session
+	if e.follows && e.complete() && d.Pipe != nil && d.Pipe.Release(d.set.URI) { // over HTTP the subscription ends with the session
 		ctx, cancel := context.WithTimeout(context.Background(), mcpclient.CancelTime)
 		defer cancel()
-		_ = e.name(ctx, methodUnfollow, eventmeter.Unsubscribe) // it is reported; nothing follows from it
+		_ = e.name(ctx, methodUnfollow, eventmeter.Unsubscribe) // the error is reported
 	}
 }
 
-// failure is why there is no stream, once it is done.
+// failure returns why a stream that is done has ended.
 func (e *listener) failure() error {
 	if err := e.Failure(); err != nil {
 		return err
@@ -155,7 +155,7 @@ func (e *listener) failure() error {
 	return e.ctx.Err()
 }
 
-// complete tells whether the clients that wait for the stream may go on.
+// complete reports whether the target has confirmed the listener.
 func (e *listener) complete() bool {
 	if !e.follows {
 		return e.WasConfirmed()
@@ -182,8 +182,8 @@ func (e *listener) Over(err error) bool {
 	return false
 }
 
-// Request implements [driver.StreamProtocol]: it is the POST of the modern era or
-// the GET of the legacy one.
+// Request implements [driver.StreamProtocol]: it returns the POST of the modern era or the
+// GET of the legacy era.
 func (e *listener) Request(ctx context.Context) (driver.StreamRequest, error) {
 	d := e.d
 	session, err := e.who.Session(ctx, d.Observe)
@@ -208,16 +208,16 @@ func (e *listener) Request(ctx context.Context) (driver.StreamRequest, error) {
 	return req, nil
 }
 
-// Answered implements [driver.StreamProtocol]: in the legacy era that is all the
-// confirmation there is.
+// Answered implements [driver.StreamProtocol]: in the legacy era the answer is the
+// confirmation.
 func (e *listener) Answered() {
 	if e.ID() == 0 {
 		e.Confirm(0)
 	}
 }
 
-// Confirmed implements [driver.StreamProtocol]. What came while the stream was
-// lost is unknown, so the copies of then are stale.
+// Confirmed implements [driver.StreamProtocol]. Changes while the stream was lost are
+// unknown, so all copies become stale when it is opened again.
 func (e *listener) Confirmed(again bool) {
 	d := e.d
 	again = again && e.complete()
@@ -236,8 +236,8 @@ func (e *listener) Confirmed(again bool) {
 	}
 }
 
-// follow names the resource in the session. Copies may have become stale before
-// that was done.
+// follow subscribes to the resource in the session. again is true after the stream was lost:
+// copies may have become stale meanwhile.
 func (e *listener) follow(again bool) {
 	switch err := e.name(e.ctx, methodFollow, eventmeter.Subscribe); {
 	case err != nil:
@@ -252,7 +252,7 @@ func (e *listener) follow(again bool) {
 	}
 }
 
-// name makes a request about the resource.
+// name calls a method with the resource's URI.
 func (e *listener) name(ctx context.Context, method string, cause eventmeter.Cause) *mcpclient.CallError {
 	d := e.d
 	session, err := e.who.Session(ctx, d.Observe)
@@ -296,7 +296,7 @@ func (e *listener) Notice(k eventmeter.NoticeKind, at eventmeter.Instant, detail
 // TooLarge implements [driver.StreamProtocol].
 func (e *listener) TooLarge(at eventmeter.Instant, err error) { e.d.TooLargeFor(e.sub, at, err) }
 
-// invalidate makes the copies of everybody who listens here stale.
+// invalidate makes the copies of all clients of the listener stale.
 func (e *listener) invalidate(at eventmeter.Instant) {
 	d := e.d
 	d.Mu.Lock()
@@ -314,7 +314,8 @@ func (e *listener) invalidate(at eventmeter.Instant) {
 // Comment implements [driver.StreamProtocol].
 func (e *listener) Comment(ev wire.Event) { e.Overhead(ev.Size, "comment") }
 
-// Message implements [driver.StreamProtocol]. Notifications carry no event.
+// Message implements [driver.StreamProtocol]. Notifications carry no event, so all of them
+// count as overhead.
 func (e *listener) Message(ev wire.Event, m *wire.Message) {
 	d := e.d
 	switch method := string(m.Method); {
@@ -337,7 +338,8 @@ func (e *listener) Message(ev wire.Event, m *wire.Message) {
 	}
 }
 
-// acknowledged looks whether the target will tell what was asked for.
+// acknowledged handles the acknowledgement of subscriptions/listen. It ends the stream if
+// the acknowledgement leaves out what was requested.
 func (e *listener) acknowledged(ev wire.Event) {
 	d := e.d
 	var m struct {
@@ -345,7 +347,7 @@ func (e *listener) acknowledged(ev wire.Event) {
 			Notifications map[string]json.RawMessage `json:"notifications"`
 		} `json:"params"`
 	}
-	_ = json.Unmarshal(ev.Data, &m) // what cannot be read agrees to nothing
+	_ = json.Unmarshal(ev.Data, &m) // a malformed one grants nothing
 	granted := string(m.Params.Notifications[d.want]) == "true"
 	if d.want == "" {
 		granted = slices.ContainsFunc(uris(m.Params.Notifications["resourceSubscriptions"]), func(u string) bool { return u == d.set.URI })
@@ -355,10 +357,10 @@ func (e *listener) acknowledged(ev wire.Event) {
 		return
 	}
 	e.Overhead(ev.Size, methodAcknowledged)
-	e.End(fmt.Errorf("notifications: %w: it did not agree to tell of changes of this list", mcpclient.ErrNotOffered))
+	e.End(fmt.Errorf("notifications: %w: the acknowledgement leaves out changes of this list", mcpclient.ErrNotOffered))
 }
 
 func uris(raw json.RawMessage) (list []string) {
-	_ = json.Unmarshal(raw, &list) // what cannot be read names none
+	_ = json.Unmarshal(raw, &list) // a malformed list is empty
 	return list
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
-// Describe says of each list of a target how long it may be kept.
+// Describe returns for each list of a target a line, for people, that says how long the
+// list may be kept.
 func Describe(a mcpclient.Abilities) (lines []string) {
 	for _, l := range a.Lists {
 		lines = append(lines, l.Method+": "+keeps(l))
@@ -14,7 +15,7 @@ func Describe(a mcpclient.Abilities) (lines []string) {
 	return lines
 }
 
-// keeps says how long a list may be kept.
+// keeps returns a text that says how long a list may be kept.
 func keeps(l mcpclient.ListAbility) string {
 	entries := fmt.Sprintf("%d entries", l.Entries)
 	if l.Entries == 1 {
@@ -33,8 +34,8 @@ func keeps(l mcpclient.ListAbility) string {
 	return fmt.Sprintf("%s, %v to live, %s", entries, l.TTL, scope)
 }
 
-// Starter writes the lane of a profile whose clients use the first list of a target
-// that is not empty; "" = there is none.
+// Starter returns a lane in YAML whose clients use the target's first list that is not
+// empty; "" if there is none.
 func Starter(a mcpclient.Abilities) string {
 	for _, l := range a.Lists {
 		for name, form := range forms {

@@ -90,6 +90,8 @@ type hangUp func()
 
 func (h hangUp) Close() { h() }
 
+func (hangUp) Hold(time.Duration) {}
+
 func (s *scriptedLists) set(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +133,7 @@ func bubble(t *testing.T, clients int, set Settings, s *scriptedLists, play func
 		log := &firedLog{Recorder: eventmeter.Tee()}
 		d, err := newLane(driver.Options{
 			Clock: eventmeter.NewClock(), Recorder: log, Endpoint: ep, Mode: eventmeter.Poll, Subscriptions: clients, Settings: set, Published: log, Seed: 7,
-		})
+		}.WithDefaults())
 		if err != nil {
 			t.Fatal(err)
 		}

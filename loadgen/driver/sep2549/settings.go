@@ -14,7 +14,7 @@ type Settings struct {
 	// list that is used: tools (the default), prompts, resources, templates, or resource (the
 	// content of one resource)
 	List string `yaml:"list,omitempty" json:"list" check:"tools|prompts|resources|templates|resource"`
-	// URI of the resource; default list://content, as in the reference target
+	// URI of the resource; default list://content, as in the reference server
 	URI string `yaml:"uri,omitempty" json:"uri,omitempty"`
 	// how often each client uses the list, default 10/s
 	Use settings.Rate `yaml:"use,omitempty" json:"use"`
@@ -63,8 +63,8 @@ func (s *Settings) Check(l settings.Lane) {
 // Subject names what is used, for people.
 func (s *Settings) Subject() string { return fmt.Sprintf("the list (%q)", s.List) }
 
-// settingsOf are the settings of a lane, its defaults if it has none. Of given ones, the fields
-// are filled in that may not be zero.
+// settingsOf returns the settings of a lane, the defaults if it has none. Fields of given
+// settings that must not be zero are filled in.
 func settingsOf(o *driver.Options) (Settings, error) {
 	set, err := driver.SettingsOr(o, Defaults)
 	d := Defaults("")
@@ -74,7 +74,8 @@ func settingsOf(o *driver.Options) (Settings, error) {
 	return set, err
 }
 
-// forms says how each list is read and which notification is about it.
+// forms has for each list the method that reads it, the notification of its changes, and
+// the member that asks for that notification; "" = a resource.
 var forms = map[string]struct{ method, changed, want string }{
 	"tools":     {"tools/list", "notifications/tools/list_changed", "toolsListChanged"},
 	"prompts":   {"prompts/list", "notifications/prompts/list_changed", "promptsListChanged"},
@@ -83,8 +84,8 @@ var forms = map[string]struct{ method, changed, want string }{
 	"resource":  {"resources/read", "notifications/resources/updated", ""},
 }
 
-// Connections is how many connections a client has: a stream, if it has
-// one, beside its fetches.
+// Connections returns how many connections a client has: one for its fetches, and one for
+// its stream, if it has a stream.
 func Connections(o *driver.Options) int {
 	if set, _ := settingsOf(o); set.Notifications {
 		return 2

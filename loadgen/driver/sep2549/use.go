@@ -10,8 +10,8 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 )
 
-// run uses the list at the client's rate, from a moment of its own on. A use
-// that is due while the one before still waits is missed, not made late.
+// run uses the list at the client's rate, beginning at a random time. A use that is due
+// while the one before still waits is counted as missed, not made late.
 func (d *lane) run(c *client) {
 	every := max(time.Duration(float64(time.Second)/float64(d.set.Use)), time.Microsecond)
 	next := d.Clock.Now().Add(time.Duration(c.rand.Float64() * float64(every)))
@@ -50,8 +50,8 @@ func (d *lane) use(c *client) {
 	}
 }
 
-// sight reports what a client learns from pages: of each source every change
-// up to the newest whose mark is there.
+// sight reports the changes that pages show to a client: of each source every change up to
+// the newest one whose probe is on a page.
 func (d *lane) sight(c *client, pages []*keptPage, at eventmeter.Instant) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -85,8 +85,8 @@ func (d *lane) sight(c *client, pages []*keptPage, at eventmeter.Instant) {
 	}
 }
 
-// learn reports the changes of a source after before, up to the newest. All
-// but the newest were superseded before they could be seen.
+// learn reports the changes of a source after before, up to newest. All but newest were
+// superseded before the client could see them.
 func (d *lane) learn(c *client, before uint32, newest eventmeter.Stamp, after, at eventmeter.Instant) {
 	known := d.Opts.Published
 	for change := range driver.ChangesUpTo(known, before, newest, c.since) {

@@ -10,8 +10,7 @@ import (
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
-// The figures of a lane of SEP-975, beside those that follow from them; each is
-// in the result even if it is 0.
+// The figures of a lane that are counted directly. Each is in the result even if it is 0.
 var (
 	counts = []string{
 		"requestsBegun", outCompleted, outExpired, outOverslept, outFailed, outUnfinished, outAbandoned,
@@ -24,7 +23,7 @@ var (
 	timings = []string{"policy", "resumeToFirst", "resumeToResult", "resumeToEnd", "status", "request"}
 )
 
-// tally is what one request counts.
+// tally has the counts and samples of one request.
 type tally struct {
 	counts  map[string]int64
 	samples []sample
@@ -46,9 +45,9 @@ func (y *tally) sample(name string, took time.Duration) {
 	y.samples = append(y.samples, sample{name, took})
 }
 
-// account is what all requests of a lane came to. Every message that a
-// request owes is delivered, lost or excused: what was counted as it came must
-// make up, with what was found missing in the end, what was expected.
+// account adds up the requests of a lane. Every message that a request owes is delivered,
+// lost or excused: the delivered ones, counted on arrival, and the missing ones, counted at
+// the end, must add up to those expected.
 type account struct {
 	clock *eventmeter.Clock
 
@@ -75,7 +74,7 @@ func newAccount(clock *eventmeter.Clock) *account {
 	return a
 }
 
-// begin says what the measured part is.
+// begin sets the measured part.
 func (a *account) begin(measure, until eventmeter.Instant) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -83,15 +82,15 @@ func (a *account) begin(measure, until eventmeter.Instant) {
 	a.last, a.area, a.most = measure, 0, 0
 }
 
-// hold notes that a request lost its connection, or has one again.
+// hold adds n to the number of requests without a connection.
 func (a *account) hold(n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.holdAt(a.clock.Now(), n)
 }
 
-// holdAt is hold at an instant that is not before any former one; the caller
-// holds the lock.
+// holdAt is hold at an instant, which must not be before that of an earlier call. The
+// caller holds the lock.
 func (a *account) holdAt(now eventmeter.Instant, n int64) {
 	a.advance(now)
 	a.held += n
@@ -100,7 +99,7 @@ func (a *account) holdAt(now eventmeter.Instant, n int64) {
 	}
 }
 
-// advance adds the time since it was last called.
+// advance adds the time since the last call to area. The caller holds the lock.
 func (a *account) advance(now eventmeter.Instant) {
 	if a.until != 0 {
 		now = min(now, a.until)
@@ -110,11 +109,10 @@ func (a *account) advance(now eventmeter.Instant) {
 	}
 	a.area += float64(a.held) * float64(now.Sub(a.last))
 	a.last = now
-	a.most = max(a.most, a.held) // those that were held all along
+	a.most = max(a.most, a.held) // held may not have changed in the measured part
 }
 
-// commit adds a request that has ended, unless that was before the measured
-// part.
+// commit adds a request that has ended, unless it ended before the measured part.
 func (a *account) commit(t *task, outcome string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -26,41 +26,33 @@ import (
 type lane struct {
 	driver.Lane[*run]
 	set   Settings
-	logs  int // per request
+	logs  int // log messages per request
 	watch *sinks.Watch
 	count *account
 
 	drained atomic.Bool
-	under   atomic.Int64 // requests under way
-	tasks   []atomic.Pointer[task]
+	under   atomic.Int64           // requests in progress
+	tasks   []atomic.Pointer[task] // by subscription; nil = none
 }
 
 // New returns the driver of a lane of SEP-975.
-func New(opts driver.Options) (driver.Driver, error) {
-	d, err := newLane(opts)
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
-}
+func New(opts driver.Options) (driver.Driver, error) { return driver.New("sep-975", opts, newLane) }
 
 func newLane(opts driver.Options) (*lane, error) {
-	if err := driver.CheckOptions("driver sep-975", &opts); err != nil {
-		return nil, err
-	}
-	opts = opts.WithDefaults()
 	set, err := settingsOf(&opts)
 	switch {
 	case err != nil:
 		return nil, err
 	case opts.Mode != eventmeter.Push:
-		return nil, fmt.Errorf("driver sep-975: mode %q: use push", opts.Mode)
+		return nil, fmt.Errorf("mode %q: use push", opts.Mode)
 	case set.Steps < 0, set.LogEvery < 0, set.HangUp < 0:
-		return nil, errors.New("driver sep-975: steps, logEvery and hangUp must be 0 or more")
+		return nil, errors.New("steps, logEvery and hangUp must be 0 or more")
 	case !slices.Contains([]string{CutNone, CutOne, CutShare, CutAll}, set.Disconnect):
-		return nil, fmt.Errorf("driver sep-975: disconnect %q is not known: use none, one, share or all", set.Disconnect)
-	case !opts.Endpoint.Advertises(ResumableRequests):
-		return nil, errors.New("driver sep-975: the endpoint does not advertise the capability " + ResumableRequests)
+		return nil, fmt.Errorf("disconnect %q is not known: use none, one, share or all", set.Disconnect)
+	case !slices.Contains([]string{ViaToken, ViaLastEventID}, set.Via):
+		return nil, fmt.Errorf("via %q is not known: use token or lastEventId", set.Via)
+	case !set.byID() && !opts.Endpoint.Advertises(ResumableRequests):
+		return nil, errors.New("the endpoint does not advertise the capability " + ResumableRequests)
 	}
 	d := &lane{set: set, count: newAccount(opts.Clock), tasks: make([]atomic.Pointer[task], opts.Subscriptions)}
 	if set.LogEvery > 0 {
@@ -69,14 +61,14 @@ func newLane(opts driver.Options) (*lane, error) {
 	if err := d.Init(opts, d, func(t *wire.Traffic) (http.RoundTripper, func(), error) {
 		return opts.Endpoint.NewTransport(opts.HTTP, t, true)
 	}); err != nil {
-		return nil, fmt.Errorf("driver sep-975: %w", err)
+		return nil, err
 	}
 	d.What, d.EndFirst = set.Tool, true
 	d.watch = d.NewWatch()
 	return d, nil
 }
 
-// Begin implements [Phased].
+// Begin implements [driver.Phased].
 func (d *lane) Begin(measure, until eventmeter.Instant) {
 	d.count.begin(measure, until)
 	if d.set.Disconnect == CutShare || d.set.Disconnect == CutAll {
@@ -87,16 +79,16 @@ func (d *lane) Begin(measure, until eventmeter.Instant) {
 	}
 }
 
-// Drain implements [Phased].
+// Drain implements [driver.Phased].
 func (d *lane) Drain() { d.drained.Store(true) }
 
-// Pending implements [Phased].
+// Pending implements [driver.Phased].
 func (d *lane) Pending() int64 { return d.under.Load() }
 
-// Figures implements [Figurer].
+// Figures implements [driver.Figurer].
 func (d *lane) Figures() driver.Figures { return d.count.figures() }
 
-// cutAll cuts connections together, from an instant on until another.
+// cutAll cuts connections together, first at at and then every sep975.every, before until.
 func (d *lane) cutAll(at, until eventmeter.Instant) {
 	for round := 0; at < until; round++ {
 		if !sinks.Sleep(d.Life, at.Sub(d.Clock.Now())) {
@@ -114,11 +106,12 @@ func (d *lane) cutAll(at, until eventmeter.Instant) {
 	}
 }
 
-// draw gives a number from 0 to below 1 that is the same for the same seed.
+// draw returns a number in [0, 1) that depends only on the seed, the lane, the subscription
+// and the arguments.
 func (d *lane) draw(i, n int, what string) float64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d/%d/%d/%d/%s", d.Opts.Seed, d.Opts.Lane, d.Opts.NumberOf(i), n, what)
-	// FNV mixes its low bits best; the rest follows from another round.
+	// FNV mixes mainly its low bits; this round mixes the others.
 	v := h.Sum64()
 	v ^= v >> 33
 	v *= 0xff51afd7ed558ccd
@@ -134,7 +127,7 @@ func (d *lane) header(a *mcpclient.Session, method string) http.Header {
 	return a.Header(method, "")
 }
 
-// arguments are those of one call of the tool.
+// arguments returns the arguments of one call of the tool.
 func (d *lane) arguments(r *run, note string) ([]byte, error) {
 	members := map[string]json.RawMessage{}
 	if err := json.Unmarshal(r.args, &members); err != nil {
@@ -148,20 +141,22 @@ func (d *lane) arguments(r *run, note string) ([]byte, error) {
 	number("steps", float64(d.set.Steps))
 	number("stepMs", float64(d.set.Step)/float64(time.Millisecond))
 	number("logEvery", float64(d.set.LogEvery))
-	number("maxWait", d.set.MaxWait.Seconds())
+	if !d.set.byID() {
+		number("maxWait", d.set.MaxWait.Seconds())
+	}
 	number("hangUp", float64(d.set.HangUp))
 	members["note"] = wire.AppendString(nil, note)
 	return json.Marshal(members)
 }
 
-// run is one attachment of a subscription: the requests that it makes after
-// one another, from Attaching to Detached or Failed.
+// run is one attachment of a subscription, which makes one request after another.
 type run struct {
 	driver.Attachment
 	who  *mcpclient.Principal
+	own  *mcpclient.Session // with lastEventId: the client's own session, nil = none now
 	args json.RawMessage
-	rand *rand.Rand    // of the one goroutine that runs it
-	done chan struct{} // closed when its goroutine is over
+	rand *rand.Rand    // used by the run's goroutine
+	done chan struct{} // closed when the run's goroutine is over
 }
 
 // Make implements [driver.Protocol].
@@ -175,8 +170,8 @@ func (d *lane) Make(i int, _ *run) (*run, error) {
 	return r, nil
 }
 
-// Open implements [driver.Protocol]: it begins the first request and returns when
-// that can be resumed.
+// Open implements [driver.Protocol]. It begins the first request and returns when the
+// request can be resumed.
 func (d *lane) Open(ctx context.Context, r *run) (err error) {
 	confirmed := make(chan struct{})
 	var failure error
@@ -210,14 +205,19 @@ func (d *lane) Open(ctx context.Context, r *run) (err error) {
 }
 
 // Abandon implements [driver.Protocol].
-func (d *lane) Abandon(*run) {}
-
-// End implements [driver.Protocol]. A request that is under way is given up; the
-// draft has no way to say so, and the target forgets it when its policy ends.
-func (d *lane) End(_ context.Context, r *run) error {
+func (d *lane) Abandon(r *run) {
 	r.Cancel()
 	<-r.done
-	return nil
+	_ = d.endSession(d.Life, r) // the error of Open matters more
+}
+
+// End implements [driver.Protocol]. It gives up the request in progress. The draft has no
+// message for that; the target drops the request when its policy expires. The client's own
+// session is ended, too.
+func (d *lane) End(ctx context.Context, r *run) error {
+	r.Cancel()
+	<-r.done
+	return d.endSession(ctx, r)
 }
 
 // Stop implements [driver.Protocol]. The account is complete afterwards.
@@ -226,15 +226,57 @@ func (d *lane) Stop(context.Context) error {
 	return nil
 }
 
-// session returns that of the run's principal.
+// session returns the session of the run's principal; with lastEventId, the client's own,
+// which is opened if there is none.
 func (d *lane) session(ctx context.Context, r *run) (*mcpclient.Session, error) {
-	return r.who.Session(ctx, d.Observe)
+	if !d.set.byID() {
+		return r.who.Session(ctx, d.Observe)
+	}
+	if r.own != nil {
+		r.own.Authorize(r.who)
+		return r.own, nil
+	}
+	cause := eventmeter.Subscribe
+	if r.IsActive() {
+		cause = eventmeter.Reconnect
+	}
+	version := d.Endpoint.SessionVersion()
+	id, _, err := d.OpenSession(ctx, r.who, version, cause)
+	if err != nil {
+		return nil, err
+	}
+	r.own = r.who.OpenedSession(id, version)
+	return r.own, nil
 }
 
-// serve makes one request after another until the run is over or the lane
-// drains. It returns why the first could not be made; later it reports instead.
+// lost reports whether a refusal says that the server no longer knows the session. If so,
+// the next request opens another session.
+func (d *lane) lost(r *run, s *mcpclient.Session, e *mcpclient.CallError) bool {
+	if !d.set.byID() {
+		return d.Lost(r.who, s, e)
+	}
+	if !e.Forgotten() {
+		return false
+	}
+	r.own = nil
+	return true
+}
+
+// endSession ends the client's own session, if there is one. Its requests must be over.
+func (d *lane) endSession(ctx context.Context, r *run) error {
+	if r.own == nil {
+		return nil
+	}
+	header := r.own.Header(http.MethodDelete, "")
+	r.own = nil
+	return d.EndSession(ctx, header)
+}
+
+// serve makes one request after another until the run is over or the lane drains. It calls
+// confirm when the first request can be resumed. It returns the error if none can; later
+// errors are reported instead.
 func (d *lane) serve(r *run, confirm func()) error {
-	backoff := d.StreamBackoff(r.rand)
+	backoff := d.Backoff(r.rand)
 	opened := false
 	for n := 0; r.Ctx.Err() == nil && !d.drained.Load(); n++ {
 		t := d.newTask(r, n)

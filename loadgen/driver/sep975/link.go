@@ -12,7 +12,10 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// link is one connection of a request.
+// link is one connection of a request. It is not a driver.Stream, which opens a connection
+// again after each end. How a link ended (result, cut, refusal, silence) decides what the
+// task does next, two links of a task may be open at once, and the answer may be plain
+// JSON.
 type link struct {
 	t      *task
 	req    request
@@ -20,18 +23,19 @@ type link struct {
 	parser wire.EventParser
 	msg    wire.Resumable
 	began  eventmeter.Instant
-	at     eventmeter.Instant // of the piece at hand
-	first  eventmeter.Instant // message that was no error; 0 = none yet
+	at     eventmeter.Instant // of the current piece
+	first  eventmeter.Instant // of the first message that is not an error; 0 = none yet
 	head   int64              // bytes of the answer's head, and of an error
-	// fresh and again are bytes of messages, and of those that had come before.
+	// fresh is the bytes of new messages, again that of messages that had come before.
 	fresh, again int64
-	news         bool // a message that had not come before
-	result       bool
-	over         *mcpclient.CallError
+	news         bool                 // a new message came
+	result       bool                 // the result came
+	over         *mcpclient.CallError // an error came
 }
 
-// heard notes the first message; the caller holds the task's lock.
-func (l *link) heard() {
+// answered records the first message that is not an error. The caller holds the task's
+// lock.
+func (l *link) answered() {
 	if l.first != 0 {
 		return
 	}
@@ -57,9 +61,8 @@ func (t *task) connect(ctx context.Context, req request) end {
 	pulse := d.watch.Add(silence, func() { cancel(driver.ErrDead) })
 	defer d.watch.Remove(pulse)
 
-	header := d.header(req.session, req.method)
 	l.began = d.Clock.Now()
-	resp, err := d.Transport.RoundTrip(d.NewPost(ctx, header, req.body))
+	resp, err := d.Transport.RoundTrip(req.on(ctx, &d.Caller))
 	if err == nil {
 		l.head = mcpclient.ResponseSize(resp)
 		if err = l.read(ctx, resp, pulse); errors.Is(err, driver.ErrEnded) {
@@ -68,11 +71,11 @@ func (t *task) connect(ctx context.Context, req request) end {
 		resp.Body.Close()
 	}
 	e := l.ended(ctx, err)
-	l.report(mcpclient.RequestSize(http.MethodPost, d.URL.RequestURI(), header, int64(len(req.body))), e)
+	l.report(req.size(&d.Caller), e)
 	return e
 }
 
-// read reads an answer of either form.
+// read reads an answer, which is an event stream or a JSON object.
 func (l *link) read(ctx context.Context, resp *http.Response, pulse *sinks.Pulse) error {
 	d := l.t.d
 	if resp.StatusCode > 299 || !mcpclient.IsEventStream(resp.Header) {
@@ -91,7 +94,10 @@ func (l *link) read(ctx context.Context, resp *http.Response, pulse *sinks.Pulse
 		return nil
 	}
 	l.parser.Budget = d.Budget
-	defer l.parser.Reset()
+	defer func() {
+		l.t.heed(&l.parser)
+		l.parser.Reset()
+	}()
 	return sinks.ReadStream(resp.Body, d.Clock, pulse, func(piece []byte, at eventmeter.Instant) error {
 		l.at = at
 		if err := l.parser.Feed(piece, l.event); err != nil {
@@ -108,23 +114,27 @@ func (l *link) read(ctx context.Context, resp *http.Response, pulse *sinks.Pulse
 func (l *link) event(e wire.Event) {
 	switch {
 	case l.result || l.over != nil:
+		return
 	case len(e.Data) == 0:
-		l.fresh += int64(e.Size) // a comment
+		l.fresh += int64(e.Size) // a comment, or an id alone
 	default:
 		l.t.message(l, e.Data, e.Size)
 	}
+	if l.t.d.set.byID() {
+		l.t.takeID(l, e.ID)
+	}
 }
 
-// ended says what kind of end it was.
+// ended returns how the connection ended. err is the error of reading it.
 func (l *link) ended(ctx context.Context, err error) end {
-	e := end{heard: l.first != 0, news: l.news}
+	e := end{answered: l.first != 0, news: l.news}
 	cause := context.Cause(ctx)
 	switch {
 	case l.result:
 		e.kind = endResult
-	case l.over != nil && l.over.Kind != "": // not an answer, but the lack of one
+	case l.over != nil && l.over.Kind != "": // there was no valid answer
 		e.kind, e.err = endBroken, l.over
-	case l.over != nil && !e.heard:
+	case l.over != nil && !e.answered:
 		e.kind, e.err = endRefused, l.over
 	case l.over != nil:
 		e.kind, e.err = endError, l.over
@@ -146,8 +156,9 @@ func (l *link) ended(ctx context.Context, err error) end {
 	return e
 }
 
-// report reports the exchange: the request under its cause, new messages as
-// events, and those that had come before as what the cut has cost.
+// report reports the exchange: the request with its cause, new messages with the cause
+// Events, and messages that had come before with the cause Reconnect. up is the size of the
+// request.
 func (l *link) report(up int64, e end) {
 	d := l.t.d
 	failure := ""

@@ -2,6 +2,7 @@ package sep975
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -13,13 +14,13 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// plan is what a client does that has lost its connection.
+// plan is what a client does after it lost its connection.
 type plan struct {
 	away   time.Duration
-	expire bool // past maxWait
-	double bool
-	wrong  bool
-	left   eventmeter.Instant // when it went
+	expire bool               // stay away past maxWait
+	double bool               // resume on two connections at once
+	wrong  bool               // try wrong resumes before
+	left   eventmeter.Instant // when the connection was lost
 }
 
 // plan draws what to do after a connection ended.
@@ -39,8 +40,8 @@ func (t *task) plan(e end) plan {
 	return p
 }
 
-// stayAway waits, and asks for the status meanwhile. It returns the answer if
-// the target no longer knows the request.
+// stayAway waits, and polls the status meanwhile. It returns the error with which the
+// target refuses a status, nil if it refuses none.
 func (t *task) stayAway(ctx context.Context, p plan) *mcpclient.CallError {
 	d := t.d
 	release := sync.OnceFunc(func() { d.count.hold(-1) })
@@ -49,7 +50,7 @@ func (t *task) stayAway(ctx context.Context, p plan) *mcpclient.CallError {
 	back := p.left.Add(p.away)
 	if p.expire {
 		if sinks.Sleep(ctx, p.left.Add(t.maxWait).Sub(d.Clock.Now())) {
-			release() // the target holds it no longer, or should not
+			release() // from now on the target need not keep the request
 			sinks.Sleep(ctx, back.Sub(d.Clock.Now()))
 		}
 		return nil
@@ -68,12 +69,13 @@ func (t *task) stayAway(ctx context.Context, p plan) *mcpclient.CallError {
 	return nil
 }
 
-// poll asks for the status, which begins the policy's time anew.
+// poll requests the status, which restarts the time of the policy. It returns the JSON-RPC
+// error of the answer, if there is one.
 func (t *task) poll(ctx context.Context) *mcpclient.CallError {
 	d := t.d
 	session, err := d.session(ctx, t.r)
 	if err != nil {
-		return nil // the resume will say so
+		return nil // the resume reports the error
 	}
 	o := wire.BeginObject(nil)
 	o.Raw("requestId", t.token)
@@ -109,10 +111,32 @@ func (t *task) poll(ctx context.Context) *mcpclient.CallError {
 	}
 	t.since = before
 	t.tally.sample("status", a.Took)
+	if wrong := t.statusDeviation(&m); wrong != "" {
+		d.Notice(t.r.Sub, eventmeter.Malformed, a.At, wrong)
+	}
 	return nil
 }
 
-// resumeNow resumes, once or twice at once.
+// statusDeviation returns what is wrong with an answer to getStatus for a request whose
+// response has not come, "" if nothing is. The caller holds the lock.
+func (t *task) statusDeviation(m *wire.Resumable) string {
+	switch status := string(m.Status); status {
+	case "processing":
+		if t.finished {
+			return "a status goes back to processing"
+		}
+	case "completed", "failed":
+		t.finished = true
+		if m.NonePending {
+			return "a status without a pending message, although the response has not come"
+		}
+	default:
+		return "a status that is none of processing, completed and failed"
+	}
+	return ""
+}
+
+// resumeNow resumes the request, on one connection or on two at once.
 func (t *task) resumeNow(ctx context.Context, p plan) end {
 	d := t.d
 	session, err := d.session(ctx, t.r)
@@ -120,18 +144,18 @@ func (t *task) resumeNow(ctx context.Context, p plan) end {
 		return end{kind: endBroken, err: &mcpclient.CallError{Method: methodResume, Kind: mcpclient.KindOf(err), Cause: err}}
 	}
 	if p.wrong {
-		t.tryWrong(ctx, session, t.id, t.resume+"x")
-		t.tryWrong(ctx, session, d.Endpoint.NextID(), t.resume)
+		for _, req := range t.wrongOnes(session) {
+			t.tryWrong(ctx, req)
+		}
 	}
 	now := d.Clock.Now()
 	age := now.Sub(t.began)
-	req := request{
-		method: methodResume, cause: eventmeter.Reconnect, session: session, body: d.resumeBody(session, t.id, t.resume),
-		refusable: p.expire || p.double,
-		// A message is made with each step; two of them allow for a late one.
-		pending: now.Sub(p.left) >= 2*d.set.Step,
-		ready:   age >= time.Duration(d.set.Steps+2)*d.set.Step,
-	}
+	req := t.resumption(session, t.id, t.key())
+	req.cause = eventmeter.Reconnect
+	req.refusable = p.expire || p.double
+	// The tool sends a message after each step; two steps allow for a late one.
+	req.pending = now.Sub(p.left) >= 2*d.set.Step
+	req.ready = age >= time.Duration(d.set.Steps+2)*d.set.Step
 	before := t.since
 	e := t.episode(ctx, func(ctx context.Context) end {
 		if p.double {
@@ -140,34 +164,62 @@ func (t *task) resumeNow(ctx context.Context, p plan) end {
 		t.add("resumes", 1)
 		return t.connect(ctx, req)
 	})
-	if e.kind == endBroken && !e.heard || e.kind == endRefused {
-		t.since = before // it may never have arrived: the policy's time goes on
+	if e.kind == endBroken && !e.answered || e.kind == endRefused {
+		t.since = before // the resume may not have arrived: the policy's time continues
 	}
-	if e.kind == endRefused && d.Lost(t.r.who, session, e.err) {
+	// By Last-Event-ID, a request ends with its session.
+	if e.kind == endRefused && d.lost(t.r, session, e.err) && !d.set.byID() {
 		e.kind = endBroken
 	}
 	return e
 }
 
-func (d *lane) resumeBody(session *mcpclient.Session, id uint64, token string) []byte {
+// headerLastEventID is Last-Event-ID in the canonical form of net/http.
+const headerLastEventID = "Last-Event-Id"
+
+// key returns what the request is resumed by: the token, or the id of the last event.
+func (t *task) key() string {
+	if t.d.set.byID() {
+		return string(t.lastID)
+	}
+	return t.resume
+}
+
+// resumption returns a request that resumes the request id by a key.
+func (t *task) resumption(session *mcpclient.Session, id uint64, key string) request {
+	if t.d.set.byID() {
+		header := session.StreamHeader()
+		header.Set(headerLastEventID, key)
+		return request{method: http.MethodGet, header: header, resumes: true}
+	}
 	o := wire.BeginObject(nil)
-	o.String("resumeToken", token)
+	o.String("resumeToken", key)
 	if session.Meta != nil {
 		o.Raw("_meta", session.Meta)
 	}
-	return wire.AppendRequest(nil, id, methodResume, o.End())
+	return request{method: methodResume, header: t.d.header(session, methodResume), body: wire.AppendRequest(nil, id, methodResume, o.End()), resumes: true}
 }
 
-// judgeAccepted notes a policy that held for longer than it said.
+// wrongOnes returns resumes that the target must refuse.
+func (t *task) wrongOnes(session *mcpclient.Session) []request {
+	key, other := t.key(), t.d.Endpoint.NextID()
+	if t.d.set.byID() {
+		return []request{t.resumption(session, t.id, key+"x"), t.resumption(session, t.id, "x"+key)}
+	}
+	return []request{t.resumption(session, t.id, key+"x"), t.resumption(session, other, key)}
+}
+
+// judgeAccepted counts a resume that was accepted after the policy had expired.
 func (t *task) judgeAccepted(p plan, e end) {
-	if p.expire && e.heard {
+	if p.expire && e.answered {
 		t.add("policiesLeaked", 1)
 	}
 }
 
-// judgeRefused says what a refusal means, and whether it is the end.
+// judgeRefused returns the outcome of a request that was refused, and whether the request
+// is over.
 func (t *task) judgeRefused(p plan, refusal *mcpclient.CallError) (outcome string, over bool) {
-	if !refusal.HasCode || refusal.Throttled() {
+	if !t.final(refusal) {
 		return "", false
 	}
 	most := t.d.Clock.Now().Sub(t.since)
@@ -175,15 +227,26 @@ func (t *task) judgeRefused(p plan, refusal *mcpclient.CallError) (outcome strin
 	case p.expire:
 		return outExpired, true
 	case t.bounded && most >= t.maxWait:
-		// The client was late, by no plan of its own.
+		// The client was late, but not on purpose.
 		return outOverslept, true
 	}
 	t.add("policiesEarly", 1)
 	return outFailed, true
 }
 
-// twice resumes on two connections at once and notes what becomes of them. The
-// end is that of the one that got further.
+// final reports whether a refusal ends the request. A GET is refused by a status. The status
+// 409 is not final: a server that has not noticed the cut yet answers that the stream has a
+// connection.
+func (t *task) final(refusal *mcpclient.CallError) bool {
+	byID := t.d.set.byID()
+	if refusal.Throttled() || byID && refusal.Status == http.StatusConflict {
+		return false
+	}
+	return refusal.HasCode || byID && refusal.Status/100 == 4
+}
+
+// twice resumes on two connections at once and counts their results. It returns the end of
+// the connection that got further.
 func (t *task) twice(ctx context.Context, req request) end {
 	t.add("resumes", 2)
 	t.add("doubles", 1)
@@ -200,7 +263,7 @@ func (t *task) twice(ctx context.Context, req request) end {
 	}
 	a := <-ends
 	if a.kind == endResult {
-		// The other may be left waiting for what it will never be sent.
+		// The other connection may wait for a result that will not be sent.
 		patience := time.AfterFunc(t.d.set.Tolerance, func() {
 			defer crash.Guard()
 			cancel(errPatience)
@@ -208,7 +271,7 @@ func (t *task) twice(ctx context.Context, req request) end {
 		defer patience.Stop()
 	}
 	b := <-ends
-	if b.kind == endResult || a.kind != endResult && b.heard && !a.heard {
+	if b.kind == endResult || a.kind != endResult && b.answered && !a.answered {
 		a, b = b, a
 	}
 	a.news = a.news || b.news
@@ -218,8 +281,8 @@ func (t *task) twice(ctx context.Context, req request) end {
 		t.add("doublesBothAnswered", 1)
 	case failed(a) && failed(b):
 		t.add("doublesBothRefused", 1)
-		// Neither was right; the request may be well, and is asked for again.
-		a = end{kind: endBroken, err: a.err, heard: a.heard || b.heard, news: a.news || b.news}
+		// The request may still exist, so it is resumed again.
+		a = end{kind: endBroken, err: a.err, answered: a.answered || b.answered, news: a.news || b.news}
 	case failed(b):
 		t.add("doublesOneRefused", 1)
 	case failed(a):
@@ -233,28 +296,27 @@ func (t *task) twice(ctx context.Context, req request) end {
 	return a
 }
 
-// errPatience ends a connection that is left over.
+// errPatience is why a connection is ended that waits after the other one got the result.
 var errPatience = context.DeadlineExceeded
 
-// tryWrong tries a resume that must be refused.
-func (t *task) tryWrong(ctx context.Context, session *mcpclient.Session, id uint64, token string) {
+// tryWrong makes a resume that the target must refuse, and counts the answer.
+func (t *task) tryWrong(ctx context.Context, req request) {
 	d := t.d
 	t.add("wrongTried", 1)
 	ctx, cancel := context.WithTimeout(ctx, min(d.Opts.Timeout, 5*time.Second))
 	defer cancel()
-	// A task of its own takes what comes, and nothing of it enters the account.
+	// Messages go to a separate task, which is not added to the account.
 	impostor := d.newTask(t.r, t.n)
 	impostor.confirmed = func(eventmeter.Instant) {}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	impostor.peek = stop
-	e := impostor.connect(ctx, request{
-		method: methodResume, cause: eventmeter.Retry, session: session, body: d.resumeBody(session, id, token), refusable: true,
-	})
+	req.cause, req.refusable = eventmeter.Retry, true
+	e := impostor.connect(ctx, req)
 	switch {
-	case e.heard:
+	case e.answered:
 		t.add("wrongAccepted", 1)
-	case e.kind != endRefused || !strings.HasPrefix(e.err.Failure(), "rpc"):
+	case e.kind != endRefused || !strings.HasPrefix(e.err.Failure(), "rpc") && !t.final(e.err):
 		t.add("wrongUnclear", 1)
 	}
 }

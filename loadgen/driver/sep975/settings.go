@@ -14,7 +14,7 @@ import (
 // of system sep-975 has to advertise it.
 const ResumableRequests = "resumableRequests"
 
-// Describe says whether a target knows resumable requests.
+// Describe returns a line for people if a target has the methods of SEP-975.
 func Describe(a mcpclient.Abilities) []string {
 	if !a.Resumable {
 		return nil
@@ -28,7 +28,13 @@ const (
 	methodResume    = "requests/resume"
 )
 
-// Which requests are cut, and when: see Settings.Disconnect.
+// The values of Settings.Via.
+const (
+	ViaToken       = "token"
+	ViaLastEventID = "lastEventId"
+)
+
+// The values of Settings.Disconnect.
 const (
 	CutNone  = "none"
 	CutOne   = "one"
@@ -40,7 +46,11 @@ const (
 // loses its connection, resumes, and calls again after the result. Such a lane subscribes to no
 // source.
 type Settings struct {
-	// the slow tool, default work, as in the reference target. It gets steps, stepMs and note, and
+	// how a request is resumed: by token (the default), as SEP-975 defines it, or by lastEventId, as the
+	// base protocol of 2025-11-25 does: each client has a session, the events of an answer's stream have
+	// ids, and a GET with the last id in Last-Event-ID resumes the stream
+	Via string `yaml:"via,omitempty" json:"via,omitempty" check:"token|lastEventId"`
+	// the slow tool, default work, as in the reference server. It gets steps, stepMs and note, and
 	// logEvery, maxWait and hangUp if they are not 0, in addition to the lane's arguments. It must
 	// report its progress as 1, 2, … steps, and return the note in its result.
 	Tool string `yaml:"tool,omitempty" json:"tool"`
@@ -58,8 +68,8 @@ type Settings struct {
 	// with a share of them) or none
 	Disconnect string        `yaml:"disconnect,omitempty" json:"disconnect" check:"none|one|share|all"`
 	Share      float64       `yaml:"share,omitempty" json:"share,omitempty" check:"0..1"`   // share of the requests that are cut
-	At         time.Duration `yaml:"at,omitempty" json:"at" check:"0..24h"`                 // default 1s
-	Every      time.Duration `yaml:"every,omitempty" json:"every,omitempty" check:"0..24h"` // 0 (the default) = once
+	At         time.Duration `yaml:"at,omitempty" json:"at" check:"0..24h"`                 // age of a request at which it is cut; with all and share, the time of the first cut in the measured phase; default 1s
+	Every      time.Duration `yaml:"every,omitempty" json:"every,omitempty" check:"0..24h"` // with all and share, time between cuts; 0 (the default) = one cut
 	// how long a client stays disconnected after a cut, default 1s
 	Away time.Duration `yaml:"away,omitempty" json:"away" check:"0..24h"`
 	// time between getStatus calls while disconnected; 0 = none
@@ -75,7 +85,7 @@ type Settings struct {
 // Defaults are the settings of a lane that sets nothing.
 func Defaults(string) *Settings {
 	return &Settings{
-		Tool: "work", Steps: 20, Step: 200 * time.Millisecond, MaxWait: 10 * time.Second,
+		Via: ViaToken, Tool: "work", Steps: 20, Step: 200 * time.Millisecond, MaxWait: 10 * time.Second,
 		Disconnect: CutOne, At: time.Second, Away: time.Second, Tolerance: time.Second,
 	}
 }
@@ -94,6 +104,9 @@ func (s *Settings) Check(l settings.Lane) {
 	}
 	if s.Tool == "" {
 		l.Bad("sep975.tool", "is empty", "name the slow tool, or remove the key")
+	}
+	if s.byID() {
+		l.Reject("sep975", []string{"maxWait", "statusEvery", "expire"}, "belongs to a resume policy, and Last-Event-ID has none", "remove it, or set via: token")
 	}
 	s.checkCuts(l)
 	if need := s.longest(); need > l.Drain {
@@ -115,6 +128,7 @@ func (s *Settings) checkCuts(l settings.Lane) {
 		l.Reject("sep975", []string{"at", "away", "statusEvery", "expire"}, "nothing is cut", "remove it, or set disconnect")
 	}
 	switch {
+	case s.byID():
 	case s.Expire > 0 && s.MaxWait == 0:
 		l.Bad("sep975.expire", "a policy without maxWait does not expire", "give maxWait")
 	case s.MaxWait > 0 && s.Disconnect != CutNone && s.StatusEvery == 0 && s.Away >= s.MaxWait:
@@ -124,7 +138,10 @@ func (s *Settings) checkCuts(l settings.Lane) {
 	}
 }
 
-// longest is the longest expected time of a request, from its call to its end.
+// byID reports whether requests are resumed by the id of the last event.
+func (s *Settings) byID() bool { return s.Via == ViaLastEventID }
+
+// longest returns the longest expected time of a request, from its call to its end.
 func (s *Settings) longest() time.Duration {
 	work := time.Duration(s.Steps) * s.Step
 	switch {
@@ -136,11 +153,12 @@ func (s *Settings) longest() time.Duration {
 	return work + s.Away
 }
 
-// settingsOf are the settings of a lane, its defaults if it has none. Of given ones, the fields
-// are filled in that may not be zero.
+// settingsOf returns the settings of a lane, the defaults if it has none. Fields of given
+// settings that must not be zero are filled in.
 func settingsOf(o *driver.Options) (Settings, error) {
 	set, err := driver.SettingsOr(o, Defaults)
 	d := Defaults("")
+	set.Via = cmp.Or(set.Via, d.Via)
 	set.Tool = cmp.Or(set.Tool, d.Tool)
 	set.Steps = cmp.Or(set.Steps, d.Steps)
 	set.Step = cmp.Or(set.Step, d.Step)
@@ -149,6 +167,6 @@ func settingsOf(o *driver.Options) (Settings, error) {
 	return set, err
 }
 
-// Connections is how many connections a request has: those of two resumes
-// that are made at once, and getStatus.
+// Connections returns how many connections a subscription may have at once: those of two
+// simultaneous resumes.
 func Connections(*driver.Options) int { return 2 }

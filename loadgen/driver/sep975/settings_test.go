@@ -30,7 +30,7 @@ func TestSEP975Lane(t *testing.T) {
 	}
 	l := p.Lanes[0]
 	want := sep975.Settings{
-		Tool: "work", Steps: 5, Step: 200 * time.Millisecond, MaxWait: 10 * time.Second,
+		Via: "token", Tool: "work", Steps: 5, Step: 200 * time.Millisecond, MaxWait: 10 * time.Second,
 		Disconnect: "share", Share: 0.5, Away: time.Second, Tolerance: time.Second,
 	}
 	if got := *l.Settings.(*sep975.Settings); got != want || !l.HasNoSources() {
@@ -64,6 +64,12 @@ func TestSEP975LaneIsChecked(t *testing.T) {
 		{"push", "", "expire: 0.5, maxWait: 0", "20s", "does not expire"},
 		{"push", "", "double: 1.5", "10s", "double: 1.5 is out of bounds"},
 		{"push", "", "", "4s", "may take 5s"},
+		{"push", "", "via: cursor", "10s", "no such via"},
+		{"push", "", "via: lastEventId", "10s", ""},
+		{"push", "", "via: lastEventId, away: 12s, double: 0.5, wrong: 0.5", "20s", ""},
+		{"push", "", "via: lastEventId, maxWait: 5s", "10s", "maxWait: belongs to a resume policy, and Last-Event-ID has none; remove it, or set via: token"},
+		{"push", "", "via: lastEventId, statusEvery: 1s", "10s", "statusEvery: belongs to a resume policy"},
+		{"push", "", "via: lastEventId, expire: 0.5", "10s", "expire: belongs to a resume policy"},
 	} {
 		_, err := parse975(c.mode, c.extra, c.settings, c.drain)
 		switch {

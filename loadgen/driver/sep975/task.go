@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"sync"
 	"time"
@@ -18,10 +19,10 @@ import (
 
 // end is how a connection of a request ended.
 type end struct {
-	kind  endKind
-	err   *mcpclient.CallError
-	heard bool // a message came that was no error
-	news  bool // and one that had not come before
+	kind     endKind
+	err      *mcpclient.CallError
+	answered bool // a message came that is not an error
+	news     bool // a message came that had not come before
 }
 
 type endKind uint8
@@ -29,14 +30,14 @@ type endKind uint8
 const (
 	endResult  endKind = iota + 1 // with the response
 	endCut                        // by this side, on purpose
-	endHangUp                     // by the server, in order, without the response
+	endHangUp                     // by the server, normally but without the response
 	endBroken                     // in any other way
 	endRefused                    // with an error and nothing else
 	endError                      // with an error, after messages
 	endGone                       // the run is over
 )
 
-// failure is the error of an end that was none of a success.
+// failure returns the error of an end without the response.
 func (e end) failure() error {
 	if e.err != nil {
 		return e.err
@@ -44,53 +45,74 @@ func (e end) failure() error {
 	return &mcpclient.CallError{Method: mcpclient.MethodCall, Kind: mcpclient.KindProtocol, Message: "the connection ended without the response"}
 }
 
-// request is what opens a connection.
+// request is what opens a connection: a POST, or a GET if it has no body.
 type request struct {
 	method  string
 	cause   eventmeter.Cause
-	session *mcpclient.Session
+	header  http.Header
 	body    []byte
-	// refusable says that a refusal is what is to be expected, or what one of
-	// two is to get: it is no failed call.
+	resumes bool
+	// refusable is true if the target should refuse the request, or one of two. A
+	// refusal then does not count as a failed call.
 	refusable bool
-	// pending and ready tell that a message, and the result, must be waiting.
+	// pending is true if a message must be waiting at the target, ready if the result
+	// must be.
 	pending, ready bool
 }
 
-// task is one long request, from the call to its result, over as many
-// connections as that takes. One goroutine runs it; two connections may feed
-// it at once.
+func (q *request) on(ctx context.Context, c *mcpclient.Caller) *http.Request {
+	if q.body == nil {
+		return c.NewGet(ctx, q.header)
+	}
+	return c.NewPost(ctx, q.header, q.body)
+}
+
+// size returns the size of the request in HTTP/1.1, in bytes.
+func (q *request) size(c *mcpclient.Caller) int64 {
+	verb := http.MethodPost
+	if q.body == nil {
+		verb = http.MethodGet
+	}
+	return mcpclient.RequestSize(verb, c.URL.RequestURI(), q.header, int64(len(q.body)))
+}
+
+// task is one long request, from the call to its result, over as many connections as
+// needed. One goroutine runs it; two connections may add messages at once.
 type task struct {
 	d         *lane
 	r         *run
-	n         int // of the run, from 0
+	n         int // number within the run, from 0
 	id        uint64
 	token     []byte // of progress: the id, as JSON
 	note      string
 	began     eventmeter.Instant
 	confirmed func(at eventmeter.Instant)
 
-	// since is when the policy's time began last, or a little earlier.
+	// finished is true if an answer to getStatus said completed or failed.
+	finished bool
+	// since is when the policy's time last began, or a little earlier.
 	since eventmeter.Instant
 
 	mu       sync.Mutex
 	tally    tally
-	progress []uint16 // the connection on which each came first, 0 = not yet
-	logs     []uint16
-	high     int64 // newest progress
-	links    uint16
-	result   bool
-	policy   bool
-	resume   string // the token
+	progress []uint16      // the connection on which each came first, 0 = not yet
+	logs     []uint16      // the same for log messages
+	high     int64         // highest progress
+	links    uint16        // connections so far
+	result   bool          // the result came
+	policy   bool          // the request can be resumed
+	resume   string        // the resume token
+	lastID   []byte        // with lastEventId: the id of the last event
+	retry    time.Duration // how long the server asked the client to wait
 	maxWait  time.Duration
-	bounded  bool                    // there is a maxWait
-	hangUp   context.CancelCauseFunc // ends the connections at hand; nil = there are none
-	peek     func()                  // called at the first message, for one that should not come
-	cutDue   bool                    // as soon as there is a policy
-	cutAt    eventmeter.Instant      // of the connection at hand, or the last
+	bounded  bool                    // the policy has a maxWait
+	hangUp   context.CancelCauseFunc // ends the current connections; nil = there are none
+	peek     func()                  // if not nil, called at the first message
+	cutDue   bool                    // cut as soon as the request can be resumed
+	cutAt    eventmeter.Instant      // when the current or last connections were cut; 0 = not
 }
 
-// errCut is why a connection ends that the lane cuts on purpose.
+// errCut is why a connection that the lane cuts on purpose ends.
 var errCut = errors.New("cut on purpose")
 
 // The outcomes of a request; each is a figure.
@@ -112,8 +134,8 @@ func (d *lane) newTask(r *run, n int) *task {
 	}
 }
 
-// run makes the request and sees it to its end. The error says why it failed
-// in a way that concerns the requests after it.
+// run makes the request and waits for its end. The error is one that the next request would
+// meet, too.
 func (t *task) run() error {
 	d := t.d
 	d.under.Add(1)
@@ -133,7 +155,7 @@ func (t *task) run() error {
 	return err
 }
 
-// pursue calls, and resumes until there is a result or no hope of one.
+// pursue calls the tool, and resumes until there is a result or there can be none.
 func (t *task) pursue(ctx context.Context) (outcome string, err error) {
 	e, err := t.call(ctx)
 	if err != nil {
@@ -142,13 +164,13 @@ func (t *task) pursue(ctx context.Context) (outcome string, err error) {
 	if !t.hasPolicy() {
 		return t.unresumable(e)
 	}
-	backoff := sinks.Backoff{Min: min(t.d.Opts.Push.BackoffMin, 100*time.Millisecond), Max: t.d.Opts.Push.BackoffMax, Rand: t.r.rand}
+	backoff := sinks.Backoff{Min: min(t.d.Opts.Push.Backoff.Min, 100*time.Millisecond), Max: t.d.Opts.Push.Backoff.Max, Rand: t.r.rand}
 	for tries := 0; ; {
 		if e.kind == endResult {
 			return outCompleted, nil
 		}
 		if ctx.Err() != nil {
-			return outUnfinished, nil //nolint:nilerr // our own doing
+			return outUnfinished, nil //nolint:nilerr // this side ended the run
 		}
 		p := t.plan(e)
 		switch {
@@ -165,6 +187,7 @@ func (t *task) pursue(ctx context.Context) (outcome string, err error) {
 			}
 			p.away = backoff.Next(0)
 		}
+		p.away = max(p.away, t.asked())
 		refusal := t.stayAway(ctx, p)
 		if refusal == nil {
 			e = t.resumeNow(ctx, p)
@@ -181,15 +204,17 @@ func (t *task) pursue(ctx context.Context) (outcome string, err error) {
 	}
 }
 
-// maxTries is how many resumes in a row may bring nothing new.
+// maxTries bounds the resumes in a row without a new message.
 const maxTries = 10
 
-// unresumable is the end of a request that got no policy.
+// unresumable returns the outcome and the error of a request that got no policy.
 func (t *task) unresumable(e end) (string, error) {
 	t.add("policiesMissing", 1)
 	switch {
+	case e.kind == endResult && t.d.set.byID():
+		return outCompleted, fmt.Errorf("%s: %w: the events of the answer have no ids, so Last-Event-ID cannot resume it: does the server have an event store?", mcpclient.MethodCall, mcpclient.ErrNotOffered)
 	case e.kind == endResult:
-		return outCompleted, fmt.Errorf("%s: %w: it answered without a resume policy: has it SEP-975?", mcpclient.MethodCall, mcpclient.ErrNotOffered)
+		return outCompleted, fmt.Errorf("%s: %w: the target answered without a resume policy: does it implement SEP-975?", mcpclient.MethodCall, mcpclient.ErrNotOffered)
 	case e.kind == endGone:
 		return outUnfinished, e.failure()
 	}
@@ -232,16 +257,15 @@ func (t *task) call(ctx context.Context) (end, error) {
 		}()
 	}
 	e := t.episode(ctx, func(ctx context.Context) end {
-		return t.connect(ctx, request{method: mcpclient.MethodCall, cause: eventmeter.Events, session: session, body: body})
+		return t.connect(ctx, request{method: mcpclient.MethodCall, cause: eventmeter.Events, header: d.header(session, mcpclient.MethodCall), body: body})
 	})
-	if e.kind == endRefused && d.Lost(t.r.who, session, e.err) {
+	if e.kind == endRefused && d.lost(t.r, session, e.err) {
 		return e, &mcpclient.CallError{Method: mcpclient.MethodCall, Kind: mcpclient.KindSession, Status: e.err.Status}
 	}
 	return e, nil
 }
 
-// cut cuts the connection at hand, if there is one, as soon as the request can
-// be resumed.
+// cut cuts the current connection, if there is one, as soon as the request can be resumed.
 func (t *task) cut() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -254,7 +278,7 @@ func (t *task) cut() {
 	}
 }
 
-// cutNow cuts; the caller holds the lock.
+// cutNow cuts the current connection. The caller holds the lock.
 func (t *task) cutNow() {
 	t.cutDue = false
 	if t.cutAt == 0 {
@@ -278,7 +302,7 @@ func (t *task) episode(ctx context.Context, connect func(ctx context.Context) en
 	t.since = t.d.Clock.Now()
 	if t.cutAt != 0 {
 		t.since = t.cutAt
-		if e.kind == endBroken || e.kind == endHangUp { // it ended while it was being cut
+		if e.kind == endBroken || e.kind == endHangUp { // the connection ended while it was being cut
 			e.kind = endCut
 		}
 	}
@@ -303,7 +327,7 @@ func (t *task) add(name string, n int64) {
 	t.tally.add(name, n)
 }
 
-// message takes one message off a connection.
+// message handles one message of a connection.
 func (t *task) message(l *link, data []byte, size int) {
 	m := &l.msg
 	if !wire.ScanResumable(data, m) {
@@ -317,7 +341,7 @@ func (t *task) message(l *link, data []byte, size int) {
 		l.head += int64(size)
 		return
 	}
-	l.heard()
+	l.answered()
 	again := false
 	switch string(m.Method) {
 	case "notifications/requests/resumePolicy":
@@ -340,7 +364,7 @@ func (t *task) message(l *link, data []byte, size int) {
 func (t *task) takePolicy(l *link) {
 	m := &l.msg
 	switch {
-	case string(mcpclient.BareID(m.RequestID)) != string(t.token) || len(m.ResumeToken) == 0:
+	case t.d.set.byID(), string(mcpclient.BareID(m.RequestID)) != string(t.token) || len(m.ResumeToken) == 0:
 		t.tally.add("messagesUnexpected", 1)
 		return
 	case !t.policy:
@@ -353,6 +377,40 @@ func (t *task) takePolicy(l *link) {
 	if t.cutDue {
 		t.cutNow()
 	}
+}
+
+// takeID keeps the id of the last event. The first id means that the request can be
+// resumed.
+func (t *task) takeID(l *link, id []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(id) == 0 || bytes.Equal(id, t.lastID) {
+		return
+	}
+	t.lastID = append(t.lastID[:0], id...)
+	if !t.policy {
+		t.policy = true
+		t.tally.sample("policy", l.at.Sub(t.began))
+		t.confirmed(l.at)
+	}
+	if t.cutDue {
+		t.cutNow()
+	}
+}
+
+// heed keeps the wait that a stream asked for, until another stream asks for one.
+func (t *task) heed(p *wire.EventParser) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.d.set.byID() {
+		t.retry = mcpclient.Pause(p, t.retry)
+	}
+}
+
+func (t *task) asked() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.retry
 }
 
 func (t *task) takeProgress(l *link) (again bool) {
@@ -372,7 +430,7 @@ func (t *task) takeProgress(l *link) (again bool) {
 	return again
 }
 
-// takeNumbered marks message n of a numbered kind, and tells whether it had
+// takeNumbered marks message n of a numbered kind as received, and reports whether it had
 // come before.
 func (t *task) takeNumbered(l *link, seen []uint16, n int64, ok bool) (again bool) {
 	switch {
@@ -408,7 +466,7 @@ func (t *task) takeResult(l *link, data []byte) (again bool) {
 	t.result = true
 	t.tally.add("messagesDelivered", 1)
 	t.tally.sample("request", l.at.Sub(t.began))
-	if l.req.method == methodResume {
+	if l.req.resumes {
 		t.tally.sample("resumeToEnd", l.at.Sub(l.began))
 		if l.req.ready {
 			t.tally.sample("resumeToResult", l.at.Sub(l.began))

@@ -20,7 +20,7 @@ type lane struct {
 	list    form // of set.List; zero = a resource
 	tally   driver.Tally
 	streams *driver.Streams
-	pipe    *stream // that all clients share; nil = there is none. Guarded by Mu.
+	pipe    *stream // shared by all clients of a pipe; nil = there is none. Guarded by Mu.
 }
 
 // client is one attachment of a client, from Attaching to Detached or Failed.
@@ -28,23 +28,23 @@ type client struct {
 	driver.Attachment
 	d      *lane
 	who    *mcpclient.Principal
-	uri    string // of the resource; "" = it is a list
+	uri    string // of the resource; "" = a list
 	stream *stream
-	work   sync.WaitGroup // its reads; begun under Mu, none once it is over
+	work   sync.WaitGroup // its reads; begun under Mu, none after the client is over
 
 	// Guarded by the stream's lock.
-	subscribed bool // with a request of its own, in the legacy era
-	in         int  // the session in which it is, by the stream's count
+	subscribed bool // resources/subscribe has succeeded
+	in         int  // the number of the session in which it did
 
 	// Guarded by Mu.
-	since   eventmeter.Instant // when it was confirmed; 0 = not yet
-	known   map[uint64]uint32  // by run and source: the newest change that it knows
+	since   eventmeter.Instant // when the client was confirmed; 0 = not yet
+	known   map[uint64]uint32  // by run and source: the newest change that the client knows
 	pending pendingRead
 	reading bool
 }
 
-// pendingRead is a read that is due: because of a notification, or because a
-// stream was opened again and what changed meanwhile is unknown.
+// pendingRead is a read that is due because of a notification, or because the stream was
+// lost and changes meanwhile are unknown.
 type pendingRead struct {
 	due      bool
 	notified bool
@@ -52,44 +52,33 @@ type pendingRead struct {
 }
 
 // New returns the driver of a lane of system updates.
-func New(opts driver.Options) (driver.Driver, error) {
-	d, err := newLane(opts)
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
-}
+func New(opts driver.Options) (driver.Driver, error) { return driver.New("updates", opts, newLane) }
 
 func newLane(opts driver.Options) (*lane, error) {
-	if err := driver.CheckOptions("driver updates", &opts); err != nil {
-		return nil, err
-	}
-	opts = opts.WithDefaults()
 	set, err := driver.SettingsOr(&opts, Defaults)
 	set = set.WithDefaults()
 	list, known := forms[set.List]
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("driver updates: %w", err)
+		return nil, err
 	case opts.Mode != eventmeter.Push:
-		return nil, fmt.Errorf("driver updates: mode %q does not fit: updates come on a stream, so use push", opts.Mode)
+		return nil, fmt.Errorf("mode %q does not fit: updates come on a stream, so use push", opts.Mode)
 	case set.Resource != "" && set.List != "":
-		return nil, errors.New("driver updates: resource and list are both given: a lane subscribes to one of them")
+		return nil, errors.New("resource and list are both given: a lane subscribes to one of them")
 	case set.List != "" && !known:
-		return nil, fmt.Errorf("driver updates: list %q is not known: use tools, prompts or resources", set.List)
+		return nil, fmt.Errorf("list %q is not known: use tools, prompts or resources", set.List)
 	case set.Identify != IdentifyRead && set.Identify != IdentifyNone:
-		return nil, fmt.Errorf("driver updates: identify %q is not known: use read or none", set.Identify)
+		return nil, fmt.Errorf("identify %q is not known: use read or none", set.Identify)
 	}
 	d := &lane{set: set, list: list}
 	if err := d.Init(opts, d, func(t *wire.Traffic) (http.RoundTripper, func(), error) {
 		return opts.Endpoint.NewTransport(opts.HTTP, t, false)
 	}); err != nil {
-		return nil, fmt.Errorf("driver updates: %w", err)
+		return nil, err
 	}
 	d.What, d.Noun = set.Resource+list.read, "client"
 	if d.streams, err = d.OpenStreams(driver.StreamOptions{Tally: &d.tally}); err != nil {
-		d.Cancel()
-		return nil, fmt.Errorf("driver updates: %w", err)
+		return nil, err
 	}
 	d.tally.Declare("sessions", "sessionsForgotten", "refused", "refusedInside200", "notifications", "updatesObserved", "updatesIdentified", "unrouted",
 		"otherNotifications", "reads", "readsFailed", "readsUnchanged", "changesSuperseded")
@@ -113,8 +102,8 @@ func (d *lane) Make(i int, _ *client) (*client, error) {
 	return c, nil
 }
 
-// Open implements [driver.Protocol]: it subscribes first and reads then, so that no
-// change falls between the two.
+// Open implements [driver.Protocol]. It subscribes before it reads, so that no change
+// falls between the two.
 func (d *lane) Open(ctx context.Context, c *client) error {
 	stop := context.AfterFunc(ctx, c.Cancel)
 	defer stop()
@@ -130,7 +119,7 @@ func (d *lane) Open(ctx context.Context, c *client) error {
 		return err
 	}
 	if session.Era == mcpclient.Legacy && c.uri != "" {
-		backoff := d.StreamBackoff(nil)
+		backoff := d.Backoff(nil)
 		if _, err := driver.RetryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
 			cause := eventmeter.Subscribe
 			if again {
@@ -154,7 +143,7 @@ func (d *lane) Open(ctx context.Context, c *client) error {
 func (d *lane) Abandon(c *client) {
 	ctx, cancel := context.WithTimeout(context.Background(), mcpclient.CancelTime)
 	defer cancel()
-	_ = d.End(ctx, c) // what counts is why it could not be opened
+	_ = d.End(ctx, c) // the error of Open matters more
 }
 
 // End implements [driver.Protocol].
@@ -170,11 +159,11 @@ func (d *lane) End(ctx context.Context, c *client) error {
 // Stop implements [driver.Protocol].
 func (d *lane) Stop(context.Context) error { return d.streams.Close() }
 
-// Figures returns what the common ledger does not know of.
+// Figures implements [driver.Figurer].
 func (d *lane) Figures() driver.Figures { return d.tally.Figures() }
 
-// send makes a request of a client's beside its stream. It returns the header fields
-// of the request, too.
+// send makes a request of a client outside its stream. It also returns the header fields
+// of the request.
 func (d *lane) send(ctx context.Context, c *client, method, name string, o wire.Object) (*mcpclient.Answer, http.Header, error) {
 	session, err := c.who.Session(ctx, d.Observe)
 	if err != nil {
@@ -189,7 +178,7 @@ func (d *lane) send(ctx context.Context, c *client, method, name string, o wire.
 	return d.Call(ctx, method, header, d.build(session, d.Endpoint.NextID(), method, o)), header, nil
 }
 
-// build closes params and makes a request of them.
+// build returns a request with params o.
 func (d *lane) build(session *mcpclient.Session, id uint64, method string, o wire.Object) []byte {
 	if session.Meta != nil {
 		o.Raw("_meta", session.Meta)
@@ -197,8 +186,8 @@ func (d *lane) build(session *mcpclient.Session, id uint64, method string, o wir
 	return wire.AppendRequest(nil, id, method, o.End())
 }
 
-// refused counts an error if it is the server's refusal, and says so where it came
-// inside an answer whose HTTP status is no error.
+// refused counts err if it is a refusal of the server, and adds to its text if it came
+// inside an answer with HTTP status 200.
 func (d *lane) refused(err error) error {
 	var e *mcpclient.CallError
 	if !errors.As(err, &e) || e.Kind != "" {

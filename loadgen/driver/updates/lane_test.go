@@ -123,7 +123,7 @@ func TestForgottenSessionsAreReplaced(t *testing.T) {
 	}
 	w := newWorld(t, refserver.Options{Faults: spec})
 	o := items(2)
-	o.Push.BackoffMin, o.Push.BackoffMax = 1e6, 1e7
+	o.Push.Backoff.Min, o.Push.Backoff.Max = 1e6, 1e7
 	d, rec := systemstest.Lane(t, w.endpoint(mcpclient.Legacy), o)
 	systemstest.Attach(t, d, 2)
 	w.Fire(t, "anywhere", 0, 1) // from the first event on, the fault counts

@@ -13,13 +13,13 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
-// begin reads what a client subscribed to for the first time, where it reads
-// at all, and confirms the client.
+// begin makes the client's first read, if updates.identify is read, and confirms the
+// client.
 func (c *client) begin(ctx context.Context) error {
 	d := c.d
 	var first content
 	if d.set.Identify == IdentifyRead {
-		backoff := d.StreamBackoff(nil)
+		backoff := d.Backoff(nil)
 		var err error
 		if first, err = driver.RetryThrottled(ctx, &backoff, func(again bool) (content, error) {
 			cause := eventmeter.Subscribe
@@ -34,7 +34,7 @@ func (c *client) begin(ctx context.Context) error {
 	now := d.Clock.Now()
 	c.Mu.Lock()
 	c.since = now
-	for _, s := range first.stamps { // what is there already is where it begins
+	for _, s := range first.stamps { // earlier changes are not owed
 		c.known[sourceKey(s)] = max(s.Seq, c.known[sourceKey(s)])
 	}
 	c.Mu.Unlock()
@@ -45,8 +45,8 @@ func (c *client) begin(ctx context.Context) error {
 	return nil
 }
 
-// notified takes a notification that what the client subscribed to has changed.
-// It does not block.
+// notified handles a notification that the client's resource or list has changed. It does
+// not block.
 func (c *client) notified(at eventmeter.Instant, size int, method string) {
 	d := c.d
 	c.Mu.Lock()
@@ -66,8 +66,8 @@ func (c *client) notified(at eventmeter.Instant, size int, method string) {
 	c.readDue()
 }
 
-// observed reports a notification as an update without a payload, and times it
-// where the one emission is known that it stands for. The caller holds the lock.
+// observed reports a notification as an update without a payload. If the emission that it
+// stands for is known, observed records its latency. The caller holds Mu.
 func (c *client) observed(at eventmeter.Instant, size int) {
 	d := c.d
 	if c.since == 0 {
@@ -82,7 +82,7 @@ func (c *client) observed(at eventmeter.Instant, size int) {
 	d.Delivered(eventmeter.Delivery{Sub: c.Sub, Update: true, At: at, Bytes: size}, &wire.Fields{}, nil)
 }
 
-// identified times a notification that stands for one certain change.
+// identified records the latency of a notification that stands for a known change.
 func (d *lane) identified(e eventmeter.Emission, at eventmeter.Instant) {
 	d.tally.Count("updatesIdentified", 1)
 	if e.Measured {
@@ -91,7 +91,7 @@ func (d *lane) identified(e eventmeter.Emission, at eventmeter.Instant) {
 	}
 }
 
-// reopened has the client read again: its stream was lost for a while.
+// reopened makes the client read again, because its stream was lost for a while.
 func (c *client) reopened(at eventmeter.Instant) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -104,8 +104,8 @@ func (c *client) reopened(at eventmeter.Instant) {
 	c.readDue()
 }
 
-// readDue begins to read if that is due, unless a read is under way, which
-// another one follows then. The caller holds the lock.
+// readDue starts the reads that are due, unless a read is in progress: the goroutine that
+// reads makes them afterwards. The caller holds Mu.
 func (c *client) readDue() {
 	if c.Over || c.since == 0 || c.reading || !c.pending.due {
 		return
@@ -114,10 +114,10 @@ func (c *client) readDue() {
 	c.work.Go(crash.Guarded(c.readAgain))
 }
 
-// readAgain reads until no read is due any more.
+// readAgain reads until no read is due.
 func (c *client) readAgain() {
 	d := c.d
-	backoff := d.StreamBackoff(nil)
+	backoff := d.Backoff(nil)
 	for {
 		c.Mu.Lock()
 		why := c.pending
@@ -145,17 +145,17 @@ func (c *client) readAgain() {
 	}
 }
 
-// content is what a read brought: all pages of a list, or one of them, or the content
-// of a resource.
+// content is the result of a read: one page of a list, all of its pages, or the content of
+// a resource.
 type content struct {
 	stamps []eventmeter.Stamp
 	next   string             // the cursor of the next page; "" = there is none
-	at     eventmeter.Instant // when it was there
-	lost   bool               // nothing was: the session is gone
+	at     eventmeter.Instant // when the last answer arrived
+	lost   bool               // there is no content: the session was lost
 }
 
-// read reads the resource, or all pages of the list. A cursor that fails, because the
-// list has changed, has it read from the start once more.
+// read reads the resource, or all pages of the list. If a cursor fails, as it may when the
+// list has changed, read begins once more with the first page.
 func (d *lane) read(c *client, cause eventmeter.Cause) (content, error) {
 	d.tally.Count("reads", 1)
 	for again := false; ; again = true {
@@ -215,7 +215,7 @@ func (d *lane) page(c *client, cause eventmeter.Cause, cursor string) (content, 
 	}
 	failure := a.Err
 	if c.Ctx.Err() != nil {
-		a.Err = nil // given up by us: no failure of the server's
+		a.Err = nil // this side gave it up: the server did not fail
 	}
 	if cause == eventmeter.EmptyPoll && c.brings(p.stamps) {
 		cause = eventmeter.Events
@@ -225,15 +225,15 @@ func (d *lane) page(c *client, cause eventmeter.Cause, cursor string) (content, 
 	return p, c.stream.judge(method, header, a)
 }
 
-// brings tells whether a page shows a change that the client does not know.
+// brings reports whether a page shows a change that the client does not know.
 func (c *client) brings(stamps []eventmeter.Stamp) bool {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 	return slices.ContainsFunc(stamps, func(s eventmeter.Stamp) bool { return s.Seq > c.known[sourceKey(s)] })
 }
 
-// learn reports what a read brought: of each source every change up to the newest
-// whose probe is there.
+// learn reports the changes that a read shows: of each source every change up to the
+// newest one whose probe is in the content.
 func (c *client) learn(found content, why pendingRead) {
 	d := c.d
 	c.Mu.Lock()

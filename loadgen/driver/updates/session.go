@@ -15,7 +15,7 @@ import (
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
-// join gives a client its stream, which is started if it is the first.
+// join adds a client to its stream, and starts the stream for the first client.
 func (d *lane) join(c *client, legacy bool) *stream {
 	shared := legacy && d.Pipe != nil
 	d.Mu.Lock()
@@ -25,7 +25,7 @@ func (d *lane) join(c *client, legacy bool) *stream {
 		s = &stream{d: d, who: c.who, first: c, shared: shared, clients: map[string][]*client{}}
 		s.ctx, s.cancel = context.WithCancel(d.Life)
 		s.Init(d.streams, s, d.RandOf(int(c.Sub.Index)))
-		defer s.Start(s.ctx) // when it knows its client
+		defer s.Start(s.ctx) // after the client was added
 		if shared {
 			d.pipe = s
 		}
@@ -49,7 +49,7 @@ func (s *stream) await(ctx context.Context) error {
 		return driver.NotConfirmed(nil, context.Canceled)
 	case <-ctx.Done():
 		var trouble *mcpclient.CallError
-		_ = errors.As(s.Failure(), &trouble) // else there is none to name
+		_ = errors.As(s.Failure(), &trouble) // nil if there was no answer
 		return driver.NotConfirmed(trouble, ctx.Err())
 	}
 }
@@ -68,7 +68,7 @@ func (s *stream) leave(ctx context.Context, c *client) error {
 	}
 	s.mu.Unlock()
 	var err error
-	// Others of the session may have the same resource: then the server keeps it.
+	// Other clients of the session may need the subscription.
 	if subscribed && (d.Pipe == nil || d.Pipe.Release(c.uri)) {
 		err = s.unsubscribe(ctx, c)
 	}
@@ -76,7 +76,7 @@ func (s *stream) leave(ctx context.Context, c *client) error {
 	s.refs--
 	last := s.refs == 0
 	if last {
-		s.cancel() // under the lock: nobody joins a stream that is ending
+		s.cancel() // under the lock, so that no client joins a stream that is ending
 	}
 	d.Mu.Unlock()
 	if !last {
@@ -107,8 +107,8 @@ func (s *stream) initialize(ctx context.Context, version string) error {
 	return nil
 }
 
-// credentials are what a session of the legacy era is known by; empty = there is
-// none, or none any more.
+// credentials returns the header fields and the id of the session of the legacy era; the
+// id is empty if there is none, or if it was lost.
 func (s *stream) credentials() (http.Header, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,8 +118,8 @@ func (s *stream) credentials() (http.Header, string) {
 	return s.fields, s.id
 }
 
-// header returns the fields of a request that a client makes beside the stream; the
-// error says that there is no session to make it in.
+// header returns the header fields of a request that a client makes outside the stream.
+// The error says that there is no session for it.
 func (s *stream) header(now *mcpclient.Session, method, name string) (http.Header, error) {
 	switch {
 	case s.d.Pipe != nil:
@@ -128,14 +128,14 @@ func (s *stream) header(now *mcpclient.Session, method, name string) (http.Heade
 		return now.NamedHeader(method, name), nil
 	}
 	fields, id := s.credentials()
-	if id == "" { // forgotten, and being opened again
+	if id == "" { // lost, and being opened again
 		return nil, &mcpclient.CallError{Method: method, Kind: mcpclient.KindSession}
 	}
 	return fields, nil
 }
 
-// judge says what came of a request, after its call was reported. That the server no
-// longer knows the session is an error of its own kind.
+// judge returns the error of a request. If the server no longer knows the session, it
+// forgets the session and returns an error of the kind [mcpclient.KindSession].
 func (s *stream) judge(method string, request http.Header, a *mcpclient.Answer) error {
 	id := request.Get(mcpclient.HeaderSession)
 	switch {
@@ -148,12 +148,12 @@ func (s *stream) judge(method string, request http.Header, a *mcpclient.Answer) 
 	return a.Err
 }
 
-// lose forgets a session that the server no longer knows. Its stream is ended,
-// which has it opened again.
+// lose forgets a session that the server no longer knows, and ends its stream, which is
+// then opened again in a new session.
 func (s *stream) lose(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.id != id { // another one has found out
+	if s.id != id { // it was forgotten before
 		return
 	}
 	s.id = ""
@@ -180,7 +180,7 @@ func (s *stream) subscribe(ctx context.Context, c *client, cause eventmeter.Caus
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.opened != in { // it was lost since
+	if s.opened != in { // the session was lost meanwhile
 		return &mcpclient.CallError{Method: methodSubscribe, Kind: mcpclient.KindSession}
 	}
 	if d.Pipe != nil && !c.subscribed {
@@ -190,11 +190,11 @@ func (s *stream) subscribe(ctx context.Context, c *client, cause eventmeter.Caus
 	return nil
 }
 
-// resubscribe makes the subscriptions of a session that was lost in the new one. A
-// server that has no room is asked again, while the stream stays open.
+// resubscribe subscribes the clients again in the new session, after the former one was
+// lost. If the server has no room, it tries again while the stream stays open.
 func (s *stream) resubscribe() {
 	defer crash.Guard()
-	backoff := s.d.StreamBackoff(nil)
+	backoff := s.d.Backoff(nil)
 	for {
 		c := s.unsubscribed()
 		if c == nil {
@@ -207,7 +207,7 @@ func (s *stream) resubscribe() {
 		case err == nil:
 			continue
 		case s.ctx.Err() != nil || errors.As(err, &e) && e.Kind == mcpclient.KindSession:
-			return // the stream is opened again, and this follows
+			return // the stream is opened again, and resubscribe is called again
 		case e == nil || !e.Throttled():
 			s.GiveUp(fmt.Errorf("subscribing again: %w", err))
 			return
@@ -218,8 +218,8 @@ func (s *stream) resubscribe() {
 	}
 }
 
-// unsubscribed returns a client whose subscription is in a session that was lost;
-// nil = there is none.
+// unsubscribed returns a client whose subscription was in a session that was lost; nil if
+// there is none.
 func (s *stream) unsubscribed() *client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,7 +245,7 @@ func (s *stream) unsubscribe(ctx context.Context, c *client) error {
 	}
 	var e *mcpclient.CallError
 	if errors.As(err, &e) && (e.Kind == mcpclient.KindSession || e.Kind == mcpclient.KindEnded) {
-		return nil // the session is gone, and the subscription with it
+		return nil // the subscription has ended with its session
 	}
 	return err
 }

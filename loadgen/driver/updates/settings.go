@@ -16,8 +16,8 @@ type Settings struct {
 	// list whose changes a client is notified of, in place of a resource: tools, prompts or resources;
 	// without resource, the default is tools
 	List string `yaml:"list,omitempty" json:"list,omitempty" check:"|tools|prompts|resources"`
-	// how a client learns which change a notification is of: read (the default) reads the resource or
-	// the list again and looks for the probe there, none does not
+	// how a client learns which change caused a notification: read (the default) reads the resource or
+	// the list again and looks for the probe in it; none does not read
 	Identify string `yaml:"identify,omitempty" json:"identify" check:"read|none"`
 }
 
@@ -63,7 +63,8 @@ func (s Settings) WithDefaults() Settings {
 	return s
 }
 
-// form is how changes of a list are asked for, notified and read.
+// form has the member that asks for notifications of a list's changes, the notification,
+// and the method that reads the list.
 type form struct{ want, changed, read string }
 
 var forms = map[string]form{
@@ -82,6 +83,6 @@ const (
 	methodStream       = "GET stream"
 )
 
-// Connections is how many connections a client has: a stream, and one on which it
-// reads.
+// Connections returns how many connections a client has: one for its stream, and one for
+// its reads.
 func Connections(*driver.Options) int { return 2 }

@@ -20,12 +20,11 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
-// stream carries notifications: in the modern era the answer to
-// subscriptions/listen, in the legacy era what comes in a session, over HTTP on its
-// GET stream. Each client has one of its own, but for the legacy era over a pipe,
-// which is one session: there all clients of a lane share one. A session that the
-// server has forgotten is replaced by a new one. A server is not required to send
-// anything on a stream on which nothing happens, so silence ends none.
+// stream carries notifications: in the modern era on the answer to subscriptions/listen, in
+// the legacy era on the GET stream of a session. Each client has its own stream, except in
+// the legacy era over a pipe, which is one session: there all clients of a lane share one.
+// If the server forgets a session, a new one is opened. A server need not send heartbeats,
+// so silence does not end a stream.
 type stream struct {
 	driver.Stream
 	d      *lane
@@ -33,19 +32,19 @@ type stream struct {
 	shared bool
 	ctx    context.Context
 	cancel context.CancelFunc
-	first  *client // who opened it
-	refs   int     // of clients; guarded by the lane's lock
+	first  *client // the client that opened it
+	refs   int     // number of clients; guarded by the lane's lock
 
 	mu      sync.Mutex
 	clients map[string][]*client // by URI; "" = of a list
 	id      string               // of the session; "" = there is none
-	fields  http.Header          // of requests in it
-	opened  int                  // sessions, up to this one
+	fields  http.Header          // header fields of requests in the session
+	opened  int                  // number of sessions so far
 
-	// Of the connection at hand.
+	// Of the current connection.
 	method  string
-	inID    string // of the session of its GET
-	strange bool   // a notification that names another request was noticed
+	inID    string // id of the session of its GET
+	strange bool   // a notification that names another request was reported
 }
 
 // Request implements [driver.StreamProtocol]. It opens the session of the legacy
@@ -76,7 +75,7 @@ func (s *stream) Request(ctx context.Context) (driver.StreamRequest, error) {
 	return req, nil
 }
 
-// wanted are the params of a request to listen.
+// wanted returns the params of subscriptions/listen.
 func (s *stream) wanted() wire.Object {
 	what := wire.BeginObject(nil)
 	if uri := s.first.uri; uri != "" {
@@ -89,8 +88,8 @@ func (s *stream) wanted() wire.Object {
 	return o
 }
 
-// Answered implements [driver.StreamProtocol]: in the legacy era that is all the
-// confirmation there is.
+// Answered implements [driver.StreamProtocol]: in the legacy era the answer is the
+// confirmation.
 func (s *stream) Answered() {
 	if s.ID() == 0 {
 		s.Confirm(0)
@@ -116,8 +115,8 @@ func (s *stream) Message(e wire.Event, m *wire.Message) {
 	}
 }
 
-// notification hands a notification to the clients that it is for. Its bytes came
-// once.
+// notification passes a notification to the clients that subscribed to it. Its bytes are
+// counted once.
 func (s *stream) notification(e wire.Event, m *wire.Message) {
 	method, size := string(m.Method), e.Size
 	for _, c := range s.of(m) {
@@ -137,8 +136,8 @@ func (s *stream) notification(e wire.Event, m *wire.Message) {
 	s.d.tally.Count("otherNotifications", 1)
 }
 
-// of returns the clients that a notification is for. An update may name a resource
-// that lies below the one that a client subscribed to.
+// of returns the clients that subscribed to a notification. An update may name a resource
+// below the one that a client subscribed to.
 func (s *stream) of(m *wire.Message) []*client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +156,7 @@ func (s *stream) of(m *wire.Message) []*client {
 	return all
 }
 
-// responded handles the response that ends a request to listen.
+// responded handles the response that ends subscriptions/listen.
 func (s *stream) responded(e wire.Event, m *wire.Message) {
 	s.Overhead(e.Size, "response")
 	if !m.HasError {
@@ -166,7 +165,7 @@ func (s *stream) responded(e wire.Event, m *wire.Message) {
 	}
 	err := mcpclient.RPCError(s.method, &m.Error)
 	if s.d.Pipe == nil {
-		err.Status = http.StatusOK // of every answer that is a stream
+		err.Status = http.StatusOK // as of every stream
 	}
 	if s.Stands() {
 		s.End(err)
@@ -175,7 +174,8 @@ func (s *stream) responded(e wire.Event, m *wire.Message) {
 	s.End(s.d.refused(err))
 }
 
-// acknowledged looks whether the server will notify of what was asked for.
+// acknowledged handles the acknowledgement of subscriptions/listen. It ends the stream if
+// the acknowledgement leaves out what was requested.
 func (s *stream) acknowledged(e wire.Event) {
 	if err := s.first.granted(e.Data); err != nil {
 		s.Overhead(e.Size, methodAcknowledged)
@@ -185,19 +185,19 @@ func (s *stream) acknowledged(e wire.Event) {
 	s.Confirm(e.Size)
 }
 
-// granted looks whether an acknowledgement covers what the client asked for.
+// granted returns an error unless an acknowledgement covers what the client requested.
 func (c *client) granted(acknowledgement []byte) error {
 	var m struct {
 		Params struct {
 			Notifications map[string]json.RawMessage `json:"notifications"`
 		} `json:"params"`
 	}
-	_ = json.Unmarshal(acknowledgement, &m) // what cannot be read agrees to nothing
+	_ = json.Unmarshal(acknowledgement, &m) // a malformed one grants nothing
 	what := c.d.list.read
 	granted := string(m.Params.Notifications[c.d.list.want]) == "true"
 	if c.uri != "" {
 		var uris []string
-		_ = json.Unmarshal(m.Params.Notifications["resourceSubscriptions"], &uris) // what cannot be read names none
+		_ = json.Unmarshal(m.Params.Notifications["resourceSubscriptions"], &uris) // a malformed list grants nothing
 		what, granted = c.uri, slices.Contains(uris, c.uri)
 	}
 	if !granted {
@@ -210,14 +210,14 @@ func (c *client) granted(acknowledgement []byte) error {
 func (s *stream) Confirmed(again bool) {
 	switch {
 	case !again:
-	case s.ID() == 0 && s.d.set.Resource != "": // it may be a new session
+	case s.ID() == 0 && s.d.set.Resource != "": // the session may be new
 		s.d.Work.Go(crash.Guarded(s.resubscribe))
 	default:
 		s.reopened()
 	}
 }
 
-// reopened has the clients read again: their stream was lost for a while.
+// reopened makes the clients read again, because their stream was lost for a while.
 func (s *stream) reopened() {
 	at := s.d.Clock.Now()
 	s.Notice(eventmeter.Reconnected, at, "")
@@ -238,8 +238,8 @@ func (s *stream) Refused(a *mcpclient.Answer, _ *mcpclient.Session) error {
 	return s.d.refused(a.Err)
 }
 
-// Over implements [driver.StreamProtocol]: the first connection has to succeed, and
-// a program that has ended is not there any more.
+// Over implements [driver.StreamProtocol]: the first connection has to succeed. After that
+// the stream is opened again, unless the target is a program that has ended.
 func (s *stream) Over(err error) bool {
 	var ce *mcpclient.CallError
 	ended := errors.As(err, &ce) && ce.Kind == mcpclient.KindEnded
@@ -278,7 +278,7 @@ func (s *stream) TooLarge(at eventmeter.Instant, err error) {
 	s.d.TooLargeFor(s.first.Sub, at, err)
 }
 
-// members are the clients that the stream serves.
+// members returns the clients that the stream serves.
 func (s *stream) members() []*client {
 	s.mu.Lock()
 	defer s.mu.Unlock()

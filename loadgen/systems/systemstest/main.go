@@ -9,9 +9,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Main runs a package's tests, none of which may leave a goroutine behind. It is
-// also the server of the conversations over a pipe: the test program starts
-// itself for them.
+// Main runs a package's tests and checks that they leave no goroutine behind. It is also
+// the server of conversations over a pipe, for which the test program starts itself.
 func Main(m *testing.M) {
 	if file := os.Getenv(asServer); file != "" {
 		os.Exit(serveFile(file))

@@ -12,14 +12,14 @@ import (
 	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
-// Observed is one event as it was shown, kept.
+// Observed is one observed event.
 type Observed struct {
 	eventmeter.Observation
 	Message, Timestamp string
 	After              int // deliveries that were reported before
 }
 
-// Observed makes memory an [eventmeter.Observer].
+// Observed implements [eventmeter.Observer].
 func (m *Memory) Observed(o eventmeter.Observation) {
 	m.keep(func() {
 		m.Observations = append(m.Observations, Observed{o, string(o.Message), string(o.Timestamp), len(m.Deliveries)})
@@ -35,7 +35,7 @@ type Memory struct {
 	Transitions  []eventmeter.Transition
 	Calls        []eventmeter.Call
 	Observations []Observed
-	Log          []string // all of it, a line each, without what differs from run to run
+	Log          []string // every report, one line each, without the parts that differ from run to run
 }
 
 func NewMemory() *Memory {
@@ -82,6 +82,9 @@ func (m *Memory) Noticed(n eventmeter.Notice) {
 		if n.Refused {
 			detail += fmt.Sprintf(" (%d/%d/%d)", n.Stamp.Run, n.Stamp.Source, n.Stamp.Seq)
 		}
+		if n.Before {
+			detail += "before"
+		}
 		m.line("noticed %s: %s", n.Kind, detail)
 	})
 }
@@ -113,19 +116,32 @@ func (m *Memory) line(format string, args ...any) {
 
 var listenerPattern = regexp.MustCompile(`https://127\.0\.0\.1:\d+`)
 
-// Wait returns when ok does; it is asked after each report.
+// Patience is how long a test waits for what must come, on a busy machine, too.
+const Patience = time.Minute
+
+// Wait waits until ok returns true. ok is called after each report, and every few
+// milliseconds, because it may look at what is counted after a report.
 func (m *Memory) Wait(t *testing.T, what string, ok func(m *Memory) bool) {
 	t.Helper()
-	late := false
-	timer := time.AfterFunc(20*time.Second, func() {
+	began, over := time.Now(), make(chan struct{})
+	defer close(over)
+	go func() {
 		defer crash.Guard()
-		m.keep(func() { late = true })
-	})
-	defer timer.Stop()
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-tick.C:
+				m.keep(func() {})
+			}
+		}
+	}()
 	m.Mu.Lock()
 	defer m.Mu.Unlock()
 	for !ok(m) {
-		if late {
+		if time.Since(began) > Patience {
 			t.Errorf("waited in vain for %s\n%s", what, strings.Join(m.Log, "\n"))
 			return
 		}
@@ -133,7 +149,7 @@ func (m *Memory) Wait(t *testing.T, what string, ok func(m *Memory) bool) {
 	}
 }
 
-// Seen counts what a subscription got of a source, by sequence.
+// Seen counts the deliveries of a source to a subscription, by sequence number.
 func (m *Memory) Seen(index uint32, source uint16) map[uint32]int {
 	got := map[uint32]int{}
 	for _, d := range m.Deliveries {

@@ -3,6 +3,7 @@ package systemstest
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -50,24 +51,26 @@ func signOld(secret string, at time.Time, body string) string {
 // a JSON object that configures the lane. The others are played in order:
 //
 //	request   what the lane must send, to the byte
-//	answer    what the server answers to it
-//	deliver   a webhook delivery that the server makes now
-//	reply     how the lane must answer the delivery
-//	stream    what the server says now on the stream that is held open
-//	await     what the recorder must have been told before it goes on
-//	told      all that the recorder must have been told, in the end
-//	figures   figures of the lane's own, in the end; others may be there
+//	answer    the server's answer to the request
+//	deliver   a webhook delivery that the server makes
+//	reply     the lane's answer to the delivery
+//	stream    what the server sends on the open stream
+//	await     a report that the recorder must have before the play goes on
+//	told      all reports that the recorder must have at the end
+//	figures   figures of the lane at the end; there may be others
 //
 // An answer begins with its status, and "hold" if the response stays open. In
 // the lane's requests the parts that differ from run to run are written <url>,
-// <secret> and <own>. In a delivery's headers, "sign" stands for a right
-// signature, "sign-former" for one by the secret before, "sign-both" for the
-// two, "sign-old" for one in the older spelling, "sign-text" for one by the secret's text as key, "sign-raw" for one by a raw secret of SEP-1803, and "now-600" for a time.
+// <secret> and <own>. In a delivery's headers, "sign" stands for a correct
+// signature, "sign-former" for one with the former secret, "sign-both" for both,
+// "sign-old" for one of the older revision, "sign-text" for one with the secret's
+// text as key, "sign-raw" for one with a raw secret of SEP-1803, and "now-600" for
+// a time.
 type laneFile struct {
 	System    string
 	Settings  json.RawMessage // of the system
-	Secrets   driver.Secrets
-	Verify    driver.Verify
+	Secrets   string
+	Verify    string
 	Mode      eventmeter.Mode
 	Era       mcpclient.Era // as the server is
 	Revision  mcpclient.Revision
@@ -79,11 +82,10 @@ type laneFile struct {
 
 	MaxAge, LongPoll, TTL           string
 	MaxEvents, RotateEvery          int
-	NoExpiry                        bool
 	RefreshAt                       float64
 	Answer                          []driver.Answer
 	Require                         []string
-	RefusePending, RefuseExpired    bool
+	Pending, Expired                string
 	UnsubscribeMode                 bool
 	Heartbeat, MinInterval, Backoff string
 }
@@ -93,7 +95,7 @@ type step struct {
 	text string
 }
 
-// play is a conversation under way.
+// play is a conversation in progress.
 type play struct {
 	t   *testing.T
 	cfg laneFile
@@ -107,11 +109,11 @@ type play struct {
 	url      string
 	secret   string
 	former   string // the secret before
-	// drain, if not nil, is called when a request has come, before it is
-	// answered: it is under way then, and none is begun after it.
+	// drain, if not nil, is called when a request has come, before its answer, so
+	// that the lane begins no other one.
 	drain func()
 	ended chan struct{}
-	more  chan string // what the stream that is held open says next
+	more  chan string // what the open stream sends next
 }
 
 // PlayFiles plays every wire file that a pattern matches.
@@ -175,7 +177,7 @@ func playFile(t *testing.T, a *txtar.Archive) {
 		defer close(done)
 		p.deliveries(d, rec)
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
 	stop := context.AfterFunc(ctx, p.end)
 	defer stop()
@@ -227,7 +229,7 @@ func playFile(t *testing.T, a *txtar.Archive) {
 	<-done
 }
 
-// misfigured lists the figures that are not what the file says.
+// misfigured lists the figures that differ from those in the file.
 func misfigured(d driver.Driver, figures string) (wrong []string) {
 	got := d.(driver.Figurer).Figures()
 	for line := range strings.SplitSeq(figures, "\n") {
@@ -258,9 +260,9 @@ func (p *play) options() driver.Options {
 	o := driver.Options{
 		System: c.System, Mode: c.Mode, Event: "ticket.moved", MaxAge: dur(c.MaxAge),
 		Arguments: func(int) json.RawMessage { return c.Arguments },
-		Poll:      driver.PollOptions{MinInterval: dur(c.MinInterval), Timeout: dur(c.LongPoll), MaxEvents: c.MaxEvents, BackoffMin: dur(c.Backoff), BackoffMax: dur(c.Backoff)},
-		Push:      driver.PushOptions{Heartbeat: dur(c.Heartbeat), BackoffMin: dur(c.Backoff), BackoffMax: dur(c.Backoff)},
-		Webhook:   driver.WebhookOptions{TTL: dur(c.TTL), NoExpiry: c.NoExpiry, RefreshAt: c.RefreshAt, RotateEvery: c.RotateEvery, Answer: c.Answer, Require: c.Require, RefusePending: c.RefusePending, RefuseExpired: c.RefuseExpired, UnsubscribeMode: c.UnsubscribeMode, Secrets: c.Secrets, Verify: c.Verify},
+		Poll:      &driver.Poll{MinInterval: cmp.Or(dur(c.MinInterval), time.Second), Timeout: dur(c.LongPoll), MaxEvents: c.MaxEvents},
+		Push:      driver.Push{Heartbeat: dur(c.Heartbeat), Backoff: driver.Backoff{Min: dur(c.Backoff), Max: dur(c.Backoff)}},
+		Webhook:   driver.Webhook{TTL: c.TTL, RefreshAt: c.RefreshAt, RotateEvery: c.RotateEvery, Answer: c.Answer, Require: c.Require, Pending: c.Pending, Expired: c.Expired, UnsubscribeMode: c.UnsubscribeMode, Secrets: c.Secrets, Verify: c.Verify},
 	}
 	if of, _ := systems.Table.Find(c.System); of.Settings != nil {
 		set := of.Settings(string(c.Mode))
@@ -274,7 +276,7 @@ func (p *play) options() driver.Options {
 	return o
 }
 
-// end lets everything go that waits for its turn.
+// end releases everything that waits for its turn.
 func (p *play) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -285,11 +287,10 @@ func (p *play) end() {
 	p.moved.Broadcast()
 }
 
-// turn waits until a step of one of these kinds is next and takes it.
+// turn waits until the next step is of one of these kinds, and takes it.
 func (p *play) turn(kinds ...string) (step, bool) { return p.turnWith(nil, kinds...) }
 
-// turnWith does so, and calls taken, if it is not nil, before anybody else can
-// take the step after it.
+// turnWith is turn, and calls taken, if it is not nil, before the next step can be taken.
 func (p *play) turnWith(taken func(), kinds ...string) (step, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -440,7 +441,7 @@ func Drained(t *testing.T, d driver.Driver) {
 	t.Helper()
 	p := d.(driver.Phased)
 	p.Drain()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(Patience)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for p.Pending() > 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
-// ServeHTTP is the server's side.
+// ServeHTTP plays the server.
 func (p *play) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	var m struct {
@@ -23,8 +23,8 @@ func (p *play) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.handshake(w, r, m.ID, m.Method) {
 		return
 	}
-	// What the request says of the callback must be known before the next step,
-	// which may be a delivery to it.
+	// The callback in the request must be known before the next step, which may be a
+	// delivery to it.
 	text := string(body)
 	s, ok := p.turnWith(func() { p.learn(text) }, "request")
 	if !ok {
@@ -52,7 +52,7 @@ func (p *play) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.answer(w, r, s.text)
 }
 
-// learn keeps what a request says of the callback. p.mu is held.
+// learn keeps the callback in a request. The caller holds p.mu.
 func (p *play) learn(request string) {
 	if u := urlPattern.FindStringSubmatch(request); u != nil {
 		p.url = u[2]
@@ -62,7 +62,7 @@ func (p *play) learn(request string) {
 	}
 }
 
-// learnMade keeps the secret that the server makes in SEP-1803. p.mu is held.
+// learnMade keeps the secret that the server makes in SEP-1803. The caller holds p.mu.
 func (p *play) learnMade(answer string) {
 	if made := madePattern.FindStringSubmatch(answer); made != nil {
 		p.secret = made[1]
@@ -100,8 +100,7 @@ func (p *play) answer(w http.ResponseWriter, r *http.Request, text string) {
 	}
 }
 
-// handshake answers what the official client says, whose bytes are not ours
-// to check.
+// handshake answers the requests of the official client, whose bytes are not checked.
 func (p *play) handshake(w http.ResponseWriter, r *http.Request, id json.RawMessage, method string) bool {
 	say := func(result string) {
 		w.Header().Set("Content-Type", "application/json")
@@ -127,7 +126,7 @@ func (p *play) handshake(w http.ResponseWriter, r *http.Request, id json.RawMess
 	return true
 }
 
-// fields writes the headers that matter, in order.
+// fields returns the headers that are checked, in order.
 func fields(h http.Header) string {
 	var b strings.Builder
 	for _, k := range []string{"Accept", "Authorization", "Content-Type", "Last-Event-Id", "Mcp-Method", "Mcp-Name", "Mcp-Protocol-Version", "Mcp-Session-Id"} {

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
@@ -26,9 +25,9 @@ const asServer = "EVENTMETER_TEST_STDIO_SERVER"
 
 // A stdio file is a conversation over a pipe, written by hand. lane, told and
 // figures are as in wire files. request is a line that the client must write,
-// answer is lines that the server writes then (<CR> stands for a carriage
-// return), exit is a status with which it ends, having written the rest to
-// standard error. pipe is what the lines came to, in the end.
+// answer has the lines that the server then writes (<CR> stands for a carriage
+// return), exit is the status with which the server ends after it has written the
+// rest of the section to standard error. pipe has the counts of lines at the end.
 //
 // serveFile plays the server's side, and returns the exit status: 9 if the
 // client wrote something else.
@@ -162,7 +161,7 @@ func playStdio(t *testing.T, name string, archive *txtar.Archive) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
 	if err := d.Attach(ctx, 0); (err != nil) != p.cfg.Fails {
 		t.Errorf("attach: %v", err)
@@ -221,7 +220,7 @@ func pipeText(s mcpclient.PipeStats) string {
 	return text
 }
 
-// balanced checks that every byte belongs to somebody.
+// balanced checks that every byte belongs to a lane or to the handshake.
 func balanced(t *testing.T, s mcpclient.PipeStats, lanes ...mcpclient.Traffic) {
 	t.Helper()
 	up, down := s.HandshakeUp, s.HandshakeDown

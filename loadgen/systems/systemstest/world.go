@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/refserver"
@@ -23,7 +22,7 @@ import (
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
-// Serve starts a server that knows the modern handshake and leaves the rest to f.
+// Serve starts a server that answers the modern handshake and passes other requests to f.
 func Serve(t *testing.T, protocols *http.Protocols, f func(w http.ResponseWriter, r *http.Request, id json.RawMessage, method string)) string {
 	t.Helper()
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,7 +53,7 @@ func Open(w http.ResponseWriter) {
 	w.(http.Flusher).Flush()
 }
 
-// Shoot publishes one event and enters it into the ledger.
+// Shoot publishes one event and adds it to the ledger.
 func (w *World) Shoot(t *testing.T, clock *eventmeter.Clock, ledger *ledger.Ledger, channel string, seq uint32) {
 	t.Helper()
 	stamp := eventmeter.Stamp{Run: 1, Seq: seq}
@@ -64,7 +63,7 @@ func (w *World) Shoot(t *testing.T, clock *eventmeter.Clock, ledger *ledger.Ledg
 	ledger.Resolved(stamp, eventmeter.Accepted, clock.Now())
 }
 
-// Figure reads one figure of a lane's own.
+// Figure returns one figure of a lane's system.
 func Figure(d driver.Driver, name string) float64 {
 	return d.(driver.Figurer).Figures().Values[name]
 }
@@ -88,7 +87,8 @@ func (w *World) Admin(t *testing.T, path, body string) {
 	}
 }
 
-// World is a reference target and what a lane needs to meet it.
+// World is a reference server, with the certificate authority of its callbacks and an HTTP
+// client for its admin listener.
 type World struct {
 	Srv       *refserver.Server
 	Authority *sinks.Authority
@@ -114,7 +114,7 @@ func NewWorld(t *testing.T, o refserver.Options) *World {
 	w := &World{Srv: srv, Authority: authority, Client: &http.Client{Transport: &http.Transport{}}}
 	t.Cleanup(func() {
 		w.Client.CloseIdleConnections()
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), Patience)
 		defer cancel()
 		if err := srv.Close(ctx); err != nil {
 			t.Errorf("closing the target: %v", err)
@@ -143,8 +143,8 @@ func (w *World) Roots() *x509.CertPool {
 	return p
 }
 
-// declare has an endpoint declare what a lane needs, as a run does. A lane with
-// long polls speaks the revision that has them.
+// declare adds the capabilities that a lane needs to an endpoint's options, as a run does.
+// For long polls it sets the revision that has them.
 func declare(t *testing.T, e *mcpclient.EndpointOptions, o *driver.Options) {
 	t.Helper()
 	of, err := systems.Find(o.System)
@@ -152,7 +152,7 @@ func declare(t *testing.T, e *mcpclient.EndpointOptions, o *driver.Options) {
 		t.Fatal(err)
 	}
 	e.Extensions = of.Extensions
-	if e.Revision == "" && o.Mode == eventmeter.Poll && o.Poll.Timeout > 0 {
+	if e.Revision == "" && o.Mode == eventmeter.Poll && o.Poll != nil && o.Poll.Timeout > 0 {
 		e.Revision = mcpclient.LongPoll
 	}
 }
@@ -187,7 +187,7 @@ func LaneAt(t *testing.T, ep *mcpclient.Endpoint, o driver.Options) (driver.Driv
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), Patience)
 		defer cancel()
 		if err := d.Close(ctx); err != nil {
 			t.Errorf("closing the lane: %v", err)
@@ -202,7 +202,7 @@ func LaneAt(t *testing.T, ep *mcpclient.Endpoint, o driver.Options) (driver.Driv
 // Attach opens all subscriptions of a lane.
 func Attach(t *testing.T, d driver.Driver, n int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
 	for i := range n {
 		if err := d.Attach(ctx, i); err != nil {

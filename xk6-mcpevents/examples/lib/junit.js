@@ -1,11 +1,11 @@
-// JUnit from handleSummary: every threshold is a test case, and one that was
-// crossed is a failed one. For a script of your own:
+// JUnit from handleSummary: every threshold is a test case, and a crossed threshold
+// is a failed one. For your own script:
 //
 //   import { junit, lines } from './lib/junit.js';
 //   export const handleSummary = (data) => ({ 'junit.xml': junit(data, 'my test'), stdout: lines(data) });
 
 /**
- * What handleSummary is given, as far as it is used here.
+ * The parts of handleSummary's argument that are used here.
  * @typedef {{ values: Record<string, number>, thresholds?: Record<string, { ok: boolean }> }} Metric
  * @typedef {{ metrics: Record<string, Metric>, state: { testRunDurationMs: number } }} Summary
  */
@@ -25,7 +25,7 @@ function verdicts(data) {
   const list = [];
   for (const metric of Object.keys(data.metrics).sort()) {
     const { values, thresholds = {} } = data.metrics[metric];
-    // Only what options.summaryTrendStats asks for is there of a Trend.
+    // A Trend only has the values named in options.summaryTrendStats.
     const shown = Object.keys(values).sort().map((name) => `${name} ${Number(values[name].toFixed(3))}`).join(', ');
     for (const rule of Object.keys(thresholds)) {
       list.push({ metric, rule, ok: thresholds[rule].ok, values: shown });
@@ -35,12 +35,12 @@ function verdicts(data) {
 }
 
 /**
- * Text as it may stand in XML, between tags and in attributes.
+ * Escapes text for XML, between tags and in attributes.
  * @param {string} text
  */
 function escape(text) {
   return text
-    .replace(/[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD]/g, '\uFFFD') // what XML 1.0 cannot hold at all
+    .replace(/[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD]/g, '\uFFFD') // characters that XML 1.0 does not allow
     .replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;').replace(/"/g, '&quot;');
 }
 

@@ -15,6 +15,13 @@ export default async function () {
   await client.poll("chat.message", { subscriptions: "5" });
   // @ts-expect-error a sink is an object
   await client.subscribe("chat.message", { sink: "127.0.0.1:8443" });
+  // @ts-expect-error there is no such client
+  await client.subscribe("chat.message", { client: "siri" });
+  // @ts-expect-error the secret is missing
+  new Client("http://127.0.0.1:8080/mcp", { oauth: { clientId: "load" } });
+  // @ts-expect-error a stream has no callback
+  await client.stream("chat.message", { shareUrl: true });
+  await new Client("http://127.0.0.1:8080/mcp", { version: "2025-06-18", oauth: { clientId: "load-{principal}", secret: "s", principals: 2 } }).subscribe("chat.message", { client: "ai-sdk", shareUrl: true, ttl: "none" });
   // @ts-expect-error smithery has webhooks only
   await client.stream("chat.message", { system: "smithery" });
   // @ts-expect-error there is no such list

@@ -1,23 +1,26 @@
-package profiles
+package settings
 
 import (
 	"fmt"
-	"slices"
 	"time"
 )
 
-// The clients that a lane can imitate, beside generic.
+// Clients are the clients that a lane can imitate, the default first.
+var Clients = []string{"generic", clientChatGPT, clientAISDK}
+
 const (
 	clientChatGPT = "chatgpt"
 	clientAISDK   = "ai-sdk"
 )
 
-// clientBody is the largest body that both clients take.
+// clientBody is the largest body that both clients accept.
 const clientBody = 256 << 10
 
-// imitate sets the defaults of a client. Facts are of the client's documents or
-// source; what is not known of it is in assumed.
-func imitate(w *WebhookLane, client string) {
+// WebhookOf returns the default settings of a lane that imitates a client. They come
+// from the client's documents or source; what these leave open is in
+// [WebhookLane.Assumptions].
+func WebhookOf(client string) WebhookLane {
+	w := DefaultWebhook()
 	switch client {
 	case clientChatGPT:
 		w.RefreshAt = assumedRefreshAt
@@ -27,24 +30,24 @@ func imitate(w *WebhookLane, client string) {
 		w.UnsubscribeMode, w.Silent = true, assumedSilent
 	case clientAISDK:
 		w.Require = []string{"eventId", "zone", "name"}
-		w.Pending, w.Expired = "refuse", "refuse"
+		w.Pending, w.Expired = Refuse, Refuse
 		w.BodyLimit = clientBody
 		w.Answer = []WebhookAnswer{{Status: 204}}
 		w.UnsubscribeMode = true
 	}
+	return w
 }
 
-// What is assumed of ChatGPT, because nobody has measured it.
+// Assumptions about ChatGPT, which nobody has measured.
 const (
 	assumedRefreshAt = 0.95
 	assumedSilent    = 0.5
 )
 
-// Assumptions are what a lane's client is only assumed to do, as far as the lane
-// still has it so.
-func (l *Lane) Assumptions() (all []string) {
-	w := &l.Webhook
-	switch l.Client {
+// Assumptions returns what is only assumed about a client, as far as these settings
+// follow the assumption.
+func (w *WebhookLane) Assumptions(client string) (all []string) {
+	switch client {
 	case clientChatGPT:
 		if w.RefreshAt == assumedRefreshAt {
 			all = append(all, "it is not known when ChatGPT refreshes: at 0.95 of the grant, up to 5 % of it earlier (webhook.refreshAt)")
@@ -62,26 +65,15 @@ func (l *Lane) Assumptions() (all []string) {
 	return all
 }
 
-// client checks that the lane can imitate its client.
-func (c *checker) client(path string, l *Lane) {
-	if l.Client != "" && (l.Mode != "webhook" || l.System != "events") {
-		c.bad(path+".client", "clients are imitated by webhook lanes of system events", "remove it, or set mode: webhook")
+// CheckClient reports what is wrong with the client that a lane of a system imitates.
+func (w *WebhookLane) CheckClient(l Lane, client string, of System) {
+	if client != "" && (l.Mode != "webhook" || !of.Judges) {
+		l.Bad("client", "clients are imitated by webhook lanes of system events", "remove it, or set mode: webhook")
 	}
-	for i, word := range l.Webhook.Require {
-		if !slices.Contains(required, word) {
-			c.bad(fmt.Sprintf("%s.webhook.require.%d", path, i), quote(word)+" is not known", "use eventId, zone or name")
-		}
-	}
-	if l.Webhook.ShareURL && c.p.Target.Revision == "older" {
-		c.bad(path+".webhook.shareUrl", "revision older has no X-MCP-Subscription-Id to route by", "remove it, or set another target.revision")
-	}
-	if l.System != "events" {
-		c.reject(path+".webhook", judging, "has no effect on system "+l.System, "remove it")
+	if !of.Judges {
+		l.Reject("webhook", judging, "has no effect on system "+of.Name, "remove it")
 	}
 }
 
-// required is what a sink can require of a delivery.
-var required = []string{"eventId", "zone", "name"}
-
-// judging are the keys of a webhook lane by which the sink of system events judges.
+// judging are the keys of a webhook lane that only systems with Judges have.
 var judging = []string{"require", "pending", "expired", "silent", "unsubscribeMode"}

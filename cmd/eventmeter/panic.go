@@ -40,8 +40,9 @@ func guarded(stderr io.Writer, f func() error) (code int) {
 	return exitCode(err)
 }
 
-// sayBug writes the one line about a panic, and the stack where it was asked for.
-// It is called by a function that recovers, or by one that such a one calls.
+// sayBug prints the line about a panic, and the stack if GOTRACEBACK asks for it.
+// Call it while the panic is being recovered: from the deferred function or one that
+// it calls.
 func sayBug(stderr io.Writer, p any) {
 	fmt.Fprintln(stderr, bugText(p, origin()))
 	if how := os.Getenv("GOTRACEBACK"); how != "" && how != "none" && how != "0" {
@@ -49,13 +50,13 @@ func sayBug(stderr io.Writer, p any) {
 	}
 }
 
-// bugText is the one line about a panic: what, where, and what to report.
+// bugText returns the line about a panic: what happened, where, and what to report.
 func bugText(p any, where string) string {
 	return fmt.Sprintf("eventmeter: internal error: %s (%s, version %s); this is a bug: please report this line, the command line and the profile; GOTRACEBACK=single prints the stack", errorLine(fmt.Sprint(p)), where, version())
 }
 
-// origin is the place of this program's code, or of a library, that panicked. It
-// must be called while the panic is recovered.
+// origin returns the function and line that panicked, in this program or a library.
+// It must be called while the panic is being recovered.
 func origin() string {
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])])
@@ -81,15 +82,15 @@ func origin() string {
 	}
 }
 
-// The bounds of what is said about an error.
+// The bounds of the text of an error.
 const (
 	maxErrorLine  = 2000 // bytes
 	maxErrorLines = 50
 )
 
-// errorText is an error for people: long lines are cut in their middle, since
-// they begin with where and end with how to mend it, and of many lines only the
-// first are kept.
+// errorText formats an error for people. Long lines are cut in the middle, because
+// they begin with the place and end with the fix; of many lines only the first are
+// kept.
 func errorText(err error) string {
 	lines := strings.Split(err.Error(), "\n")
 	more := len(lines) - maxErrorLines

@@ -1,0 +1,222 @@
+package calibrate
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+	"github.com/eventmeter/eventmeter/internal/settings"
+	"github.com/eventmeter/eventmeter/loadgen/driver/events"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
+	"github.com/eventmeter/eventmeter/profiles"
+)
+
+// builtin is the built-in profile calibrate.
+func builtin(t *testing.T) *profiles.Profile {
+	t.Helper()
+	p, err := profiles.Load("calibrate", nil, systems.Table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestEveryFaultIsCalibrated requires a case of every kind of fault, in every system and
+// mode that has it, or a reason why there is none.
+func TestEveryFaultIsCalibrated(t *testing.T) {
+	t.Parallel()
+	reasons := map[string]string{}
+	for _, system := range []string{"smithery webhook", "sep-1803 push", "sep-1803 webhook", "sep-975 push", "sep-2549 poll", "updates push"} {
+		for _, kind := range []faults.Kind{faults.TokenRefuse, faults.TokenDown, faults.TokenSlow} {
+			reasons[fmt.Sprint(system, " ", kind)] = "renewals are the same for every system, and the lanes of MCP Events have them"
+		}
+	}
+	for _, mode := range []eventmeter.Mode{eventmeter.Poll, eventmeter.Push, eventmeter.Webhook} {
+		reasons[fmt.Sprint("events ", mode, " ", faults.Break)] = "TestPlantedRows plants each row of conformance, and scripts/trust does so for a check; no count of the ledger follows from it"
+	}
+	p := builtin(t)
+	has, places := map[string]bool{}, map[faults.Place]bool{}
+	for _, c := range p.Cases {
+		spec, err := faults.Load(c.Faults)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range p.Lanes {
+			if !slices.Contains(c.Lanes, l.Name) {
+				continue
+			}
+			places[faults.Place{System: l.System, Mode: eventmeter.Mode(l.Mode)}] = true
+			for _, f := range spec {
+				if f.Mode == "" || string(f.Mode) == l.Mode {
+					has[fmt.Sprint(l.System, " ", l.Mode, " ", f.Kind)] = true
+				}
+			}
+		}
+	}
+	for place := range places {
+		for _, kind := range faults.KindsOf(place) {
+			name := fmt.Sprint(place.System, " ", place.Mode, " ", kind)
+			if has[name] == (reasons[name] != "") {
+				t.Errorf("%s: has a case: %t, and the reason to have none is %q", name, has[name], reasons[name])
+			}
+		}
+	}
+	kinds := map[string]bool{}
+	for name := range has {
+		kinds[name[strings.LastIndex(name, " ")+1:]] = true
+	}
+	readme, err := os.ReadFile("../../README.md")
+	if want := fmt.Sprintf("can inject %d kinds of faults", len(kinds)); err != nil || !strings.Contains(string(readme), want) {
+		t.Errorf("README.md does not say %q: %v", want, err)
+	}
+	if len(places) != 9 {
+		t.Errorf("%d systems and modes have cases: %v", len(places), places)
+	}
+}
+
+// keysOf lists the keys of a struct of settings.
+func keysOf(prefix string, v any) (keys []string) {
+	for f := range reflect.TypeOf(v).Fields() {
+		if name, _, _ := strings.Cut(f.Tag.Get("yaml"), ","); name != "" && name != "-" {
+			keys = append(keys, prefix+name)
+		}
+	}
+	return keys
+}
+
+// TestEveryRuleIsCalibrated requires a case of every rule that a lane or the embedded target
+// can be told to follow, or a reason why there is none.
+func TestEveryRuleIsCalibrated(t *testing.T) {
+	t.Parallel()
+	p := builtin(t)
+	var sets []string
+	for _, c := range p.Cases {
+		sets = append(sets, c.Set...)
+	}
+	keys := slices.Concat(
+		keysOf(".events.", events.Settings{}), keysOf(".webhook.", settings.WebhookLane{}), keysOf("answer.", settings.WebhookAnswer{}),
+		keysOf(".oauth.", settings.OAuth{}), keysOf(".embedded.", profiles.Embedded{}), keysOf(".lists.", profiles.EmbeddedLists{}),
+	)
+	for _, rule := range []string{"target.version", "sep975.tool"} {
+		keys = append(keys, rule)
+	}
+	for _, key := range keys {
+		has := slices.ContainsFunc(sets, func(set string) bool {
+			path, value, _ := strings.Cut(set, "=")
+			if of, name, ok := strings.Cut(key, "answer."); ok && of == "" {
+				return strings.HasSuffix(path, ".webhook.answer") && strings.Contains(value, name+":")
+			}
+			return strings.Contains(path+".", key+".")
+		})
+		if has == (uncalibrated[key] != "") {
+			t.Errorf("%s: has a case: %t, and the reason to have none is %q", key, has, uncalibrated[key])
+		}
+	}
+	for key := range uncalibrated {
+		if !slices.Contains(keys, key) {
+			t.Errorf("%s: there is no such key", key)
+		}
+	}
+}
+
+// TestEveryRevisionIsCalibrated requires the cases of each revision in each mode, plain and
+// from a chosen start, and a case of each client and of each status with a rule of its own.
+func TestEveryRevisionIsCalibrated(t *testing.T) {
+	t.Parallel()
+	p := builtin(t)
+	type seen struct {
+		revision, mode string
+		start          bool
+	}
+	got, values := map[seen]bool{}, map[string]bool{}
+	for _, c := range p.Cases {
+		revision := "sep-3415"
+		start := false
+		for _, set := range c.Set {
+			if r, ok := strings.CutPrefix(set, "target.revision="); ok {
+				revision = r
+			}
+			if strings.Contains(set, ".client=") {
+				values["client "+set[strings.Index(set, "=")+1:]] = true
+			}
+			if _, status, ok := strings.Cut(set, "status: "); ok {
+				values["status "+status[:3]] = true
+			}
+			start = start || strings.Contains(set, ".events.cursor=")
+		}
+		for _, lane := range c.Lanes {
+			if lane == "push" || lane == "poll" || lane == "webhook" {
+				got[seen{revision, lane, start}] = true
+			}
+		}
+	}
+	for _, revision := range []string{"sep-3415", "sketch", "longpoll", "older"} {
+		for _, mode := range []string{"push", "poll", "webhook"} {
+			for _, start := range []bool{false, true} {
+				if !got[seen{revision, mode, start}] {
+					t.Errorf("revision %s by %s has no case (chosen start: %t)", revision, mode, start)
+				}
+			}
+		}
+	}
+	for _, want := range []string{"client chatgpt", "client ai-sdk", "status 302", "status 410", "status 413", "status 425", "status 429", "status 503"} {
+		if !values[want] {
+			t.Errorf("%s has no case", want)
+		}
+	}
+}
+
+// uncalibrated are the keys without a case, and why.
+var uncalibrated = func() map[string]string {
+	out := map[string]string{}
+	for _, u := range []struct{ reason, keys string }{
+		{"what they do to a lane depends on its clock: how often streams are cut, which lists are asked for meanwhile, and what is published until then",
+			".events.cutEvery .events.cutFor .events.listen .embedded.typesEvery"},
+		{"it acts when churn reopens subscriptions, whose number depends on time",
+			".events.resume"},
+		{"it chooses the streams that stallFor stops, and has no figure of its own",
+			".events.stallShare"},
+		{"what it sets the cases of clients set",
+			".webhook.require .webhook.pending .webhook.unsubscribeMode .webhook.expired"},
+		{"secrets overlap for a time that depends on what is in flight",
+			".webhook.secrets .webhook.oldSecret .embedded.dualSign .embedded.singleSign"},
+		{"it changes who refuses a delivery, as in the cases of signatures and sizes",
+			".webhook.verify .webhook.bodyLimit"},
+		{"it is about the end of a subscription, after everything is counted",
+			".webhook.silent"},
+		{"it names an address, a certificate or a file, and no rule",
+			".webhook.callback .webhook.listen .webhook.certFile .webhook.keyFile .oauth.secretEnv .oauth.refreshTokenFile .oauth.tokenURL .oauth.timeout"},
+		{"it draws a random wait between delay and itself",
+			"answer.delayTo"},
+		{"both ends share it, and the cases of tokens have the default",
+			".oauth.auth"},
+		{"a bound that no case reaches: its tests are the server's",
+			".embedded.maxSubscriptions .embedded.buffer .embedded.capacity .embedded.capacityBurst .embedded.ttlMin .embedded.ttlDefault .embedded.ttlMax .embedded.resumeMaxWait .embedded.suspendAfter .embedded.verifyFailures"},
+		{"the profile itself sets it for all cases",
+			".embedded.nextPoll .embedded.retryBase .lists.entries .lists.page"},
+		{"a pace of the server, on which no count depends",
+			".embedded.heartbeat .embedded.resumeOverlap .embedded.feedEvery"},
+		{"the column of faults sets it",
+			".embedded.faults"},
+		{"target.revision sets it",
+			".embedded.revision"},
+		{"faults are not available over pipes",
+			".embedded.transport"},
+		{"it concerns proxies, and there is none",
+			".embedded.proxiesMayBuffer"},
+		{"an id that changes shows that a subscription was lost, at a time that nobody knows",
+			".embedded.freshIds"},
+		{"it changes what lists say, not what clients count; the driver's tests have it",
+			".lists.private .lists.older .lists.uneven .lists.strict"},
+	} {
+		for key := range strings.FieldsSeq(u.keys) {
+			out[key] = u.reason
+		}
+	}
+	return out
+}()

@@ -1,0 +1,56 @@
+package check
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/eventmeter/eventmeter/internal/conform"
+)
+
+// TestSteps: a row says what a check does if and only if a step judges it.
+func TestSteps(t *testing.T) {
+	judged, names := map[conform.ID]bool{}, map[string]bool{}
+	for _, s := range Steps {
+		if s.Name == "" || names[s.Name] || len(s.Rows) == 0 || s.do == nil {
+			t.Errorf("step %+v lacks something, or its name is taken", s)
+		}
+		names[s.Name] = true
+		for _, row := range s.Rows {
+			judged[row] = true
+		}
+	}
+	for id, row := range conform.Rows {
+		if judged[conform.ID(id)] != (row.Check != "") {
+			t.Errorf("%s: a step judges it: %v; the table says %q", row.Name, judged[conform.ID(id)], row.Check)
+		}
+	}
+}
+
+func TestInvalidArgument(t *testing.T) {
+	for schema, want := range map[string]string{
+		`{"type":"object","properties":{"a":{"type":"string"}}}`:               `{"a":17}`,
+		`{"type":"object","properties":{"n":{"type":"integer"}}}`:              `{"n":"seventeen"}`,
+		`{"type":"object","properties":{},"additionalProperties":false}`:       `{"eventmeterUnknown":true}`,
+		`{"type":"object","properties":{"a":{"enum":["x"]}},"required":["a"]}`: `{}`,
+		`{"type":"object","properties":{"a":{"type":["string","number"]}}}`:    "",
+		`{"type":"object"}`: "", `true`: "", ``: "",
+	} {
+		if got := string(invalidArgument(json.RawMessage(schema))); got != want {
+			t.Errorf("%s: %s, want %s", schema, got, want)
+		}
+	}
+}
+
+// TestAnother: another spelling has the same members, in the same JSON.
+func TestAnother(t *testing.T) {
+	for args, want := range map[string]string{
+		`{"channel":"a"}`:      `{"\u0063hannel":"a"}`,
+		`{"a":1,"b":{"c":[]}}`: `{"\u0062":{"c":[]},"\u0061":1}`,
+		`{"é":1}`:              `{"é":1}`,
+		`{}`:                   "", `[1]`: "",
+	} {
+		if got := string(another(json.RawMessage(args))); got != want {
+			t.Errorf("%s: %s, want %s", args, got, want)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package check
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/conform"
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+)
+
+const methodStream = "events/stream"
+
+// open opens a stream, and reads its first message. The stream ends with ctx. opened
+// says that the message is no response.
+func (p *probe) open(ctx context.Context, over http.RoundTripper, of params) (a answer, opened bool) {
+	session, err := p.me().Session(ctx, nil)
+	if err != nil {
+		return answer{silent: errtext.Line(err.Error())}, false
+	}
+	body, err := p.request(session, methodStream, of)
+	if err != nil {
+		return answer{silent: err.Error()}, false
+	}
+	resp, err := over.RoundTrip(p.caller.NewPost(ctx, session.Header(methodStream, ""), body))
+	if err != nil {
+		return answer{silent: "no answer: " + mcpclient.TransportError(ctx, err).Failure()}, false
+	}
+	context.AfterFunc(ctx, func() {
+		defer crash.Guard()
+		resp.Body.Close()
+	})
+	if resp.StatusCode <= 299 && mcpclient.IsEventStream(resp.Header) {
+		return firstMessage(resp)
+	}
+	from := &mcpclient.Answer{Want: wire.RequestID(body)}
+	defer from.Release()
+	from.Read(ctx, &p.caller, resp, methodStream)
+	return p.read(from), false
+}
+
+// firstMessage reads a stream up to its first message.
+func firstMessage(resp *http.Response) (a answer, opened bool) {
+	var parser wire.EventParser
+	defer parser.Reset()
+	buf := make([]byte, 4<<10)
+	found := false
+	a.status = resp.StatusCode
+	for !found {
+		n, err := resp.Body.Read(buf)
+		failed := parser.Feed(buf[:n], func(e wire.Event) {
+			var m wire.Message
+			if found || !wire.ScanMessage(e.Data, &m) {
+				return
+			}
+			found, opened = true, len(m.Method) > 0
+			a.text, a.coded, a.code = errtext.Line(string(e.Data)), m.HasError, m.Error.Code
+			if m.HasError {
+				a.meaning = mcpclient.RPCError(methodStream, &m.Error).Meaning()
+			}
+		})
+		if !found && (err != nil || failed != nil) {
+			a.silent = "the stream ended before its first message"
+			return a, false
+		}
+	}
+	return a, opened
+}
+
+// transport returns a transport for streams; nil if there can be none, which skips the
+// step.
+func (p *probe) transport() (http.RoundTripper, func()) {
+	if p.Endpoint.IsProgram() {
+		p.skip("over standard input and output, calls and streams share one pipe", p.step.Rows...)
+		return nil, nil
+	}
+	t, hangUp, err := p.Endpoint.NewTransport("", new(wire.Traffic), true)
+	if err != nil {
+		p.skip(errtext.Line(err.Error()), p.step.Rows...)
+		return nil, nil
+	}
+	return t, hangUp
+}
+
+func unknownStream(ctx context.Context, p *probe) {
+	over, hangUp := p.transport()
+	if over == nil {
+		return
+	}
+	defer hangUp()
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	a, opened := p.open(ctx, over, p.base().with(params{"name": unknown, "cursor": null}))
+	if a.silent != "" {
+		p.skip(a.silent, p.step.Rows...)
+		return
+	}
+	p.judge(conform.StreamErrorBeforeOpen, !opened && a.coded, "HTTP %d: %s", a.status, a.text)
+}
+
+// manyStreams opens streams, and makes another call meanwhile. A refusal by an error of
+// JSON-RPC may be a quota of subscriptions, which is another matter.
+func manyStreams(ctx context.Context, p *probe) {
+	over, hangUp := p.transport()
+	if over == nil {
+		return
+	}
+	defer hangUp()
+	ctx, cancel := context.WithTimeout(ctx, 2*callTime)
+	defer cancel()
+	var got [16]struct {
+		answer
+		opened bool
+	}
+	var all sync.WaitGroup
+	for i := range got {
+		all.Go(func() {
+			defer crash.Guard()
+			got[i].answer, got[i].opened = p.openAlone(ctx, over)
+		})
+	}
+	all.Wait()
+	opened := 0
+	for _, g := range got {
+		switch {
+		case g.opened:
+			opened++
+		case !g.coded && g.status > 299:
+			p.judge(conform.StreamExemptFromConcurrencyCap, false, "HTTP %d: %s", g.status, g.text)
+		}
+	}
+	if opened == 0 {
+		p.skip("no stream opened: "+got[0].text+got[0].silent, p.step.Rows...)
+		return
+	}
+	method, of := "events/list", params{}
+	if slices.Contains(p.eventType().Delivery, eventmeter.Poll) {
+		method, of = "events/poll", p.base().with(params{"cursor": null})
+	}
+	a := p.call(ctx, p.me(), method, of)
+	if a.silent == "" || a.status > 0 {
+		p.judge(conform.StreamExemptFromConcurrencyCap, a.granted(), "%s beside %d streams: HTTP %d: %s", method, opened, a.status, a.text)
+	}
+	p.skip(a.silent, p.step.Rows...)
+}
+
+// openAlone is open without a judgement, for several streams at once.
+func (p *probe) openAlone(ctx context.Context, over http.RoundTripper) (answer, bool) {
+	alone := *p
+	alone.found, alone.judged = newFindings(), map[conform.ID]bool{}
+	return alone.open(ctx, over, p.base().with(params{"cursor": null}))
+}

@@ -1,0 +1,33 @@
+package settings
+
+import "time"
+
+// PushLane defines how a stream is supervised.
+type PushLane struct {
+	// heartbeat interval that the server promises, default 30s, the draft's minimum; a stream
+	// without data for more than twice as long is dead
+	Heartbeat time.Duration `yaml:"heartbeat,omitempty" json:"heartbeat,omitempty" check:"1ms.."`
+	// first and longest wait before a reconnect, default 500ms to 30s
+	Backoff Backoff `yaml:"backoff,omitempty" json:"backoff,omitempty"`
+}
+
+// Backoff doubles from min to max, with full jitter.
+type Backoff struct {
+	Min time.Duration `yaml:"min,omitempty" json:"min,omitempty" check:"1ms.."` // first wait
+	Max time.Duration `yaml:"max,omitempty" json:"max,omitempty"`               // longest wait
+}
+
+// DefaultPush returns the defaults.
+func DefaultPush() PushLane {
+	return PushLane{Heartbeat: heartbeat, Backoff: Backoff{Min: backoffMin, Max: backoffMax}}
+}
+
+// Key returns the key of the settings in a lane.
+func (p *PushLane) Key() string { return "push" }
+
+// Check reports what is wrong with the settings, beyond what their tags check.
+func (p *PushLane) Check(l Lane) {
+	if what, fix := Span(p.Backoff.Max, p.Backoff.Min, Longest); what != "" {
+		l.Bad("push.backoff.max", what, fix)
+	}
+}
