@@ -111,7 +111,8 @@ func hostOf(t *testing.T, address string) string {
 	return u.Host
 }
 
-// k6's data_sent and data_received are what passed the wire, byte for byte.
+// k6's data_sent and data_received are what passed the wire, byte for byte. Only a poll
+// that is under way when its subscription ends has an answer that nobody reads.
 func TestDataCounts(t *testing.T) {
 	noLeaks(t)
 	srv := serveHere(t, refserver.Options{}, "")
@@ -138,7 +139,11 @@ func TestDataCounts(t *testing.T) {
 			mcp.end()
 			admin.end()
 			for metric, want := range map[string]int64{"data_sent": mcp.sent.Load() + admin.sent.Load(), "data_received": mcp.received.Load() + admin.received.Load()} {
-				if got, _ := s.sum(metric); int64(got) != want {
+				unread := int64(0)
+				if metric == "data_received" {
+					unread = 5 * 400 // of each poller, one without events
+				}
+				if got, _ := s.sum(metric); int64(got) > want || int64(got) < want-unread {
 					t.Errorf("%s is %v, %d passed the wire", metric, got, want)
 				}
 				if got, _ := s.sum(metric, "mode", "poll", "scenario", "s"); got < 5000 {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -66,9 +65,10 @@ func (b badInput) refused(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	over := watchMemory(cmd)
+	watched := watchMemory(cmd)
 	err := cmd.Wait()
-	if why := over(); why != "" {
+	used, why := watched()
+	if why != "" {
 		t.Fatal(why)
 	}
 	code, want := codeOf(t, err), b.code
@@ -88,52 +88,60 @@ func (b badInput) refused(t *testing.T) {
 			t.Errorf("a line of %d bytes, or with control characters: %.300q", len(line), line)
 		}
 	}
-	if used, ok := peakMemory(cmd.ProcessState); ok && used > refusalMemory {
+	if used > refusalMemory {
 		t.Errorf("it used %d MiB", used>>20)
 	}
 }
 
 // watchMemory kills a command that uses three times the memory that it may have,
-// or 60 s, before the machine suffers. The function that it returns says why.
-func watchMemory(cmd *exec.Cmd) func() string {
-	done, why := make(chan struct{}), make(chan string, 1)
+// or 60 s, before the machine suffers. The function that it returns gives the most
+// that was used, in bytes, and why the command was killed.
+func watchMemory(cmd *exec.Cmd) func() (int64, string) {
+	done, finished := make(chan struct{}), make(chan struct{})
+	var peak int64
+	var why string
 	go func() {
+		defer close(finished)
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
 		end := time.NewTimer(time.Minute)
 		defer end.Stop()
-		for {
+		for why == "" {
+			peak = max(peak, peakMemory(cmd.Process.Pid))
+			if peak > 3*refusalMemory {
+				why = fmt.Sprintf("it was killed at %d MiB", peak>>20)
+				_ = cmd.Process.Kill()
+				return
+			}
 			select {
 			case <-done:
-				why <- ""
 				return
 			case <-end.C:
+				why = "it was killed after a minute"
 				_ = cmd.Process.Kill()
-				why <- "it was killed after a minute"
-				return
 			case <-tick.C:
-				if n := residentPages(cmd.Process.Pid) * int64(os.Getpagesize()); n > 1<<30+refusalMemory/4 {
-					_ = cmd.Process.Kill()
-					why <- fmt.Sprintf("it was killed at %d MiB", n>>20)
-					return
-				}
 			}
 		}
 	}()
-	return func() string { close(done); return <-why }
+	return func() (int64, string) {
+		close(done)
+		<-finished
+		return peak, why
+	}
 }
 
-func residentPages(pid int) int64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+// peakMemory returns the largest resident set of a process that runs, in bytes; 0
+// where that is not known. What the system says of a process that has ended includes
+// the memory of the one that started it.
+func peakMemory(pid int) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
-	fields := strings.Fields(string(text))
-	if len(fields) < 2 {
-		return 0
-	}
-	n, _ := strconv.ParseInt(fields[1], 10, 64)
-	return n
+	_, value, _ := strings.Cut(string(text), "\nVmHWM:")
+	var n int64
+	_, _ = fmt.Sscan(value, &n)
+	return n << 10
 }
 
 // nested is a template of printfs within each other: 8 to the power of depth.

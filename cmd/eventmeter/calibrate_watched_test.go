@@ -35,7 +35,7 @@ func calibratesWatched(t *testing.T) {
 	t.Logf("%d of %d cases", len(some), len(p.Cases))
 	out, err := calibrated(func() *exec.Cmd { return watched(t, "run", "--profile", "calibrate", "--set", "cases="+string(text)) })
 	if err != nil || !strings.Contains(out, fmt.Sprintf("%d of %d rows equal", rows, rows)) {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("%v\n%s", err, failedRows(out))
 	}
 }
 

@@ -67,15 +67,16 @@ type hook struct {
 	// since.
 	last  eventmeter.Instant
 	doubt bool
-	// told is when the target last answered a subscribe; over is when it ended the
-	// subscription for a reason that passes, 0 = it has not since.
-	told, over eventmeter.Instant
-	own        string             // see clientID
-	granted    int                // subscribe calls that succeeded
-	continued  bool               // an event came, or a gap was announced
-	refused    int                // refreshes that failed in a row
-	expires    eventmeter.Instant // end of the grant; 0 = none
-	backoff    sinks.Backoff
+	// told is when the target last answered a subscribe. over and overAgain are when the
+	// target first and last ended the subscription for a reason that passes, 0 = it has
+	// not since.
+	told, over, overAgain eventmeter.Instant
+	own                   string             // see clientID
+	granted               int                // subscribe calls that succeeded
+	continued             bool               // an event came, or a gap was announced
+	refused               int                // refreshes that failed in a row
+	expires               eventmeter.Instant // end of the grant; 0 = none
+	backoff               sinks.Backoff
 }
 
 // newHook makes a path and a secret for a run.
@@ -284,9 +285,6 @@ func (d *lane) granted(r *run, a *mcpclient.Answer, g grant) {
 		d.Notice(r.Sub, eventmeter.Malformed, a.At, "an answer to subscribe without refreshBefore")
 	}
 	d.readStatus(r, a, before, g.DeliveryStatus)
-	if over := k.restored(); over != 0 {
-		k.suspended(over, a.At, "terminated, and subscribed again")
-	}
 	d.countGrant(k, g, a, first)
 	if first {
 		d.begun(r, g.Truncated)
@@ -295,21 +293,32 @@ func (d *lane) granted(r *run, a *mcpclient.Answer, g grant) {
 	// events. The last one of both is the one to send.
 	r.setCursor(a.Msg.Cursor)
 	life, ok := g.life(a.Date)
-	if !ok {
-		if g.RefreshBefore != nil {
-			d.Notice(r.Sub, eventmeter.Malformed, a.At, "refreshBefore is not a time: "+*g.RefreshBefore)
-		}
-		k.mu.Lock()
-		k.expires = 0
-		k.mu.Unlock()
-		return
+	if !ok && g.RefreshBefore != nil {
+		d.Notice(r.Sub, eventmeter.Malformed, a.At, "refreshBefore is not a time: "+*g.RefreshBefore)
 	}
+	if wait := k.expire(a.At, life, ok); ok {
+		d.agenda.add(a.At.Add(wait), k)
+	}
+	// After the refresh is scheduled: an end from here on brings it forward itself.
+	switch over, again := k.restored(a.Began()); {
+	case again:
+		d.agenda.add(a.At.Add(minRefresh), k)
+	case over != 0:
+		k.suspended(over, a.At, "terminated, and subscribed again")
+	}
+}
+
+// expire records the lifetime of a grant, and returns how long to wait for its refresh.
+func (k *hook) expire(at eventmeter.Instant, life time.Duration, ends bool) time.Duration {
 	k.mu.Lock()
-	k.expires = a.At.Add(life)
-	jitter := 0.05 * r.rand.Float64()
-	k.mu.Unlock()
-	wait := time.Duration(float64(life) * max(d.Opts.Webhook.RefreshAt-jitter, 0.05))
-	d.agenda.add(a.At.Add(max(wait, minRefresh)), k)
+	defer k.mu.Unlock()
+	if !ends {
+		k.expires = 0
+		return 0
+	}
+	k.expires = at.Add(life)
+	jitter := 0.05 * k.r.rand.Float64()
+	return max(time.Duration(float64(life)*max(k.d.Opts.Webhook.RefreshAt-jitter, 0.05)), minRefresh)
 }
 
 // minRefresh is the shortest time until a refresh. It keeps grants that are over already

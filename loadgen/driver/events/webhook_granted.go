@@ -149,16 +149,21 @@ func (k *hook) ended(at eventmeter.Instant) {
 	if k.over == 0 {
 		k.over = at
 	}
+	k.overAgain = max(k.overAgain, at)
 }
 
-// restored returns when the subscription had been ended, once it is open again; 0 if it
-// had not.
-func (k *hook) restored() eventmeter.Instant {
+// restored returns when the subscription had been ended, 0 if it had not, after a call to
+// subscribe that began at an instant and succeeded. An end during the call may be that of
+// the subscription before, or of the new one. Only another call can tell: again is true,
+// and the subscription counts as ended until then.
+func (k *hook) restored(began eventmeter.Instant) (over eventmeter.Instant, again bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	over := k.over
-	k.over = 0
-	return over
+	over = k.over
+	if again = over != 0 && k.overAgain >= began; !again {
+		k.over, k.overAgain = 0, 0
+	}
+	return over, again
 }
 
 // doubtful reports whether the target may have suspended deliveries: the last one was
