@@ -135,7 +135,10 @@ func calibrateOnce(ctx context.Context, opts run.Options, c profiles.Case, slowe
 	if rows := endedRows(c.Name, p, record, err); rows != nil {
 		return rows, "", nil
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		return nil, "the target did not answer in time", nil
+	case err != nil:
 		return nil, "", err
 	}
 	switch {

@@ -1,10 +1,13 @@
 package calibrate
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/internal/runtest"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
@@ -136,5 +139,33 @@ phases: {warmup: 100ms, measure: 700ms, drain: 3s}
 	})
 	if err != nil || rows != 1 {
 		t.Errorf("%d rows: %v", rows, err)
+	}
+}
+
+// TestTargetsThatDoNotAnswer: a target of our own that does not answer in time has no
+// processor. That ends a calibration only where it happens again and again.
+func TestTargetsThatDoNotAnswer(t *testing.T) {
+	t.Parallel()
+	p, err := profiles.Parse("late.yaml", []byte("name: late\nlanes:"+fmt.Sprintf(matrixLane, "push", "events", "push")+`
+upstream: {sources: 2, payload: {channel: "channel-{{.Source}}", text: "{{.Probe}}"}}
+schedule: {kind: constant, rate: 40/s}
+phases: {warmup: 100ms, measure: 500ms, drain: 3s}
+`), nil, systems.Table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Cases = []profiles.Case{{Name: "late", Lanes: []string{"push"}}}
+	for _, c := range []struct{ late, rows int }{{1, 1}, {100, 0}} {
+		late, rows := c.late, 0
+		start := func(ctx context.Context, o embedded.Options) (embedded.Server, error) {
+			if late--; late >= 0 {
+				return nil, fmt.Errorf("handshake: %w", context.DeadlineExceeded)
+			}
+			return runtest.InProcess(ctx, o)
+		}
+		err := Run(t.Context(), run.Options{Profile: p, Embedded: start}, func(done []Row) { rows += len(done) })
+		if rows != c.rows || (c.rows == 0) != errors.Is(err, errBusy) {
+			t.Errorf("%d late ones: %d rows, %v", c.late, rows, err)
+		}
 	}
 }

@@ -68,8 +68,7 @@ type hook struct {
 	last  eventmeter.Instant
 	doubt bool
 	// told is when the target last answered a subscribe. over and overAgain are when the
-	// target first and last ended the subscription for a reason that passes, 0 = it has
-	// not since.
+	// target first and last ended the subscription, 0 = it has not since.
 	told, over, overAgain eventmeter.Instant
 	own                   string             // see clientID
 	granted               int                // subscribe calls that succeeded

@@ -142,7 +142,7 @@ func (k *hook) toldAt() eventmeter.Instant {
 	return k.told
 }
 
-// ended records that the target ended the subscription for a reason that passes.
+// ended records that the target ended the subscription.
 func (k *hook) ended(at eventmeter.Instant) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

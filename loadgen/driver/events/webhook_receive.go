@@ -224,9 +224,9 @@ func (k *hook) control(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 		r.setCursor(f.Cursor)
 	case "terminated":
 		m := wire.Message{Fields: *f}
+		k.ended(in.At)
 		if f.HasFault && mcpclient.Passing(f.Fault.Code) {
 			d.Notice(r.Sub, eventmeter.TransientError, in.At, "terminated: "+driver.FaultText(&m))
-			k.ended(in.At)
 			d.agenda.add(in.At.Add(minRefresh), k) // subscribe again
 			break
 		}
