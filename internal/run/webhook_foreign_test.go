@@ -48,7 +48,7 @@ type hookServer struct {
 	subs map[string]*hookSub
 	n    int
 	// untold counts the events that a subscription missed after its end, before its
-	// receiver had been told of it.
+	// receiver knew of it.
 	untold int64
 	// dials counts the connections that client opened, by address.
 	dials map[string]int64

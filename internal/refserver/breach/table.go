@@ -241,7 +241,7 @@ var Table = map[Row]Breach{
 	"ttl-omitted-means-default":         {Does: "says refreshBefore: soon", Modes: onWebhook, edits: put(Grant, "", "refreshBefore", "soon")},
 	TTLLongGrantRetained:                {Does: "forgets subscriptions that expire over a restart", Modes: onWebhook},
 	TTLNoExpiryPersisted:                {Does: "forgets subscriptions without expiry over a restart", Modes: onWebhook},
-	TTLNoExpiryGCTerminated:             {Does: "drops a subscription without expiry without a word", Modes: onWebhook},
+	TTLNoExpiryGCTerminated:             {Does: "drops a subscription without expiry and sends no envelope", Modes: onWebhook},
 	"unsubscribe-by-key": {Does: "answers unsubscribe with NotFound", Modes: onWebhook, edits: one(Unsubscribed, "", func(m *Message) {
 		delete(m.Body, "result")
 		m.Body["error"] = map[string]any{"code": notFound[0], "message": "Not found", "data": map[string]any{"kind": "subscription"}}
