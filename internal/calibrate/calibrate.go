@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
@@ -164,7 +166,16 @@ func calibrateOnce(ctx context.Context, opts run.Options, c profiles.Case, slowe
 		}
 		rows = append(rows, m.compare(c.Name, &outcome.Accounts[0].Lanes[i], outcome.Subscriptions[i]))
 	}
-	return rows, "", nil
+	return rows, starved(rows, outcome.Result.Generator), nil
+}
+
+// starved says why rows that differ from the plan say nothing: by its own judgement,
+// the generator was the bottleneck of the run. It is empty where they do.
+func starved(rows []Row, g results.Generator) string {
+	if !g.Bottleneck || !slices.ContainsFunc(rows, func(r Row) bool { return !r.Passed }) {
+		return ""
+	}
+	return "rows differ, and the generator was the bottleneck: " + strings.Join(g.Reasons, "; ")
 }
 
 // compare compares the account of a lane, and of each of its subscriptions, with the

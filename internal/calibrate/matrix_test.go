@@ -12,6 +12,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/runtest"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 const (
@@ -166,6 +167,23 @@ phases: {warmup: 100ms, measure: 500ms, drain: 3s}
 		err := Run(t.Context(), run.Options{Profile: p, Embedded: start}, func(done []Row) { rows += len(done) })
 		if rows != c.rows || (c.rows == 0) != errors.Is(err, errBusy) {
 			t.Errorf("%d late ones: %d rows, %v", c.late, rows, err)
+		}
+	}
+}
+
+func TestStarved(t *testing.T) {
+	good, bad := []Row{{Passed: true}}, []Row{{Passed: true}, {}}
+	busy := results.Generator{Bottleneck: true, Reasons: []string{"timers were late"}}
+	for _, c := range []struct {
+		rows []Row
+		g    results.Generator
+		want string
+	}{
+		{good, busy, ""}, {bad, results.Generator{}, ""},
+		{bad, busy, "rows differ, and the generator was the bottleneck: timers were late"},
+	} {
+		if got := starved(c.rows, c.g); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
 }
