@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/eventmeter/eventmeter/internal/stats/dist"
 )
 
 // The search for changes of level in a series of runs is circular binary
@@ -228,7 +230,7 @@ func (s *series) beyondMemory(bounds []int, n int) bool {
 	}
 	from, k, to := bounds[n-1], bounds[n], bounds[n+1]
 	t := math.Abs(mean(s.values[k:to])-mean(s.values[from:k])) / math.Sqrt(noise/fewer*(1/float64(k-from)+1/float64(to-k)))
-	return studentTail(t, df)*float64(to-from) <= s.alpha*laxer
+	return dist.StudentTail(t, df)*float64(to-from) <= s.alpha*laxer
 }
 
 // stretch returns the stretch of xs whose mean differs most from that of the rest, and

@@ -8,6 +8,7 @@ import (
 
 	"github.com/aclements/go-moremath/mathx"
 
+	"github.com/eventmeter/eventmeter/internal/stats/dist"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
@@ -73,7 +74,7 @@ func countEstimate(a, b []tallied, alpha float64) estimate {
 		odds := sa.whole / sb.whole
 		e.effect = e.b/e.a - 1
 		e.low, e.high = -1, math.Inf(1)
-		lo, hi := betaQuantile(tail, kb, ka+1), betaQuantile(1-tail, kb+1, ka)
+		lo, hi := dist.BetaQuantile(tail, kb, ka+1), dist.BetaQuantile(1-tail, kb+1, ka)
 		e.low = lo/(1-lo)*odds - 1
 		if hi < 1 {
 			e.high = hi/(1-hi)*odds - 1
@@ -90,7 +91,7 @@ func countEstimate(a, b []tallied, alpha float64) estimate {
 	// need counts in B and none in A are significant. The detectable rate is the one at which at
 	// least need are counted with probability power.
 	need := math.Ceil(math.Log(alpha/2) / math.Log(share))
-	e.detectable = scaleB * bisect(0, 10*need+100, func(m float64) float64 { return mathx.GammaInc(need, m) - power })
+	e.detectable = scaleB * dist.Bisect(0, 10*need+100, func(m float64) float64 { return mathx.GammaInc(need, m) - power })
 	return e
 }
 

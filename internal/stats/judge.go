@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/eventmeter/eventmeter/internal/stats/dist"
 )
 
 // finish sets the figure's change, except for the finding.
@@ -51,9 +53,9 @@ func (p *plan) detectable(e *estimate) float64 {
 	}
 	quantile := func(q float64) float64 {
 		if e.df > 0 {
-			return studentQuantile(q, e.df)
+			return dist.StudentQuantile(q, e.df)
 		}
-		return normalQuantile(q)
+		return dist.NormalQuantile(q)
 	}
 	often := quantile(power) * e.noise
 	d := quantile(1-p.level()/2)*e.noise + often

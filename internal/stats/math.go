@@ -4,7 +4,8 @@ import (
 	"math"
 
 	"github.com/aclements/go-moremath/mathx"
-	"github.com/aclements/go-moremath/stats"
+
+	"github.com/eventmeter/eventmeter/internal/stats/dist"
 )
 
 // power is how often an effect of the detectable size is found.
@@ -12,51 +13,6 @@ const power = 0.8
 
 // confidence is the level of every interval that is shown.
 const confidence = 0.95
-
-// bisect finds where f, which rises, crosses 0 between lo and hi.
-func bisect(lo, hi float64, f func(float64) float64) float64 {
-	for range 200 {
-		mid := lo + (hi-lo)/2
-		if mid <= lo || mid >= hi {
-			break
-		}
-		if f(mid) < 0 {
-			lo = mid
-		} else {
-			hi = mid
-		}
-	}
-	return lo + (hi-lo)/2
-}
-
-// normalQuantile is the inverse of the standard normal distribution.
-func normalQuantile(p float64) float64 { return stats.StdNormal.InvCDF(p) }
-
-// studentTail is the chance that |t| with df degrees of freedom is at least t.
-func studentTail(t, df float64) float64 {
-	if math.IsInf(t, 0) {
-		return 0
-	}
-	return mathx.BetaInc(df/(df+t*t), df/2, 0.5)
-}
-
-// studentQuantile is the inverse of Student's distribution, for p above 0.5.
-func studentQuantile(p, df float64) float64 {
-	want := 2 * (1 - p)
-	return bisect(0, 1e9, func(t float64) float64 { return want - studentTail(t, df) })
-}
-
-// betaQuantile is the inverse of the beta distribution. An argument of 0 is its
-// limit, a point at that end.
-func betaQuantile(p, a, b float64) float64 {
-	switch {
-	case a <= 0:
-		return 0
-	case b <= 0:
-		return 1
-	}
-	return bisect(0, 1, func(x float64) float64 { return mathx.BetaInc(x, a, b) - p })
-}
 
 // binomialTails returns P(X <= k) and P(X >= k) for X of n draws with chance p.
 // n and k need not be whole: the incomplete beta function interpolates.
@@ -78,9 +34,9 @@ func poissonBounds(k, level float64) (lo, hi float64) {
 	top := 10*(k+10) + 100
 	if k > 0 {
 		// P(X >= k | mean) = GammaInc(k, mean)
-		lo = bisect(0, top, func(m float64) float64 { return mathx.GammaInc(k, m) - tail })
+		lo = dist.Bisect(0, top, func(m float64) float64 { return mathx.GammaInc(k, m) - tail })
 	}
-	hi = bisect(0, top, func(m float64) float64 { return mathx.GammaInc(k+1, m) - (1 - tail) })
+	hi = dist.Bisect(0, top, func(m float64) float64 { return mathx.GammaInc(k+1, m) - (1 - tail) })
 	return lo, hi
 }
 

@@ -18,13 +18,6 @@ func near(t *testing.T, what string, got, want, within float64) {
 
 // Values from tables and by hand.
 func TestDistributions(t *testing.T) {
-	near(t, "t, 0.975, 10 df", studentQuantile(0.975, 10), 2.2281, 1e-4)
-	near(t, "t, 0.975, 1 df", studentQuantile(0.975, 1), 12.7062, 1e-3)
-	near(t, "tail of t 2.2281", studentTail(2.2281, 10), 0.05, 1e-5)
-	near(t, "normal 0.975", normalQuantile(0.975), 1.95996, 1e-5)
-	near(t, "beta(2,3) median", betaQuantile(0.5, 2, 3), 0.38573, 1e-5)
-	near(t, "beta at 0", betaQuantile(0.5, 0, 3), 0, 0)
-	near(t, "beta at 1", betaQuantile(0.5, 3, 0), 1, 0)
 	// P(X <= 2), P(X >= 2) of 5 fair coins: 16/32 and 26/32.
 	lower, upper := binomialTails(2, 5, 0.5)
 	near(t, "lower tail", lower, 16./32, 1e-9)

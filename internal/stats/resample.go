@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/eventmeter/eventmeter/internal/stats/dist"
 )
 
 // estimate is what a method found out about one figure.
@@ -108,7 +110,7 @@ func drawn(units []int32, runs [][]int32, rng *rand.Rand) []int32 {
 // are moved outwards by the same share (T. Hesterberg's expanded percentiles).
 func percentiles(sorted []float64, units float64) (lo, hi float64) {
 	n := max(units, 2)
-	z := math.Sqrt(n/(n-1)) * studentQuantile(1-(1-confidence)/2, n-1)
+	z := math.Sqrt(n/(n-1)) * dist.StudentQuantile(1-(1-confidence)/2, n-1)
 	tail := math.Erfc(z/math.Sqrt2) / 2
 	return quantileOf(sorted, tail), quantileOf(sorted, 1-tail)
 }
@@ -134,12 +136,12 @@ func (p *pool) intervalEstimates(perRun [2][]quantileValues, deals, draws int, r
 		lo, hi = d+(lo-d)*wide, d+(hi-d)*wide
 		e.noise, e.df = wide*math.Sqrt(squares(boot[i])/float64(len(boot[i])-1)), p.freedom()
 		if e.noise > 0 {
-			e.p = max(e.p, studentTail(math.Abs(d)/e.noise, e.df))
+			e.p = max(e.p, dist.StudentTail(math.Abs(d)/e.noise, e.df))
 		}
 		if len(perRun[0])+len(perRun[1]) > 2 {
 			t := pooled(logs(perRun[0], i), logs(perRun[1], i))
 			e.p = max(e.p, t.p)
-			half := t.noise * studentQuantile(1-(1-confidence)/2, t.df)
+			half := t.noise * dist.StudentQuantile(1-(1-confidence)/2, t.df)
 			lo, hi = min(lo, d-half), max(hi, d+half)
 			if t.noise > e.noise {
 				e.noise, e.df = t.noise, t.df

@@ -6,6 +6,8 @@ import (
 
 	"github.com/aclements/go-moremath/stats"
 	"golang.org/x/perf/benchmath"
+
+	"github.com/eventmeter/eventmeter/internal/stats/dist"
 )
 
 func tailOf(r tResult) float64 {
@@ -15,7 +17,7 @@ func tailOf(r tResult) float64 {
 	case r.noise == 0:
 		return 0
 	}
-	return studentTail(math.Abs(r.diff)/r.noise, r.df)
+	return dist.StudentTail(math.Abs(r.diff)/r.noise, r.df)
 }
 
 // leastU is the smallest p-value that Mann-Whitney's test can give.
@@ -41,7 +43,7 @@ func runEstimate(a, b []float64, rank bool) estimate {
 	}
 	t := welch(a, b)
 	e.noise, e.df, e.p = t.noise, t.df, t.p
-	half := t.noise * studentQuantile(1-(1-confidence)/2, t.df)
+	half := t.noise * dist.StudentQuantile(1-(1-confidence)/2, t.df)
 	lo, hi := t.diff-half, t.diff+half
 	if rank {
 		// benchmath asks for values of its own, and takes ties into account.

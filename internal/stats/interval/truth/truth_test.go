@@ -1,0 +1,28 @@
+package truth
+
+import "testing"
+
+// Intervals cover the truth about as often as they claim, whatever the truth: 95 % of runs, less
+// 3 % for what the study allows and 2 % for so few runs. Intervals that take every delivery for an
+// independent sample do not.
+func TestCoverage(t *testing.T) {
+	const runs = 150
+	quantiles := []float64{0.5, 0.9, 0.99, 0.999}
+	for _, m := range Models {
+		t.Run(m.Name, func(t *testing.T) {
+			t.Parallel()
+			for k, c := range m.Measure(runs, quantiles, 1) {
+				t.Logf("p%g: covered %d of %d, %d open, high/low %.3f, naive %d", 100*quantiles[k], c.Covered, c.Runs, c.Open, c.Width, c.Naive)
+				if c.Runs != runs || c.Covered < runs*90/100 {
+					t.Errorf("p%g: the interval covers the truth in %d of %d runs", 100*quantiles[k], c.Covered, c.Runs)
+				}
+				if k == 0 && c.Open > runs/5 {
+					t.Errorf("the sample is said not to carry the median in %d of %d runs", c.Open, c.Runs)
+				}
+				if k == 0 && (m.Name == "iid") != (c.Naive >= runs*90/100) {
+					t.Errorf("the interval of independent samples covers the median in %d of %d runs: the model is not what it should be", c.Naive, c.Runs)
+				}
+			}
+		})
+	}
+}
