@@ -48,9 +48,7 @@ func NewLane(a *ledger.LaneAccount) Lane {
 			FalseAlarms: a.FalseAlarms,
 			Overclaimed: a.Overclaimed,
 		},
-		Latency: Latency{
-			FromIntended: Summarise(a.Latency.FromIntended), FromSent: Summarise(a.Latency.FromSent), BelowResolution: []string{},
-		},
+		Latency:  newLatency(a),
 		Received: a.Received,
 		Overhead: newOverhead(a),
 		Detail:   newDetail(a),

@@ -131,6 +131,9 @@ func (l *Lane) unjudged(u *Upstream, path []string, got float64) string {
 	if l.ReceivedNothing() {
 		return fmt.Sprintf("the lane received nothing, although %d deliveries were owed", l.Expected)
 	}
+	if why := l.doubt(path); why != "" {
+		return why
+	}
 	if of == ofAnything || got != 0 {
 		return ""
 	}
@@ -157,6 +160,20 @@ func (l *Lane) unjudged(u *Upstream, path []string, got float64) string {
 		return "nothing was owed: no event was accepted"
 	}
 	return "nothing was owed to the lane"
+}
+
+// doubt returns why the latency figure at path, or its interval, does not stand for the target, or
+// "" if nothing speaks against it.
+func (l *Lane) doubt(path []string) string {
+	if path[0] != "latency" || len(path) < 3 {
+		return ""
+	}
+	figure := path[1:]
+	if path[1] == "intervals" {
+		figure = path[2 : len(path)-1]
+	}
+	in := l.Latency.Intervals[strings.Join(figure, ".")]
+	return in.Why(figure[len(figure)-1])
 }
 
 // unjudged is [Lane.unjudged] for a figure of the whole run.

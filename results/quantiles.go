@@ -40,18 +40,12 @@ func SummariseNanos(h *hdrhistogram.Histogram) Quantiles {
 // MarkResolution sets l.BelowResolution for a resolution limit.
 func (l *Latency) MarkResolution(limit Nanos) {
 	l.BelowResolution = []string{}
-	for _, part := range []struct {
-		name string
-		q    Quantiles
-	}{{"fromIntended", l.FromIntended}, {"fromSent", l.FromSent}} {
+	for _, part := range l.parts() {
 		if part.q.Count == 0 {
 			continue
 		}
-		for _, f := range []struct {
-			name string
-			v    Nanos
-		}{{"p50", part.q.P50}, {"p90", part.q.P90}, {"p99", part.q.P99}, {"p999", part.q.P999}, {"max", part.q.Max}} {
-			if f.v < limit {
+		for _, f := range append(part.q.all(), quantileOf{"max", 1, part.q.Max}) {
+			if f.value < limit {
 				l.BelowResolution = append(l.BelowResolution, part.name+"."+f.name)
 			}
 		}

@@ -108,6 +108,9 @@ func (r *Result) Check() error {
 			return fmt.Errorf("lane %s: %d expected are not %d delivered + %d silent loss + %d announced loss + %d lost with unknown order + %d undeliverable + %d refused + %d suspended",
 				l.Name, l.Expected, l.Delivered, l.LostSilent, l.LostAnnounced, l.LostOrderUnknown, l.LostUndeliverable, l.LostRefused, l.LostSuspended)
 		}
+		if err := l.Latency.checkIntervals(); err != nil {
+			return fmt.Errorf("lane %s: %w", l.Name, err)
+		}
 		if seen[l.Name] {
 			return fmt.Errorf("lane %s appears twice", l.Name)
 		}

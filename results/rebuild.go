@@ -57,16 +57,8 @@ func (r *Result) Series(dir string) (map[string]*Log, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, part := range []struct {
-			tag string
-			q   *Quantiles
-		}{{TagIntended, &l.Latency.FromIntended}, {TagSent, &l.Latency.FromSent}} {
-			again := SummariseNanos(log.Histogram(part.tag))
-			again.OutOfRange = part.q.OutOfRange
-			if again != *part.q {
-				return nil, fmt.Errorf("%w: %s: lane %s: the histograms tagged %s give %s, and result.json says %s; one of them was changed", ErrFormat,
-					filepath.Join(dir, l.Name+".hlog"), l.Name, part.tag, again.text(), part.q.text())
-			}
+		if err := l.Latency.checkLog(log); err != nil {
+			return nil, fmt.Errorf("%w: %s: lane %s: %w; one of the two was changed", ErrFormat, filepath.Join(dir, l.Name+".hlog"), l.Name, err)
 		}
 		logs[l.Name] = log
 	}
@@ -78,6 +70,29 @@ func (r *Result) Series(dir string) (map[string]*Log, error) {
 		return nil, err
 	}
 	return logs, r.checkTimelines(filepath.Join(dir, TimelineFile), timelines)
+}
+
+// checkLog returns an error if the histograms of a lane do not give its latencies and their
+// intervals.
+func (l *Latency) checkLog(log *Log) error {
+	rebuilt := Latency{Intervals: map[string]Interval{}}
+	for _, part := range l.parts() {
+		whole := log.Histogram(part.tag)
+		again := SummariseNanos(whole)
+		again.OutOfRange = part.q.OutOfRange
+		if again != *part.q {
+			return fmt.Errorf("the histograms tagged %s give %s, and %s says %s", part.tag, again.text(), File, part.q.text())
+		}
+		var spans [][]Bucket
+		for _, in := range log.Of(part.tag) {
+			spans = append(spans, in.Buckets)
+		}
+		rebuilt.setIntervals(part.name, &again, whole, spans)
+	}
+	if l.Intervals == nil { // written before intervals existed
+		return nil
+	}
+	return l.sameIntervals(rebuilt.Intervals)
 }
 
 // text formats the quantiles on one line.

@@ -198,9 +198,30 @@ type Gaps struct {
 type Latency struct {
 	FromIntended Quantiles `json:"fromIntended"` // from the scheduled instant to receipt
 	FromSent     Quantiles `json:"fromSent"`     // from sending to receipt
+	// how exactly the figures above are known, by names such as fromSent.p50; a figure without an
+	// entry has no samples, or is in a checkpoint of a run that was not split. See docs/statistics.md.
+	Intervals map[string]Interval `json:"intervals"`
 	// the figures above, such as fromSent.p50, that are below the resolution limit of the run
 	// (generator.readDelay.p99): they describe the generator more than the target
 	BelowResolution []string `json:"belowResolution"`
+}
+
+// Interval is the 95 % confidence interval of a latency figure, and what speaks against the figure.
+type Interval struct {
+	// lower end: were the run repeated, the figure would be lower in 1 of 40 runs
+	Low Nanos `json:"low"`
+	// upper end; absent where the sample cannot carry the figure
+	High Nanos `json:"high,omitempty"`
+	// how many independent deliveries the deliveries are worth. Those of one event, or of one slow
+	// moment, are not independent.
+	Draws int64 `json:"draws"`
+	// the figure over the first third of the run, where it rose or fell throughout by a quarter or
+	// more
+	First Nanos `json:"first,omitempty"`
+	Last  Nanos `json:"last,omitempty"` // the figure over the last third; see first
+	// why the figure does not stand for the target: few-events, off-schedule or drift; absent where
+	// nothing speaks against it. A threshold on such a figure is not evaluated.
+	Doubt string `json:"doubt,omitempty"`
 }
 
 // Quantiles summarise a histogram (HDR, three digits, 1 µs to 10 min).

@@ -152,17 +152,20 @@ func (t Threshold) holds(got float64) bool {
 var (
 	nanosType     = reflect.TypeFor[Nanos]()
 	quantilesType = reflect.TypeFor[Quantiles]()
+	intervalType  = reflect.TypeFor[Interval]()
 )
 
 // FigureType walks path through struct fields by their JSON names and map keys.
 func FigureType(t reflect.Type, path []string) (reflect.Type, error) {
-	for i, name := range path {
+	for i := 0; i < len(path); i++ {
+		name := path[i]
 		for t.Kind() == reflect.Pointer {
 			t = t.Elem()
 		}
 		switch t.Kind() {
 		case reflect.Map:
 			t = t.Elem()
+			i += dotsInKey(t, path[i:])
 		case reflect.Struct:
 			f, ok := fieldByJSON(t, name)
 			if !ok {
@@ -185,10 +188,20 @@ func FigureType(t reflect.Type, path []string) (reflect.Type, error) {
 	return nil, fmt.Errorf("%q is not a number", strings.Join(path, "."))
 }
 
+// dotsInKey is how many dots the key has with which path, the rest of a figure's path, begins. The
+// keys of intervals are figures themselves, such as fromSent.p50.
+func dotsInKey(elem reflect.Type, path []string) int {
+	if elem == intervalType {
+		return max(0, len(path)-2)
+	}
+	return 0
+}
+
 // FigureAt returns the figure at path. ok is false if there is none: quantiles without samples, or
 // a process that was not observed. A key missing from a map is a count of zero.
 func FigureAt(v reflect.Value, path []string) (got float64, kind reflect.Type, ok bool) {
-	for _, name := range path {
+	for i := 0; i < len(path); i++ {
+		name := path[i]
 		for v.Kind() == reflect.Pointer {
 			if v.IsNil() {
 				return 0, nil, false
@@ -196,8 +209,14 @@ func FigureAt(v reflect.Value, path []string) (got float64, kind reflect.Type, o
 			v = v.Elem()
 		}
 		if v.Kind() == reflect.Map {
-			e := v.MapIndex(reflect.ValueOf(name))
-			if !e.IsValid() {
+			dots := dotsInKey(v.Type().Elem(), path[i:])
+			e := v.MapIndex(reflect.ValueOf(strings.Join(path[i:i+dots+1], ".")))
+			i += dots
+			switch {
+			case e.IsValid():
+			case v.Type().Elem() == intervalType:
+				return 0, nil, false
+			default:
 				e = reflect.Zero(v.Type().Elem())
 			}
 			v = e

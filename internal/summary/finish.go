@@ -18,7 +18,9 @@ func (s *Summary) Finish(failed error, firstFailure string) {
 	}
 	s.arrivals()
 	for i := range res.Lanes {
-		res.Lanes[i].Latency.MarkResolution(res.Generator.ReadDelay.P99)
+		l := &res.Lanes[i].Latency
+		l.MarkResolution(res.Generator.ReadDelay.P99)
+		l.MarkDoubts(res.Generator.ReadDelay.P99, &res.Upstream.Lag)
 	}
 	res.Thresholds = []results.Verdict{}
 	for _, t := range s.thresholds {

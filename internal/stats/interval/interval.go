@@ -8,6 +8,9 @@
 package interval
 
 import (
+	"math"
+	"slices"
+
 	"github.com/eventmeter/eventmeter/internal/stats/dist"
 )
 
@@ -22,31 +25,22 @@ const (
 	// wantBlocks is how many blocks a run is cut into: enough to estimate a variance, and long
 	// enough to be nearly independent.
 	wantBlocks = 30
-	// mostMemory bounds the correlation of neighbouring blocks.
-	mostMemory = 0.9
+	// mostMemory bounds the correlation of neighbouring blocks. What is left of a trend that is no
+	// straight line looks like memory, so a test for trends accounts for less.
+	mostMemory, mostMemoryOfTrend = 0.9, 0.5
 )
 
-// Block counts the samples of one stretch of time: all of them, those below the value of a
-// quantile, and those at most as large.
+// Block counts the samples of one block: all of them, those below the value of a quantile, and those
+// at most as large.
 type Block struct{ All, Below, AtMost int64 }
 
-// Blocks merges neighbours of spans, which are in order of time, until there are about 30 blocks.
-// Spans without samples are left out.
-func Blocks(spans []Block) []Block {
-	var some []Block
-	for _, s := range spans {
-		if s.All > 0 {
-			some = append(some, s)
-		}
-	}
-	wide := max(1, (len(some)+wantBlocks/2)/wantBlocks)
-	out := make([]Block, len(some)/wide)
+// Group groups the spans of a run, in order of time, so that there are about 30 groups of
+// neighbours: each is a block. Spans without samples must be left out before.
+func Group[T any](spans []T) [][]T {
+	wide := max(1, (len(spans)+wantBlocks/2)/wantBlocks)
+	out := make([][]T, len(spans)/wide)
 	for i := range out {
-		for _, s := range some[i*len(some)/len(out) : (i+1)*len(some)/len(out)] {
-			out[i].All += s.All
-			out[i].Below += s.Below
-			out[i].AtMost += s.AtMost
-		}
+		out[i] = spans[i*len(spans)/len(out) : (i+1)*len(spans)/len(out)]
 	}
 	return out
 }
@@ -109,22 +103,69 @@ func designEffect(blocks []Block, counted func(Block) int64) float64 {
 		return 0
 	}
 	// The residuals of the ratio estimator add up to 0.
-	m := float64(len(blocks))
-	var same, next, last float64
+	rest := make([]float64, len(blocks))
+	var same float64
 	for i, b := range blocks {
-		rest := float64(counted(b)) - share*float64(b.All)
-		same += rest * rest
-		if i > 0 {
-			next += rest * last
-		}
-		last = rest
+		rest[i] = float64(counted(b)) - share*float64(b.All)
+		same += rest[i] * rest[i]
 	}
-	variance := same * m / (m - 1) / (all * all)
-	if same > 0 {
-		memory := next / same
-		memory += (1 + 3*memory) / m // Kendall's correction of its bias in a short series
-		memory = min(max(memory, 0), mostMemory)
-		variance *= (1 + memory) / (1 - memory)
-	}
+	m := float64(len(blocks))
+	variance := same * m / (m - 1) / (all * all) * inflation(rest, mostMemory)
 	return variance / (share * (1 - share) / all)
+}
+
+// inflation is by how much the variance of a sum of values with mean 0 grows because each follows
+// its predecessor, with a correlation of at most most; at least 1.
+func inflation(rest []float64, most float64) float64 {
+	var same, next float64
+	for i, x := range rest {
+		same += x * x
+		if i > 0 {
+			next += x * rest[i-1]
+		}
+	}
+	if same == 0 {
+		return 1
+	}
+	memory := next / same
+	memory += (1 + 3*memory) / float64(len(rest)) // Kendall's correction of its bias in a short series
+	memory = min(max(memory, 0), most)
+	return (1 + memory) / (1 - memory)
+}
+
+// Trend returns how likely values in order of time rise or fall together as much as these do if
+// nothing changes: the test of Mann and Kendall, corrected for values that follow their
+// predecessors. Slope is the median change from one value to the next, of Theil and Sen.
+func Trend(values []float64) (p, slope float64) {
+	n := float64(len(values))
+	if n < LeastBlocks {
+		return 1, 0
+	}
+	var s float64
+	var slopes []float64
+	for i := range values {
+		for k := range i {
+			d := values[i] - values[k]
+			slopes = append(slopes, d/float64(i-k))
+			switch {
+			case d > 0:
+				s++
+			case d < 0:
+				s--
+			}
+		}
+	}
+	slices.Sort(slopes)
+	slope = (slopes[(len(slopes)-1)/2] + slopes[len(slopes)/2]) / 2
+	rest := make([]float64, len(values))
+	mean := 0.0
+	for i, v := range values {
+		rest[i] = v - slope*float64(i)
+		mean += rest[i]
+	}
+	for i := range rest {
+		rest[i] -= mean / n
+	}
+	sd := math.Sqrt(n * (n - 1) * (2*n + 5) / 18 * inflation(rest, mostMemoryOfTrend))
+	return math.Erfc(max(0, math.Abs(s)-1) / sd / math.Sqrt2), slope
 }

@@ -2,6 +2,8 @@ package interval
 
 import (
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -62,16 +64,54 @@ func TestIndependent(t *testing.T) {
 	}
 }
 
-func TestBlocks(t *testing.T) {
+func TestGroup(t *testing.T) {
 	for n, want := range map[int]int{0: 0, 1: 1, 29: 29, 44: 44, 45: 22, 120: 30, 1000: 30} {
-		in := spans(n, Block{3, 1, 2}, nil)
-		got := Blocks(append(in, Block{}, Block{}))
-		var sum Block
-		for _, b := range got {
-			sum.All, sum.Below, sum.AtMost = sum.All+b.All, sum.Below+b.Below, sum.AtMost+b.AtMost
+		in := make([]int, n)
+		for i := range in {
+			in[i] = i
 		}
-		if len(got) != want || sum != (Block{3 * int64(n), int64(n), 2 * int64(n)}) {
-			t.Errorf("%d spans give %d blocks of %+v, want %d", n, len(got), sum, want)
+		got := Group(in)
+		if all := slices.Concat(got...); len(got) != want || !slices.Equal(all, in) {
+			t.Errorf("%d spans give %d groups of %v, want %d", n, len(got), all, want)
+		}
+	}
+}
+
+func TestTrend(t *testing.T) {
+	if p, slope := Trend([]float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}); !(p < 1e-3) || slope != 1 {
+		t.Errorf("a straight line has p %v, slope %v", p, slope)
+	}
+	if p, _ := Trend([]float64{1, 2, 3, 4, 5, 6, 7}); p != 1 {
+		t.Errorf("seven values have p %v", p)
+	}
+	if p, _ := Trend(make([]float64, 30)); p != 1 {
+		t.Errorf("constant values have p %v", p)
+	}
+	// Few series without a trend are said to have one, even if their values follow their
+	// predecessors; a rise by three standard deviations is found.
+	for _, c := range []struct {
+		memory              float64
+		mostAlarms, leastOf int
+	}{{0, 8, 1000}, {0.5, 20, 250}} {
+		memory := c.memory
+		alarms, found := 0, 0
+		for seed := range uint64(2000) {
+			rng := rand.New(rand.NewPCG(seed, 3))
+			still, rising, last := make([]float64, 30), make([]float64, 30), rng.NormFloat64()
+			for i := range still {
+				last = memory*last + math.Sqrt(1-memory*memory)*rng.NormFloat64()
+				still[i], rising[i] = last, last+3*float64(i)/30
+			}
+			if p, _ := Trend(still); p < 1e-3 {
+				alarms++
+			}
+			if p, _ := Trend(rising); p < 1e-3 {
+				found++
+			}
+		}
+		t.Logf("memory %v: %d alarms, %d found of 2000", memory, alarms, found)
+		if alarms > c.mostAlarms || found < c.leastOf {
+			t.Errorf("memory %v: %d alarms, %d found of 2000", memory, alarms, found)
 		}
 	}
 }

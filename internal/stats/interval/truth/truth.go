@@ -126,6 +126,8 @@ type Coverage struct {
 	// Naive counts the runs whose truth was covered by the interval that takes every delivery for
 	// independent.
 	Naive int
+	// Trends counts the runs whose blocks seem to rise or fall, at one in 1,000.
+	Trends int
 }
 
 // Measure simulates runs of the model and counts, for each quantile, how often its interval covers
@@ -153,6 +155,9 @@ func (m Model) Measure(runs int, quantiles []float64, seed uint64) []Coverage {
 			if e = interval.Independent(p, float64(len(all))); at(all, e.Low) <= truths[k] && truths[k] <= at(all, e.High) {
 				c.Naive++
 			}
+			if trend(sample, p) < 0.001 {
+				c.Trends++
+			}
 			if open {
 				c.Open++
 			} else {
@@ -173,18 +178,32 @@ func at(sorted []float64, p float64) float64 {
 	return sorted[min(max(int(p*float64(len(sorted))+0.5), 1), len(sorted))-1]
 }
 
+// trend returns how likely the blocks' quantiles rise or fall as much by chance.
+func trend(sample [][]float64, p float64) float64 {
+	var values []float64
+	for _, group := range interval.Group(sample) {
+		block := slices.Concat(group...)
+		slices.Sort(block)
+		values = append(values, math.Log(at(block, p)))
+	}
+	chance, _ := interval.Trend(values)
+	return chance
+}
+
 func blocksAt(sample [][]float64, x float64) []interval.Block {
-	spans := make([]interval.Block, len(sample))
-	for i, values := range sample {
-		spans[i].All = int64(len(values))
-		for _, v := range values {
+	var blocks []interval.Block
+	for _, group := range interval.Group(sample) {
+		var b interval.Block
+		for _, v := range slices.Concat(group...) {
+			b.All++
 			if v < x {
-				spans[i].Below++
+				b.Below++
 			}
 			if v <= x {
-				spans[i].AtMost++
+				b.AtMost++
 			}
 		}
+		blocks = append(blocks, b)
 	}
-	return interval.Blocks(spans)
+	return blocks
 }

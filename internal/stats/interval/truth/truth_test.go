@@ -12,9 +12,12 @@ func TestCoverage(t *testing.T) {
 		t.Run(m.Name, func(t *testing.T) {
 			t.Parallel()
 			for k, c := range m.Measure(runs, quantiles, 1) {
-				t.Logf("p%g: covered %d of %d, %d open, high/low %.3f, naive %d", 100*quantiles[k], c.Covered, c.Runs, c.Open, c.Width, c.Naive)
+				t.Logf("p%g: covered %d of %d, %d open, high/low %.3f, naive %d, %d trends", 100*quantiles[k], c.Covered, c.Runs, c.Open, c.Width, c.Naive, c.Trends)
 				if c.Runs != runs || c.Covered < runs*90/100 {
 					t.Errorf("p%g: the interval covers the truth in %d of %d runs", 100*quantiles[k], c.Covered, c.Runs)
+				}
+				if c.Trends > runs/10 {
+					t.Errorf("p%g: a trend is found in %d of %d runs without one", 100*quantiles[k], c.Trends, c.Runs)
 				}
 				if k == 0 && c.Open > runs/5 {
 					t.Errorf("the sample is said not to carry the median in %d of %d runs", c.Open, c.Runs)

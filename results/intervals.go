@@ -1,0 +1,267 @@
+package results
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/eventmeter/eventmeter/internal/stats/interval"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
+)
+
+// Reasons to doubt a latency figure; see [Interval].
+const (
+	FewEvents   = "few-events"
+	OffSchedule = "off-schedule"
+	Drift       = "drift"
+)
+
+const (
+	// driftChance and leastDrift: a drift is a trend that chance alone gives once in 1,000 runs, and
+	// that changed the figure by a quarter.
+	driftChance = 0.001
+	leastDrift  = 1.25
+	// lateShare and leastLate: a figure describes the generator if this share of it, and at least
+	// this long, went by before the events were published.
+	lateShare = 0.5
+	leastLate = Nanos(10e6)
+)
+
+// quantileOf is one quantile of a summary.
+type quantileOf struct {
+	name  string
+	p     float64
+	value Nanos
+}
+
+func (q *Quantiles) all() []quantileOf {
+	return []quantileOf{{"p50", 0.5, q.P50}, {"p90", 0.9, q.P90}, {"p99", 0.99, q.P99}, {"p999", 0.999, q.P999}}
+}
+
+// latencyPart is one of the two latencies.
+type latencyPart struct {
+	name, tag string
+	q         *Quantiles
+}
+
+func (l *Latency) parts() []latencyPart {
+	return []latencyPart{{"fromIntended", TagIntended, &l.FromIntended}, {"fromSent", TagSent, &l.FromSent}}
+}
+
+// newLatency computes the latencies of a lane. An account without a series gives no intervals.
+func newLatency(a *ledger.LaneAccount) Latency {
+	l := Latency{
+		FromIntended: Summarise(a.Latency.FromIntended), FromSent: Summarise(a.Latency.FromSent),
+		Intervals: map[string]Interval{}, BelowResolution: []string{},
+	}
+	var intended, sent [][]Bucket
+	for i := range a.Series {
+		for _, part := range []struct {
+			h    *hdrhistogram.PackedHistogram
+			into *[][]Bucket
+		}{{a.Series[i].FromIntended, &intended}, {a.Series[i].FromSent, &sent}} {
+			if part.h == nil || part.h.TotalCount() == 0 {
+				continue
+			}
+			b, err := buckets(part.h, 1)
+			if err != nil {
+				return l // from the part of a shard that was changed
+			}
+			*part.into = append(*part.into, b)
+		}
+	}
+	l.setIntervals("fromIntended", &l.FromIntended, a.Latency.FromIntended.Histogram, intended)
+	l.setIntervals("fromSent", &l.FromSent, a.Latency.FromSent.Histogram, sent)
+	return l
+}
+
+// setIntervals computes the intervals of one latency from its histogram and from those of the
+// intervals of time in which anything was received.
+func (l *Latency) setIntervals(name string, q *Quantiles, whole *hdrhistogram.Histogram, spans [][]Bucket) {
+	if len(spans) == 0 || q.Count == 0 {
+		return
+	}
+	var blocks [][]Bucket
+	for _, group := range interval.Group(spans) {
+		blocks = append(blocks, inOrder(group))
+	}
+	for _, x := range q.all() {
+		counts := make([]interval.Block, len(blocks))
+		for i, b := range blocks {
+			counts[i] = countsAround(b, x.value)
+		}
+		e := interval.Of(x.p, counts)
+		// The bounds are values of the histogram, as the figure itself.
+		in := Interval{Low: min(Nanos(whole.ValueAtPercentile(100*e.Low)), x.value), Draws: int64(math.Round(e.Draws))}
+		if !e.Open {
+			in.High = max(Nanos(whole.ValueAtPercentile(100*e.High)), x.value)
+		}
+		in.First, in.Last = drift(blocks, x.p)
+		l.Intervals[name+"."+x.name] = in
+	}
+}
+
+// inOrder joins the buckets of a group, ascending.
+func inOrder(group [][]Bucket) []Bucket {
+	all := slices.Concat(group...)
+	slices.SortFunc(all, func(a, b Bucket) int { return cmp.Compare(a.Value, b.Value) })
+	return all
+}
+
+func countsAround(buckets []Bucket, value Nanos) (out interval.Block) {
+	for _, b := range buckets {
+		out.All += b.Count
+		if b.Value < value {
+			out.Below += b.Count
+		}
+		if b.Value <= value {
+			out.AtMost += b.Count
+		}
+	}
+	return out
+}
+
+// drift returns quantile p of the first and of the last third of the blocks if it rose or fell
+// throughout, else 0.
+func drift(blocks [][]Bucket, p float64) (first, last Nanos) {
+	values := make([]float64, len(blocks))
+	for i, b := range blocks {
+		values[i] = math.Log(float64(max(bucketAt(b, p), 1)))
+	}
+	chance, slope := interval.Trend(values)
+	if chance > driftChance {
+		return 0, 0
+	}
+	n := len(blocks)
+	first, last = bucketAt(inOrder(blocks[:n/3]), p), bucketAt(inOrder(blocks[n-n/3:]), p)
+	less, more := float64(first), float64(last)
+	if slope < 0 {
+		less, more = more, less
+	}
+	if more < leastDrift*less {
+		return 0, 0
+	}
+	return first, last
+}
+
+// bucketAt is quantile p of ordered buckets that are not empty.
+func bucketAt(buckets []Bucket, p float64) Nanos {
+	var all int64
+	for _, b := range buckets {
+		all += b.Count
+	}
+	left := max(1, int64(p*float64(all)+0.5))
+	for _, b := range buckets {
+		if left -= b.Count; left <= 0 {
+			return b.Value
+		}
+	}
+	return buckets[len(buckets)-1].Value
+}
+
+// MarkDoubts sets the doubts of the intervals. limit is the resolution limit, and lag the time from
+// the scheduled instants to publishing.
+func (l *Latency) MarkDoubts(limit Nanos, lag *Quantiles) {
+	late := lag.all()
+	for _, part := range l.parts() {
+		for i, x := range part.q.all() {
+			key := part.name + "." + x.name
+			in, there := l.Intervals[key]
+			if !there {
+				continue
+			}
+			in.Doubt = ""
+			switch {
+			case part.tag == TagIntended && late[i].value >= leastLate && float64(late[i].value) > lateShare*float64(x.value):
+				in.Doubt = OffSchedule
+			case max(in.First-in.Last, in.Last-in.First) > limit:
+				in.Doubt = Drift
+			case in.High == 0:
+				in.Doubt = FewEvents
+			}
+			l.Intervals[key] = in
+		}
+	}
+}
+
+// Why explains the doubt about the figure of a name such as p99. It is empty if there is none.
+func (in *Interval) Why(name string) string {
+	switch in.Doubt {
+	case FewEvents:
+		need := Needs(name)
+		if in.Draws >= need {
+			return fmt.Sprintf("deliveries came in too few intervals to say how exactly %s is known: publish for longer", name)
+		}
+		return fmt.Sprintf("the sample cannot carry %s: its deliveries are worth %d independent ones of the %d needed, so publish more events", name, in.Draws, need)
+	case OffSchedule:
+		return fmt.Sprintf("more than half of %s went by before the events were published: lower the rate, use a less busy machine, or judge fromSent", name)
+	case Drift:
+		return fmt.Sprintf("%s drifted from %s in the first third of the run to %s in the last: lower the load, or warm up for longer", name, FormatNanos(in.First), FormatNanos(in.Last))
+	}
+	return ""
+}
+
+// QuantileNames are the names of the quantiles that have intervals, ascending.
+func QuantileNames() []string {
+	var names []string
+	for _, x := range new(Quantiles).all() {
+		names = append(names, x.name)
+	}
+	return names
+}
+
+// Needs is how many independent deliveries the quantile of a name such as p99 needs; 0 if there is
+// no such quantile.
+func Needs(name string) int64 {
+	for _, x := range new(Quantiles).all() {
+		if x.name == name {
+			return int64(math.Ceil(interval.LeastBeyond / (1 - x.p) * (1 - 1e-9)))
+		}
+	}
+	return 0
+}
+
+// checkIntervals returns an error if the intervals contradict the figures.
+func (l *Latency) checkIntervals() error {
+	known := 0
+	for _, part := range l.parts() {
+		for _, x := range part.q.all() {
+			key := part.name + "." + x.name
+			in, there := l.Intervals[key]
+			if !there {
+				continue
+			}
+			known++
+			switch {
+			case in.Low > x.value || in.High != 0 && in.High < x.value:
+				return fmt.Errorf("latency.intervals: %s is %d ns, which is not between %d and %d", key, x.value, in.Low, in.High)
+			case in.Draws > part.q.Count:
+				return fmt.Errorf("latency.intervals: %s has %d draws of %d deliveries", key, in.Draws, part.q.Count)
+			case !slices.Contains([]string{"", FewEvents, OffSchedule, Drift}, in.Doubt):
+				return fmt.Errorf("latency.intervals: %s has the doubt %.40q, which there is not", key, in.Doubt)
+			}
+		}
+	}
+	if known != len(l.Intervals) {
+		return errors.New("latency.intervals: it names a figure that there is not")
+	}
+	return nil
+}
+
+// sameIntervals returns an error if the intervals are not those of the histograms. Processors
+// differ in the last digit of a calculation, so a bound may be another value of the histogram nearby.
+func (l *Latency) sameIntervals(again map[string]Interval) error {
+	const within = 0.01
+	near := func(a, b int64) bool { return math.Abs(float64(a-b)) <= max(1, within*float64(max(a, b))) }
+	for key, b := range again {
+		a := l.Intervals[key]
+		if !near(int64(a.Low), int64(b.Low)) || !near(int64(a.High), int64(b.High)) || !near(a.Draws, b.Draws) || !near(int64(a.First), int64(b.First)) || !near(int64(a.Last), int64(b.Last)) {
+			return fmt.Errorf("the interval of %s is %d to %d ns from %d draws, and %s says %d to %d ns from %d", key, b.Low, b.High, b.Draws, File, a.Low, a.High, a.Draws)
+		}
+	}
+	return nil
+}

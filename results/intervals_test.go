@@ -1,0 +1,171 @@
+package results
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/eventmeter/eventmeter/sinks/ledger"
+)
+
+// laneAccount simulates a lane: events in 60 intervals, each delivered to fanOut subscribers at
+// once, log-normal around 50 ms, times a factor for each interval.
+func laneAccount(events, fanOut int, factor func(i int) float64) ledger.LaneAccount {
+	rng := rand.New(rand.NewPCG(5, 6))
+	n := int64(events * fanOut)
+	a := ledger.LaneAccount{Name: "push", System: "events", Mode: "push", LaneCounts: ledger.LaneCounts{SubCounts: ledger.SubCounts{Expected: n, Delivered: n}}}
+	whole := hdrhistogram.New(lowestNanos, highestNanos, significantDigits)
+	const intervals = 60
+	for i := range intervals {
+		h := hdrhistogram.NewPacked(lowestNanos, highestNanos, significantDigits)
+		for range events*(i+1)/intervals - events*i/intervals {
+			v := int64(50e6 * factor(i) * math.Exp(0.3*rng.NormFloat64()))
+			_ = h.RecordValues(v, int64(fanOut))
+			_ = whole.RecordValues(v, int64(fanOut))
+		}
+		in := ledger.LaneInterval{Number: int64(i), Delivered: h.TotalCount(), FromIntended: h, FromSent: h.Clone()}
+		a.Series = append(a.Series, in)
+	}
+	a.Latency = ledger.Latency{FromIntended: ledger.Timing{Histogram: whole}, FromSent: ledger.Timing{Histogram: whole}}
+	return a
+}
+
+func steady(int) float64 { return 1 }
+
+// doubtful is the lane with its doubts.
+func doubtful(a ledger.LaneAccount, lag Quantiles) *Lane {
+	l := NewLane(&a)
+	l.Ready.Active, l.Subscriptions = 1, 1
+	l.Latency.MarkDoubts(1e6, &lag)
+	return &l
+}
+
+func TestIntervals(t *testing.T) {
+	// Around the median of 50 ms: 1.96 standard errors of 0.3*sqrt(pi/2/6000).
+	l := doubtful(laneAccount(6000, 1, steady), Quantiles{})
+	if in := l.Latency.Intervals["fromIntended.p50"]; in.Low < 48.5e6 || in.Low > 50e6 || in.High < 50e6 || in.High > 51.1e6 || in.Draws < 2000 || in.Doubt != "" {
+		t.Errorf("p50 is %d: %+v", l.Latency.FromIntended.P50, in)
+	}
+	if len(l.Latency.Intervals) != 8 {
+		t.Errorf("%d intervals", len(l.Latency.Intervals))
+	}
+	// The same events to 50 subscribers each say no more.
+	one, many := l.Latency.Intervals, doubtful(laneAccount(6000, 50, steady), Quantiles{}).Latency.Intervals
+	for name, a := range one {
+		if b := many[name]; math.Abs(float64(a.Low-b.Low)) > 0.006*float64(a.Low) || math.Abs(float64(a.High-b.High)) > 0.006*float64(a.High) || a.Doubt != b.Doubt {
+			t.Errorf("%s: %+v of single events, %+v of fan-outs", name, a, b)
+		}
+	}
+	if l := doubtful(ledger.LaneAccount{Name: "idle"}, Quantiles{}); l.Latency.Intervals == nil || len(l.Latency.Intervals) != 0 {
+		t.Errorf("a lane without deliveries: %v", l.Latency.Intervals)
+	}
+}
+
+func TestDoubts(t *testing.T) {
+	rising := func(i int) float64 { return 1 + float64(i)/30 }
+	for _, c := range []struct {
+		name string
+		lane *Lane
+		want map[string]string // else none
+	}{
+		{"all is well", doubtful(laneAccount(30000, 1, steady), Quantiles{}), nil},
+		{"600 events", doubtful(laneAccount(600, 1, steady), Quantiles{}), map[string]string{"fromIntended.p99": FewEvents, "fromSent.p99": FewEvents, "fromIntended.p999": FewEvents, "fromSent.p999": FewEvents}},
+		{"600 events to 50 subscribers", doubtful(laneAccount(600, 50, steady), Quantiles{}), map[string]string{"fromIntended.p99": FewEvents, "fromSent.p99": FewEvents, "fromIntended.p999": FewEvents, "fromSent.p999": FewEvents}},
+		{"rises to three times", doubtful(laneAccount(30000, 1, rising), Quantiles{}), map[string]string{
+			"fromIntended.p50": Drift, "fromIntended.p90": Drift, "fromIntended.p99": Drift, "fromIntended.p999": Drift,
+			"fromSent.p50": Drift, "fromSent.p90": Drift, "fromSent.p99": Drift, "fromSent.p999": Drift}},
+		{"published late", doubtful(laneAccount(30000, 1, steady), Quantiles{Count: 9, P50: 1e6, P90: 20e6, P99: 90e6, P999: 99e6}), map[string]string{"fromIntended.p99": OffSchedule, "fromIntended.p999": OffSchedule}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for name, in := range c.lane.Latency.Intervals {
+				_, figure, _ := strings.Cut(name, ".")
+				why := in.Why(figure)
+				if in.Doubt != c.want[name] || (why == "") != (in.Doubt == "") {
+					t.Errorf("%s: %q (%s) of %+v, want %q", name, in.Doubt, why, in, c.want[name])
+				}
+				th, err := ParseThreshold("push.latency." + name + " < 1h")
+				if err != nil {
+					t.Fatal(err)
+				}
+				r := &Result{Upstream: Upstream{Accepted: 9}, Lanes: []Lane{*c.lane}}
+				if v := th.Check(r)[0]; v.NotEvaluated != why || v.Passed != (why == "") {
+					t.Errorf("%s: %+v, want %q", name, v, why)
+				}
+				if th, err = ParseThreshold("push.latency.intervals." + name + ".high < 1h"); err != nil {
+					t.Fatal(err)
+				}
+				if v := th.Check(r)[0]; v.NotEvaluated != why || v.Passed != (why == "") {
+					t.Errorf("the upper end of %s: %+v, want %q", name, v, why)
+				}
+			}
+		})
+	}
+}
+
+// A figure that has no interval is not taken for one of 0.
+func TestThresholdOnAMissingInterval(t *testing.T) {
+	l := doubtful(laneAccount(600, 1, steady), Quantiles{})
+	th, err := ParseThreshold("push.latency.intervals.fromIntended.p95.high < 1h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := th.Check(&Result{Lanes: []Lane{*l}})[0]; v.NotEvaluated == "" {
+		t.Errorf("%+v", v)
+	}
+}
+
+// The archived histograms give the same intervals, and intervals that were changed are found.
+func TestRebuildIntervals(t *testing.T) {
+	a := laneAccount(6000, 3, func(i int) float64 { return 1 + float64(i)/30 })
+	r := &Result{Schema: Schema, Run: "1", Started: time.Unix(1, 0), Lanes: []Lane{*doubtful(a, Quantiles{})}}
+	r.Profile = json.RawMessage(`{}`)
+	save := func(change func(l *Latency)) (string, error) {
+		t.Helper()
+		dir := t.TempDir()
+		if err := Save(dir, r, []ledger.Account{{Interval: time.Second, Lanes: []ledger.LaneAccount{a}}}); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(filepath.Join(dir, File))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var changed Result
+		if err := json.Unmarshal(data, &changed); err != nil {
+			t.Fatal(err)
+		}
+		change(&changed.Lanes[0].Latency)
+		if err := WriteFile(filepath.Join(dir, File), changed.Write); err != nil {
+			t.Fatal(err)
+		}
+		_, err = Rebuild(dir)
+		return dir, err
+	}
+	if _, err := save(func(*Latency) {}); err != nil {
+		t.Fatal(err)
+	}
+	set := func(name string, change func(in *Interval)) func(*Latency) {
+		return func(l *Latency) { in := l.Intervals[name]; change(&in); l.Intervals[name] = in }
+	}
+	for want, change := range map[string]func(*Latency){
+		"the interval of fromIntended.p50 is": set("fromIntended.p50", func(in *Interval) { in.Low /= 2 }),
+		"the interval of fromSent.p50 is":     set("fromSent.p50", func(in *Interval) { in.Draws *= 2 }),
+		"the interval of fromSent.p90 is":     func(l *Latency) { delete(l.Intervals, "fromSent.p90") },
+		"which is not between":                set("fromIntended.p50", func(in *Interval) { in.Low *= 10 }),
+		"is not between":                      set("fromIntended.p50", func(in *Interval) { in.High = 1 }),
+		"draws of 18000 deliveries":           set("fromIntended.p50", func(in *Interval) { in.Draws = 1e6 }),
+		"has the doubt":                       set("fromIntended.p50", func(in *Interval) { in.Doubt = "mine" }),
+		"names a figure that there is not":    set("fromIntended.p42", func(in *Interval) {}),
+	} {
+		if _, err := save(change); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", want, err)
+		}
+	}
+}
