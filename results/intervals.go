@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
@@ -190,13 +192,12 @@ func (l *Latency) MarkDoubts(limit Nanos, lag *Quantiles) {
 
 // Why explains the doubt about the figure of a name such as p99. It is empty if there is none.
 func (in *Interval) Why(name string) string {
-	switch in.Doubt {
+	switch name = percentile(name); in.Doubt {
 	case FewEvents:
-		need := Needs(name)
-		if in.Draws >= need {
-			return fmt.Sprintf("deliveries came in too few intervals to say how exactly %s is known: publish for longer", name)
+		if need := needs(name); in.Draws < need {
+			return fmt.Sprintf("the sample cannot carry %s: its deliveries are worth %d independent ones of the %d needed, so publish more events", name, in.Draws, need)
 		}
-		return fmt.Sprintf("the sample cannot carry %s: its deliveries are worth %d independent ones of the %d needed, so publish more events", name, in.Draws, need)
+		return fmt.Sprintf("deliveries came in too few intervals to say how exactly %s is known: publish for longer", name)
 	case OffSchedule:
 		return fmt.Sprintf("more than half of %s went by before the events were published: lower the rate, use a less busy machine, or judge fromSent", name)
 	case Drift:
@@ -205,24 +206,56 @@ func (in *Interval) Why(name string) string {
 	return ""
 }
 
-// QuantileNames are the names of the quantiles that have intervals, ascending.
-func QuantileNames() []string {
-	var names []string
-	for _, x := range new(Quantiles).all() {
-		names = append(names, x.name)
-	}
-	return names
+// percentile is the name of a quantile as people write it.
+func percentile(name string) string { return strings.Replace(name, "p999", "p99.9", 1) }
+
+// needs is how many independent deliveries a percentile needs.
+func needs(percentile string) int64 {
+	p, _ := strconv.ParseFloat(strings.TrimPrefix(percentile, "p"), 64)
+	return int64(math.Round(interval.LeastBeyond / (1 - p/100)))
 }
 
-// Needs is how many independent deliveries the quantile of a name such as p99 needs; 0 if there is
-// no such quantile.
-func Needs(name string) int64 {
+// Doubts returns the warnings about latencies that do not stand for the target. Most lanes have too
+// few events for the same figures, so that is one warning.
+func Doubts(lanes []Lane) []Warning {
+	var few []string
+	var out []Warning
 	for _, x := range new(Quantiles).all() {
-		if x.name == name {
-			return int64(math.Ceil(interval.LeastBeyond / (1 - x.p) * (1 - 1e-9)))
+		var names []string
+		for i := range lanes {
+			l := &lanes[i]
+			if slices.ContainsFunc(l.Latency.parts(), func(p latencyPart) bool { return l.Latency.Intervals[p.name+"."+x.name].Doubt == FewEvents }) {
+				names = append(names, l.Name)
+			}
+		}
+		if names != nil {
+			few = append(few, fmt.Sprintf("%s of %s (%d needed)", percentile(x.name), strings.Join(names, ", "), needs(percentile(x.name))))
 		}
 	}
-	return 0
+	if few != nil {
+		out = append(out, Warning{Code: FewEvents, Text: fmt.Sprintf("too few independent events for %s: publish more, or for longer; the deliveries of one event count as about one", strings.Join(few, "; "))})
+	}
+	for i := range lanes {
+		for _, doubt := range []string{OffSchedule, Drift} {
+			if names, why := lanes[i].Latency.doubted(doubt); names != nil {
+				out = append(out, Warning{Code: doubt, Lane: lanes[i].Name, Text: fmt.Sprintf("%s; in doubt: %s", why, strings.Join(names, ", "))})
+			}
+		}
+	}
+	return out
+}
+
+// doubted returns the figures with that doubt, and why the first has it.
+func (l *Latency) doubted(doubt string) (names []string, why string) {
+	for _, part := range l.parts() {
+		for _, x := range part.q.all() {
+			key := part.name + "." + x.name
+			if in := l.Intervals[key]; in.Doubt == doubt {
+				names, why = append(names, key), cmp.Or(why, in.Why(x.name))
+			}
+		}
+	}
+	return names, why
 }
 
 // checkIntervals returns an error if the intervals contradict the figures.

@@ -110,6 +110,29 @@ func TestDoubts(t *testing.T) {
 	}
 }
 
+func TestDoubtsAreWarnings(t *testing.T) {
+	few := *doubtful(laneAccount(600, 1, steady), Quantiles{})
+	drifting := *doubtful(laneAccount(30000, 1, func(i int) float64 { return 1 + float64(i)/30 }), Quantiles{})
+	late := *doubtful(laneAccount(30000, 1, steady), Quantiles{Count: 9, P90: 20e6, P99: 90e6, P999: 99e6})
+	few.Name, drifting.Name, late.Name = "few", "drifting", "late"
+	got := Doubts([]Lane{few, drifting, late, few})
+	for i, want := range []Warning{
+		{Code: FewEvents, Text: "too few independent events for p99 of few, few (1000 needed); p99.9 of few, few (10000 needed): publish"},
+		{Code: Drift, Lane: "drifting", Text: "p50 drifted from "},
+		{Code: OffSchedule, Lane: "late", Text: "more than half of p99 went by before the events were published"},
+	} {
+		if len(got) != 3 || got[i].Code != want.Code || got[i].Lane != want.Lane || !strings.HasPrefix(got[i].Text, want.Text) {
+			t.Fatalf("%+v\nwant %+v", got, want)
+		}
+	}
+	if !strings.HasSuffix(got[2].Text, "in doubt: fromIntended.p99, fromIntended.p999") {
+		t.Errorf("%s", got[2].Text)
+	}
+	if got := Doubts([]Lane{*doubtful(laneAccount(30000, 1, steady), Quantiles{})}); got != nil {
+		t.Errorf("%+v", got)
+	}
+}
+
 // A figure that has no interval is not taken for one of 0.
 func TestThresholdOnAMissingInterval(t *testing.T) {
 	l := doubtful(laneAccount(600, 1, steady), Quantiles{})

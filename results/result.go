@@ -208,9 +208,10 @@ type Latency struct {
 
 // Interval is the 95 % confidence interval of a latency figure, and what speaks against the figure.
 type Interval struct {
-	// lower end: were the run repeated, the figure would be lower in 1 of 40 runs
+	// lower end: in 1 of 40 runs the true figure is below it
 	Low Nanos `json:"low"`
-	// upper end; absent where the sample cannot carry the figure
+	// upper end: in 1 of 40 runs the true figure is above it; absent where the sample cannot carry the
+	// figure
 	High Nanos `json:"high,omitempty"`
 	// how many independent deliveries the deliveries are worth. Those of one event, or of one slow
 	// moment, are not independent.

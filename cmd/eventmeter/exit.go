@@ -30,7 +30,8 @@ const exitCodesHelp = `Exit codes:
        event, or does not offer what the profile requests
   4    the generator was the bottleneck: the figures say little about the target
   5    no threshold failed, but one was not evaluated: nothing was owed to the lane,
-       or the lane received nothing at all; check: it ended early
+       the lane received nothing at all, or its latency is in doubt (too few
+       events, drift, published late); check: it ended early
   99   a threshold failed; capacity: not even the lowest load met the SLO; check:
        a row that quotes a MUST is broken
   130  interrupted (Ctrl-C, SIGTERM, SIGHUP); the measurements so far were written`

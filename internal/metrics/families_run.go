@@ -52,7 +52,7 @@ var identityFamilies = []family[wholeRun]{
 	ofRun(gauge, "eventmeter_threshold_passed", "1 for a threshold of the profile that held, 0 for one that failed or was not evaluated. lane is empty where it is about the run.", func(x *wholeRun, emit emitter) {
 		x.eachThreshold(func(v *results.Verdict) { emit(truth(v.Passed), v.Threshold, v.Lane) })
 	}, "threshold", "lane"),
-	ofRun(gauge, "eventmeter_threshold_evaluated", "1 for a threshold of the profile that was evaluated, 0 for one that judged nothing: nothing was owed to the lane, or it received nothing at all.", func(x *wholeRun, emit emitter) {
+	ofRun(gauge, "eventmeter_threshold_evaluated", "1 for a threshold of the profile that was evaluated, 0 for one that judged nothing: nothing was owed to the lane, it received nothing at all, or its latency is in doubt.", func(x *wholeRun, emit emitter) {
 		x.eachThreshold(func(v *results.Verdict) { emit(truth(v.NotEvaluated == ""), v.Threshold, v.Lane) })
 	}, "threshold", "lane"),
 }

@@ -102,8 +102,8 @@ func newView(runs []Page) *view {
 		if text := lead(p); text != "" {
 			v.Leads = append(v.Leads, name+text)
 		}
-		if text := resolutionText(p.Result); text != "" {
-			v.Resolutions = append(v.Resolutions, name+text)
+		for _, text := range latencyNotes(p.Result) {
+			v.Notes = append(v.Notes, name+text)
 		}
 	}
 	v.Columns = slices.Concat(columns...)

@@ -21,26 +21,26 @@ type Page struct {
 
 // view is the data of the template.
 type view struct {
-	Title       string
-	Policy      string
-	Style       template.CSS
-	Library     template.JS
-	Script      template.JS
-	Runs        []runView
-	Several     bool
-	Columns     []column // by lane, over all runs
-	Groups      [][]tableRow
-	Resolutions []string
-	Leads       []string
-	Meaning     []string
-	Curves      []curveRow
-	Times       []timeTable
-	Say         captions
-	Quiet       string // replaces the chart of incidents when there were none
-	Costs       []bars
-	Finds       []finding
-	Own         []ownFigures
-	Data        chartData
+	Title   string
+	Policy  string
+	Style   template.CSS
+	Library template.JS
+	Script  template.JS
+	Runs    []runView
+	Several bool
+	Columns []column // by lane, over all runs
+	Groups  [][]tableRow
+	Notes   []string
+	Leads   []string
+	Meaning []string
+	Curves  []curveRow
+	Times   []timeTable
+	Say     captions
+	Quiet   string // replaces the chart of incidents when there were none
+	Costs   []bars
+	Finds   []finding
+	Own     []ownFigures
+	Data    chartData
 
 	ShardHead []string
 }

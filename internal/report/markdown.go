@@ -141,12 +141,7 @@ func (p *printer) laneTable(r *results.Result) {
 		p.row(cells...)
 	}
 	p.printf("\n")
-	p.markupResolution(r)
-}
-
-// markupResolution explains the mark of figures below the resolution limit.
-func (p *printer) markupResolution(r *results.Result) {
-	if text := resolutionText(r); text != "" {
+	for _, text := range latencyNotes(r) {
 		p.printf("%s\n\n", Markup(text))
 	}
 }

@@ -22,38 +22,52 @@ func (p *printer) printf(format string, args ...any) {
 	}
 }
 
-// columns splits lanes into tables that fit the width.
-func columns(lanes []results.Lane) [][]results.Lane {
-	var out [][]results.Lane
-	const perTable = (width - labelWidth) / columnWidth
+// tables prints the table of lanes, or several that fit the width.
+func (p *printer) tables(lanes []laneOf) {
 	for len(lanes) > 0 {
-		n := min(len(lanes), perTable)
-		out = append(out, lanes[:n])
+		n, left := 0, width-labelWidth
+		for n < len(lanes) && (n == 0 || columnOf(lanes[n]) <= left) {
+			left -= columnOf(lanes[n])
+			n++
+		}
+		p.table(lanes[:n])
 		lanes = lanes[n:]
 	}
-	return out
 }
 
-func (p *printer) table(u *results.Upstream, lanes []results.Lane) {
-	var all []laneOf
-	for i := range lanes {
-		all = append(all, laneOf{u, &lanes[i]})
-	}
-	p.line("", len(lanes), func(i int) string { return lanes[i].Name })
-	p.printf("%s\n", strings.Repeat("─", labelWidth+columnWidth*len(lanes)))
-	for _, group := range rowsOf(all) {
+// columnOf is the width of a lane's column, with a space before it.
+func columnOf(l laneOf) int {
+	wide := columnWidth
+	for _, group := range groups {
 		for _, r := range group {
-			p.line(r.label, len(lanes), func(i int) string { return r.cell(all[i]) })
+			wide = max(wide, utf8.RuneCountInString(r.cell(l))+1)
+		}
+	}
+	return min(wide, mostWidth)
+}
+
+func (p *printer) table(lanes []laneOf) {
+	var widths []int
+	total := labelWidth
+	for _, l := range lanes {
+		widths = append(widths, columnOf(l))
+		total += columnOf(l)
+	}
+	p.line("", widths, func(i int) string { return lanes[i].lane.Name })
+	p.printf("%s\n", strings.Repeat("─", total))
+	for _, group := range rowsOf(lanes) {
+		for _, r := range group {
+			p.line(r.label, widths, func(i int) string { return r.cell(lanes[i]) })
 		}
 		p.printf("\n")
 	}
 }
 
-func (p *printer) line(label string, n int, value func(i int) string) {
+func (p *printer) line(label string, widths []int, value func(i int) string) {
 	var b strings.Builder
 	b.WriteString(padRight(label, labelWidth))
-	for i := range n {
-		b.WriteString(padLeft(shorten(value(i), columnWidth-1), columnWidth))
+	for i, wide := range widths {
+		b.WriteString(padLeft(shorten(value(i), wide-1), wide))
 	}
 	p.printf("%s\n", strings.TrimRight(b.String(), " "))
 }

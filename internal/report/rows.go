@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -102,27 +103,13 @@ var groups = [][]row{
 	},
 	countRows(),
 	owed([]row{
-		{label: "scheduled → received, p50", short: "p50", value: latency("fromIntended.p50", func(l *results.Latency) (results.Quantiles, results.Nanos) {
-			return l.FromIntended, l.FromIntended.P50
-		})},
-		{label: "  p90", value: latency("fromIntended.p90", func(l *results.Latency) (results.Quantiles, results.Nanos) {
-			return l.FromIntended, l.FromIntended.P90
-		})},
-		{label: "  p99", short: "p99", value: latency("fromIntended.p99", func(l *results.Latency) (results.Quantiles, results.Nanos) {
-			return l.FromIntended, l.FromIntended.P99
-		})},
-		{label: "  p99.9", short: "p99.9", value: latency("fromIntended.p999", func(l *results.Latency) (results.Quantiles, results.Nanos) {
-			return l.FromIntended, l.FromIntended.P999
-		})},
-		{label: "  max", value: latency("fromIntended.max", func(l *results.Latency) (results.Quantiles, results.Nanos) {
-			return l.FromIntended, l.FromIntended.Max
-		})},
-		{label: "published → received, p50", value: latency("fromSent.p50", func(l *results.Latency) (results.Quantiles, results.Nanos) {
-			return l.FromSent, l.FromSent.P50
-		})},
-		{label: "  p99", value: latency("fromSent.p99", func(l *results.Latency) (results.Quantiles, results.Nanos) {
-			return l.FromSent, l.FromSent.P99
-		})},
+		{label: "scheduled → received, p50", short: "p50", value: latency("fromIntended.p50")},
+		{label: "  p90", value: latency("fromIntended.p90")},
+		{label: "  p99", short: "p99", value: latency("fromIntended.p99")},
+		{label: "  p99.9", short: "p99.9", value: latency("fromIntended.p999")},
+		{label: "  max", value: latency("fromIntended.max")},
+		{label: "published → received, p50", value: latency("fromSent.p50")},
+		{label: "  p99", value: latency("fromSent.p99")},
 	}),
 	slices.Concat(owed([]row{
 		{label: "wire cost per delivered event"},
@@ -184,16 +171,43 @@ func owed(rows []row) []row {
 	return rows
 }
 
-// latency shows one quantile, with a mark if it is below the resolution limit.
-func latency(name string, of func(*results.Latency) (results.Quantiles, results.Nanos)) func(*results.Lane) string {
+// latency shows one figure of the latencies with its interval, with a mark before it if it is below
+// the resolution limit and one behind it if it is in doubt; see [latencyNotes].
+func latency(name string) func(*results.Lane) string {
 	return func(l *results.Lane) string {
-		text := quantile(of(&l.Latency))
+		v, there := l.Figure("latency." + name)
+		if !there {
+			return "–"
+		}
+		text := results.FormatNanos(results.Nanos(v))
+		if in, there := l.Latency.Intervals[name]; there {
+			text += " " + intervalText(text, in)
+		}
 		if slices.Contains(l.Latency.BelowResolution, name) {
 			return "~" + text
 		}
 		return text
 	}
 }
+
+// intervalText formats the interval of a figure. Its bounds have no unit if they have the figure's.
+func intervalText(figure string, in results.Interval) string {
+	unit := unitOf(figure)
+	low, high := results.FormatNanos(in.Low), "?"
+	if in.High > 0 {
+		high = results.FormatNanos(in.High)
+	}
+	if unitOf(low) == unit && (in.High == 0 || unitOf(high) == unit) {
+		low, high = strings.TrimSuffix(low, unit), strings.TrimSuffix(high, unit)
+	}
+	text := "(" + low + "–" + high + ")"
+	if in.Doubt != "" && in.Doubt != results.FewEvents {
+		text += "!"
+	}
+	return text
+}
+
+func unitOf(nanos string) string { return strings.TrimLeft(nanos, "0123456789.") }
 
 func connections(l *results.Lane) int64 {
 	return l.Overhead.Connections + l.Overhead.Causes["events"].Connections

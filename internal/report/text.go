@@ -22,12 +22,10 @@ const width = 100
 func Text(w io.Writer, r *results.Result) error {
 	p := &printer{w: w}
 	p.head(r)
-	for _, lanes := range columns(r.Lanes) {
-		p.table(&r.Upstream, lanes)
-	}
+	p.tables(lanesOf(r))
 	p.own(r.Lanes)
 	p.upstream(&r.Upstream)
-	p.resolution(r)
+	p.latencyNotes(r)
 	p.verdicts(r)
 	p.conformance(r)
 	p.part(r)
@@ -61,7 +59,8 @@ func (p *printer) head(r *results.Result) {
 const (
 	noteIndent  = 11 // of text after verdict, generator, warning
 	labelWidth  = 34
-	columnWidth = 13
+	columnWidth = 13 // of a column, at the least
+	mostWidth   = 24 // and at the most
 )
 
 // own lists the figures of a lane's system.
@@ -83,21 +82,43 @@ func (p *printer) own(lanes []results.Lane) {
 	}
 }
 
-// resolution explains the mark of figures below the resolution limit.
-func (p *printer) resolution(r *results.Result) {
-	if text := resolutionText(r); text != "" {
-		p.printf("%s\n\n", text)
+func (p *printer) latencyNotes(r *results.Result) {
+	notes := latencyNotes(r)
+	for _, text := range notes {
+		p.printf("%s\n", text)
+	}
+	if notes != nil {
+		p.printf("\n")
 	}
 }
 
-// resolutionText is empty if no figure is below the resolution limit.
-func resolutionText(r *results.Result) string {
-	for _, l := range r.Lanes {
-		if len(l.Latency.BelowResolution) > 0 {
-			return fmt.Sprintf("~ below this run's resolution limit of %s; smaller differences are not measurable", results.FormatNanos(r.Generator.ReadDelay.P99))
+// latencyNotes explains the marks of latencies, as far as the lanes have them.
+func latencyNotes(r *results.Result) []string {
+	var below, intervals, few, doubts bool
+	for i := range r.Lanes {
+		l := &r.Lanes[i].Latency
+		below = below || len(l.BelowResolution) > 0
+		for _, in := range l.Intervals {
+			intervals = true
+			few = few || in.High == 0
+			doubts = doubts || in.Doubt != "" && in.Doubt != results.FewEvents
 		}
 	}
-	return ""
+	var notes []string
+	for _, n := range []struct {
+		there bool
+		text  string
+	}{
+		{intervals, "(from–to) 95 % confidence interval"},
+		{few, "(from–?) too few independent events to bound the figure"},
+		{doubts, "! in doubt: see the warnings"},
+		{below, fmt.Sprintf("~ below this run's resolution limit of %s; smaller differences are not measurable", results.FormatNanos(r.Generator.ReadDelay.P99))},
+	} {
+		if n.there {
+			notes = append(notes, n.text)
+		}
+	}
+	return notes
 }
 
 func (p *printer) verdicts(r *results.Result) {

@@ -1,9 +1,6 @@
 package summary
 
 import (
-	"cmp"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -52,7 +49,9 @@ func (s *Summary) warn(firstFailure string) {
 	}
 	s.warnStdio(res.Target.Stdio)
 	s.warnTokens(res.Target.Tokens)
-	s.warnFewEvents()
+	for _, w := range results.Doubts(res.Lanes) {
+		s.Warn(w.Code, w.Lane, "%s", w.Text)
+	}
 	for _, l := range res.Lanes {
 		s.warnLane(l)
 	}
@@ -103,48 +102,8 @@ func (s *Summary) warnLane(l results.Lane) {
 	if n := l.Gaps.FalseAlarms; n > 0 {
 		s.Warn("false-alarms", l.Name, "%d gaps were announced in which nothing was missing", n)
 	}
-	s.warnDoubts(&l)
 	for _, f := range topFailures(l.Failures, 3) {
 		s.Warn("failed-calls", l.Name, "%d calls failed: %s", l.Failures[f], f)
-	}
-}
-
-// warnFewEvents names the quantiles that a sample cannot carry, and the lanes. They are the same
-// for most lanes, so this is one warning.
-func (s *Summary) warnFewEvents() {
-	var parts []string
-	for _, name := range results.QuantileNames() {
-		var lanes []string
-		for i := range s.Result.Lanes {
-			l := &s.Result.Lanes[i]
-			if l.Latency.Intervals["fromIntended."+name].Doubt == results.FewEvents || l.Latency.Intervals["fromSent."+name].Doubt == results.FewEvents {
-				lanes = append(lanes, l.Name)
-			}
-		}
-		if lanes != nil {
-			parts = append(parts, fmt.Sprintf("%s of %s (%d needed)", name, strings.Join(lanes, ", "), results.Needs(name)))
-		}
-	}
-	if parts != nil {
-		s.Warn(results.FewEvents, "", "too few independent events for %s: publish more, or for longer. Deliveries of one event count as about one", strings.Join(parts, "; "))
-	}
-}
-
-// warnDoubts warns of latencies that do not stand for the target for another reason than too few
-// events.
-func (s *Summary) warnDoubts(l *results.Lane) {
-	for _, doubt := range []string{results.OffSchedule, results.Drift} {
-		var names []string
-		var why string
-		for _, key := range slices.Sorted(maps.Keys(l.Latency.Intervals)) {
-			if in := l.Latency.Intervals[key]; in.Doubt == doubt {
-				names = append(names, key)
-				why = cmp.Or(why, in.Why(key))
-			}
-		}
-		if names != nil {
-			s.Warn(doubt, l.Name, "%s; in doubt: %s", why, strings.Join(names, ", "))
-		}
 	}
 }
 
