@@ -5,6 +5,8 @@
 //	go run ./scripts/trust                        # synthetic archives, seconds
 //	go run ./scripts/trust -mode real -parallel 6 # real runs, minutes
 //	go run ./scripts/trust -mode history -pairs 1000 # series with and without a step
+//	go run ./scripts/trust -mode intervals -pairs 1000 # how often the interval of a percentile covers the truth
+//	go run ./scripts/trust -mode intervals-real -parallel 4 # the same, of runs with a known delay
 //	go run ./scripts/trust -mode clean -runs 10   # every built-in profile: is a row of conformance broken?
 //	go run ./scripts/trust -mode planted -parallel 6 # eventmeter check of servers that break a row each
 //	go run ./scripts/trust -mode planted-load -parallel 4 # the same, of servers that do so under load alone
@@ -55,10 +57,10 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	var o options
 	fl := flag.NewFlagSet("trust", flag.ContinueOnError)
 	fl.SetOutput(log)
-	fl.IntVar(&o.pairs, "pairs", 100, "how many pairs of sides are compared, or series of each kind")
+	fl.IntVar(&o.pairs, "pairs", 100, "how many pairs of sides are compared, or series or runs of each kind")
 	fl.IntVar(&o.runs, "runs", 1, "runs on each side")
 	fl.IntVar(&o.parallel, "parallel", 1, "pairs that are recorded at once; real runs mostly wait")
-	fl.StringVar(&o.mode, "mode", "synthetic", "synthetic, real, history, clean, planted or planted-load")
+	fl.StringVar(&o.mode, "mode", "synthetic", "synthetic, real, history, intervals, intervals-real, clean, planted or planted-load")
 	fl.StringVar(&o.only, "only", "all", "with -mode clean: the built-in profiles to run, with commas between them; with planted: the rows")
 	fl.StringVar(&o.keep, "keep", "", "directory to keep the archives in (default: they are deleted)")
 	fl.DurationVar(&o.timeout, "timeout", 6*time.Hour, "end early after this time")
@@ -70,6 +72,9 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	}
 	if o.mode == "history" {
 		return histories(ctx, o.pairs, out)
+	}
+	if o.mode == "intervals" {
+		return intervals(ctx, o.pairs, o.parallel, out)
 	}
 	dir := o.keep
 	if dir == "" {
@@ -90,6 +95,8 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 		return runClean(ctx, o, dir, out, log)
 	case "planted", "planted-load":
 		return runPlanted(ctx, o, dir, o.mode == "planted-load", out, log)
+	case "intervals-real":
+		return realIntervals(ctx, o, dir, out, log)
 	case "real":
 		r, err := newReal(ctx, dir, log)
 		if err != nil {
@@ -97,7 +104,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 		}
 		record = r
 	default:
-		return fmt.Errorf("mode %q: write synthetic, real, history, clean, planted or planted-load", o.mode)
+		return fmt.Errorf("mode %q: write synthetic, real, history, intervals, intervals-real, clean, planted or planted-load", o.mode)
 	}
 	t, err := measure(ctx, o, dir, record, log)
 	if t.pairs > 0 {

@@ -7,6 +7,9 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/internal/stats/interval/truth"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 func TestSynthetic(t *testing.T) {
@@ -32,6 +35,38 @@ func TestHistories(t *testing.T) {
 	}
 	if at := likeliest([]float64{0.1, -0.1, 0, 1, 0.9, 1.1}, 1); at != 3 {
 		t.Errorf("the step is at %d", at)
+	}
+}
+
+func TestIntervals(t *testing.T) {
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"-mode", "intervals", "-pairs", "2"}, &out, &bytes.Buffer{}); err != nil && !errors.Is(err, errGoal) {
+		t.Fatal(err)
+	}
+	if got, want := strings.Count(out.String(), "| p"), len(truth.Models)*len(quantilesCovered)+1; got != want {
+		t.Errorf("%d lines, want %d\n%s", got, want, &out)
+	}
+	for _, c := range []struct {
+		covered int
+		missed  bool
+	}{{95, false}, {90, false}, {80, true}} {
+		out.Reset()
+		if missed := coverageRow(&out, "x", 0.5, truth.Coverage{Runs: 100, Covered: c.covered}); missed != c.missed || strings.Contains(out.String(), "MISSED") != missed {
+			t.Errorf("%+v: %s", c, &out)
+		}
+	}
+}
+
+// Of a uniform delay from 100 to 1,100 ms, half are over 600 ms.
+func TestCovers(t *testing.T) {
+	counts := make([]truth.Coverage, len(quantilesCovered))
+	covers(counts, &results.Latency{Intervals: map[string]results.Interval{
+		"fromSent.p50": {Low: 590e6, High: 610e6}, "fromSent.p90": {Low: 1001e6, High: 1010e6}, "fromSent.p99": {Low: 1085e6}, "fromSent.p999": {Low: 1099.5e6, First: 1, Last: 2},
+	}})
+	for k, want := range []truth.Coverage{{Runs: 1, Covered: 1}, {Runs: 1}, {Runs: 1, Covered: 1, Open: 1}, {Runs: 1, Open: 1, Trends: 1}} {
+		if counts[k] != want {
+			t.Errorf("%v: %+v, want %+v", quantilesCovered[k], counts[k], want)
+		}
 	}
 }
 
