@@ -33,27 +33,6 @@ const (
 	leastLate = Nanos(10e6)
 )
 
-// quantileOf is one quantile of a summary.
-type quantileOf struct {
-	name  string
-	p     float64
-	value Nanos
-}
-
-func (q *Quantiles) all() []quantileOf {
-	return []quantileOf{{"p50", 0.5, q.P50}, {"p90", 0.9, q.P90}, {"p99", 0.99, q.P99}, {"p999", 0.999, q.P999}}
-}
-
-// latencyPart is one of the two latencies.
-type latencyPart struct {
-	name, tag string
-	q         *Quantiles
-}
-
-func (l *Latency) parts() []latencyPart {
-	return []latencyPart{{"fromIntended", TagIntended, &l.FromIntended}, {"fromSent", TagSent, &l.FromSent}}
-}
-
 // newLatency computes the latencies of a lane. An account without a series gives no intervals.
 func newLatency(a *ledger.LaneAccount) Latency {
 	l := Latency{

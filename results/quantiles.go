@@ -51,3 +51,24 @@ func (l *Latency) MarkResolution(limit Nanos) {
 		}
 	}
 }
+
+// quantileOf is one quantile of a summary.
+type quantileOf struct {
+	name  string
+	p     float64
+	value Nanos
+}
+
+func (q *Quantiles) all() []quantileOf {
+	return []quantileOf{{"p50", 0.5, q.P50}, {"p90", 0.9, q.P90}, {"p99", 0.99, q.P99}, {"p999", 0.999, q.P999}}
+}
+
+// latencyPart is one of the two latencies.
+type latencyPart struct {
+	name, tag string
+	q         *Quantiles
+}
+
+func (l *Latency) parts() []latencyPart {
+	return []latencyPart{{"fromIntended", TagIntended, &l.FromIntended}, {"fromSent", TagSent, &l.FromSent}}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -117,9 +118,8 @@ func realIntervals(ctx context.Context, o options, dir string, out, log io.Write
 	if err := os.WriteFile(a.profile, []byte(knownProfile), 0o644); err != nil {
 		return err
 	}
-	counts := make([]truth.Coverage, len(quantilesCovered))
-	busy := 0
-	var mu sync.Mutex // of counts, busy and log
+	all, sound := make([]truth.Coverage, len(quantilesCovered)), make([]truth.Coverage, len(quantilesCovered))
+	var mu sync.Mutex // of all, sound and log
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(o.parallel)
 	for n := range o.pairs {
@@ -134,26 +134,32 @@ func realIntervals(ctx context.Context, o options, dir string, out, log io.Write
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if r.Generator.Bottleneck {
-				busy++
+			covers(all, &r.Lanes[0].Latency)
+			if !r.Generator.Bottleneck {
+				covers(sound, &r.Lanes[0].Latency)
 			}
-			covers(counts, &r.Lanes[0].Latency)
-			fmt.Fprintf(log, "run %d of %d: %s\n", counts[0].Runs, o.pairs, strings.Join(r.Generator.Reasons, "; "))
+			fmt.Fprintf(log, "run %d of %d: %s\n", all[0].Runs, o.pairs, strings.Join(r.Generator.Reasons, "; "))
 			return nil
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d runs of 15 seconds, 200 events a second to three subscribers, with a delay that is uniform from 100 to 1,100 ms; in %d of them the generator was the bottleneck.\n\n", o.pairs, busy)
+	fmt.Fprintf(out, "%d runs of 15 seconds, 200 events a second to three subscribers, with a delay that is uniform from 100 to 1,100 ms. The delay is known; what a busy machine adds to it is not. So the goal is about the %d runs in which the generator was not the bottleneck.\n\n", o.pairs, sound[0].Runs)
 	fmt.Fprintf(out, intervalsHead)
 	missed := false
 	for k, p := range quantilesCovered {
-		counts[k].Naive = -1 // not measured
-		missed = coverageRow(out, "published → received", p, counts[k]) || missed
+		all[k].Naive, sound[k].Naive = -1, -1 // not measured
+		coverageRow(out, "all runs", p, all[k])
+		if sound[k].Runs > 0 {
+			missed = coverageRow(out, "not the bottleneck", p, sound[k]) || missed
+		}
 	}
-	if missed {
+	switch {
+	case missed:
 		return errGoal
+	case sound[0].Runs == 0:
+		return errors.New("the generator was the bottleneck in every run: repeat this on a machine that does nothing else")
 	}
 	return nil
 }
