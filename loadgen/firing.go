@@ -335,16 +335,7 @@ type LoopOptions struct {
 // The goroutine of the caller does the pacing. Workers are started when they are
 // needed and end before Loop returns.
 func Loop(ctx context.Context, f *Firing, o LoopOptions) Stats {
-	if o.Workers <= 0 {
-		o.Workers = DefaultWorkers
-	}
-	p := &pool{
-		f:     f,
-		fire:  o.Fire,
-		ctx:   context.WithoutCancel(ctx),
-		busy:  make(chan struct{}, o.Workers),
-		queue: make(chan due, o.Workers),
-	}
+	p := newPool(ctx, f, o)
 	for n := uint64(0); ; n++ {
 		d, ok := f.wait(ctx, n)
 		if !ok {
@@ -354,9 +345,7 @@ func Loop(ctx context.Context, f *Firing, o LoopOptions) Stats {
 			p.send(d)
 		}
 	}
-	close(p.queue)
-	p.wg.Wait()
-	return f.Stats()
+	return p.end()
 }
 
 // pool is the workers of one loop.
@@ -372,6 +361,26 @@ type pool struct {
 	queue chan due
 
 	started int // workers; used by the pacing goroutine only
+}
+
+func newPool(ctx context.Context, f *Firing, o LoopOptions) *pool {
+	if o.Workers <= 0 {
+		o.Workers = DefaultWorkers
+	}
+	return &pool{
+		f:     f,
+		fire:  o.Fire,
+		ctx:   context.WithoutCancel(ctx),
+		busy:  make(chan struct{}, o.Workers),
+		queue: make(chan due, o.Workers),
+	}
+}
+
+// end waits for the emissions in flight.
+func (p *pool) end() Stats {
+	close(p.queue)
+	p.wg.Wait()
+	return p.f.Stats()
 }
 
 // send passes an emission that has a token to a worker. Only workers take tokens
