@@ -106,6 +106,11 @@ func compare(f compareFlags, args []string, io streams) error {
 	if err != nil {
 		return err
 	}
+	return gateErrors(c, gates)
+}
+
+// gateErrors returns an error for each gate that failed.
+func gateErrors(c *stats.Comparison, gates []stats.Gate) error {
 	var errs []error
 	for _, g := range c.Failed(gates) {
 		lane := g.Lane

@@ -31,6 +31,14 @@ exceed the limits of one process, and their results are merged. With --shard thi
 process is one part of a run on several machines. A shard does not judge
 thresholds; eventmeter merge merges the parts and judges the thresholds.
 
+With --against or --against-command the run is a duet: two targets, such as two
+builds of one server, get the same events at the same time, in random order, and the
+latencies of each event at both are compared as pairs. What the machine does then
+delays both, so that a duet finds a difference on a machine on which two runs, one
+after the other, do not. It prints a comparison like that of eventmeter compare; --out
+has the archives base and against. With --gate the exit code is 1 when a figure of
+the second target is worse by more than a share. Thresholds judge each run.
+
 Press Ctrl-C once to stop publishing, drain, and write a partial result; press it
 twice to skip the drain.
 
@@ -43,6 +51,9 @@ twice to skip the drain.
   eventmeter run --profile stdio
   eventmeter run --profile mine.yaml --json --quiet > result.json
   eventmeter run --processes 4
+  eventmeter run --target http://127.0.0.1:8080/mcp --upstream-url http://127.0.0.1:8081 \
+      --against http://127.0.0.1:9080/mcp --against-upstream-url http://127.0.0.1:9081 \
+      --gate 'push.latency.fromIntended.p99:5%'
   eventmeter run --shard 0/4 --start-at 2026-11-20T10:00:00Z --out part-0 --target http://10.0.0.9/mcp --allow-host 10.0.0.9`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return runAll(c.Context(), f, io) },
@@ -53,6 +64,7 @@ twice to skip the drain.
 	f.target.add(c)
 	fl.StringVar(&f.upstream, "upstream", "", "kind of upstream: inject, http, github, slack, stripe, feed, tool, exec, replay or none (default: the profile's)")
 	fl.StringVar(&f.upstreamURL, "upstream-url", "", "URL of the upstream: the admin address for inject and replay, otherwise the URL that requests are sent to")
+	f.against.add(c)
 	fl.StringVar(&f.record, "record", "", "write a trace of the published events to this file, or, with upstream none, of the received events")
 	fl.StringArrayVar(&f.set, "set", nil, "override a value of the profile, path=value (repeatable), e.g. lanes.push.subscriptions=1000")
 	fl.StringArrayVar(&f.allowHosts, "allow-host", nil, "put load on this host, which is not this machine (repeatable)")
@@ -83,6 +95,9 @@ func runAll(ctx context.Context, f runFlags, io streams) error {
 	if err := f.metrics.check(); err != nil {
 		return err
 	}
+	if err := f.against.check(&f); err != nil {
+		return err
+	}
 	all, err := f.loadAll()
 	if err != nil {
 		return err
@@ -106,9 +121,12 @@ func runAll(ctx context.Context, f runFlags, io streams) error {
 			if f.trials > 1 && !f.quiet {
 				fmt.Fprintf(io.err, "trial %d of %d, %s\n", trial+1, f.trials, p.Name)
 			}
-			if len(p.Cases) > 0 {
+			switch {
+			case f.against.wanted():
+				err = runDuet(ctx, stop, &f, p, f.dir(bases[i], trial), io)
+			case len(p.Cases) > 0:
 				err = runCalibration(ctx, stop, f, p, io)
-			} else {
+			default:
 				err = runProfile(ctx, stop, &f, p, f.dir(bases[i], trial), io)
 			}
 			errs = append(errs, f.named(err, p.Name, trial))

@@ -18,6 +18,7 @@ type runFlags struct {
 	target      targetFlags
 	upstream    string
 	upstreamURL string
+	against     againstFlags
 	record      string
 	set         []string
 	allowHosts  []string

@@ -12,31 +12,54 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 )
 
-// getReady is how long before publishing a shard starts to watch its own health.
+// getReady is how long before publishing a run that waits for others starts to watch its own
+// health.
 const getReady = 250 * time.Millisecond
 
-// begin waits for the other shards until shortly before publishing begins, and
-// returns the instant at which it begins; 0 = at once, without other shards.
+// begin waits for the other shards, or for the other run of a duet, until shortly
+// before publishing begins, and returns the instant at which it begins; 0 = at once,
+// without others.
 func (p *pass) begin(ctx context.Context) (eventmeter.Instant, error) {
-	s := p.opts.Shard
-	if s == nil {
+	if p.opts.Shard == nil && p.opts.Together == nil {
 		return 0, nil
 	}
 	p.enter("wait", 0)
 	ctx, cancel := p.untilStopped(ctx)
 	defer cancel(nil)
-	at, err := s.Barrier(ctx, int(p.number))
+	start, at, err := p.meet(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return 0, context.Cause(ctx)
 	case err != nil:
 		return 0, err
 	}
-	start := p.clock.Now().Add(time.Until(at))
 	if err := p.pause(ctx, time.Until(at)-getReady); err != nil {
 		return 0, err
 	}
 	return start, nil
+}
+
+// meet waits for the others, and returns when publishing begins.
+func (p *pass) meet(ctx context.Context) (eventmeter.Instant, time.Time, error) {
+	if s := p.opts.Shard; s != nil {
+		at, err := s.Barrier(ctx, int(p.number))
+		return p.clock.Now().Add(time.Until(at)), at, err
+	}
+	at, err := p.opts.Together.Meet(ctx)
+	at = at.Add(2 * getReady)
+	// Exactly the same instant in both runs: two readings of a clock are as far apart
+	// as the machine is busy.
+	return p.clock.Instant(at), at, err
+}
+
+// loop publishes the emissions of the pass, alone or with the other run of a duet.
+func (p *pass) loop(ctx context.Context) {
+	o := loadgen.LoopOptions{Fire: p.target.upstream.Fire, Workers: p.profile.Upstream.Workers}
+	if t := p.opts.Together; t != nil {
+		t.Loop(ctx, p.firing, o)
+		return
+	}
+	loadgen.Loop(ctx, p.firing, o)
 }
 
 // fire runs the schedule through warm-up and measured phase, with churn beside it.
@@ -75,7 +98,7 @@ func (p *pass) fire(ctx context.Context, start eventmeter.Instant) error {
 	defer stopChurn()
 	endBeside := p.beside(ctx)
 	defer endBeside()
-	loadgen.Loop(ctx, p.firing, loadgen.LoopOptions{Fire: p.target.upstream.Fire, Workers: p.profile.Upstream.Workers})
+	p.loop(ctx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/metrics"
+	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/profiles"
@@ -53,6 +54,10 @@ type Options struct {
 
 	// Shard, if not nil, makes this run one of several.
 	Shard *Shard
+
+	// Together, if not nil, makes this run one of a duet: the runs that share it wait
+	// for each other, and publish each emission together.
+	Together *loadgen.Together
 
 	// Recorder, if not nil, is called beside the ledger with everything that is
 	// recorded.

@@ -115,6 +115,9 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 	r.Summary = summary.New(summary.Options{Profile: p, Thresholds: thresholds, Part: opts.Shard != nil, Result: r.emptyResult(text)})
 	r.warnSecrets()
 	r.warnAssumptions()
+	if opts.Together != nil {
+		r.Warn("duet", "", "another target was measured at the same time on this machine: these figures are for the comparison of the two, and are not those of a run alone")
+	}
 	return r, nil
 }
 

@@ -66,6 +66,8 @@ type Comparison struct {
 	Alpha      float64 `json:"alpha"`
 	MinEffect  float64 `json:"minEffect"`
 	Resolution float64 `json:"resolution"`
+	// Duet is set if the two runs were measured together.
+	Duet *Duet `json:"duet,omitempty"`
 	// Tested is how many figures share Alpha (Holm's correction).
 	Tested int `json:"tested"`
 	// Run holds the figures of the whole run, Lanes those of each lane that is in every run of both
@@ -143,6 +145,8 @@ type LaneChange struct {
 	System  string   `json:"system"`
 	Mode    string   `json:"mode"`
 	Figures []Change `json:"figures"`
+	// Paired is set if the latencies are those of pairs.
+	Paired *Paired `json:"paired,omitempty"`
 }
 
 // Finding is what a comparison says about one figure.

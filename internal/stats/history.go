@@ -168,7 +168,7 @@ func historyRun(runs []Run, i int) HistoryRun {
 		return out
 	}
 	was := runs[i-1].Result
-	if keys := profileDiff(was.Profile, r.Profile); len(keys) > 0 {
+	if keys := profileDiff(was.Profile, r.Profile, false); len(keys) > 0 {
 		out.Differs = append(out.Differs, "profile: "+someKeys(keys))
 	}
 	if d := hostDiff(was.Host, r.Host); d != "" {

@@ -53,13 +53,14 @@ type latencyGroup struct {
 // plan decides what is tested and how, before any outcome is known.
 type plan struct {
 	a, b   *Side
+	duet   *Duet // nil unless the sides were measured together
 	opts   CompareOptions
 	items  []*item
 	family int
 }
 
-func newPlan(a, b *Side, lanes []string, opts CompareOptions) *plan {
-	p := &plan{a: a, b: b, opts: opts}
+func newPlan(a, b *Side, duet *Duet, lanes []string, opts CompareOptions) *plan {
+	p := &plan{a: a, b: b, duet: duet, opts: opts}
 	for _, f := range runFigures {
 		p.plain("", f)
 	}
@@ -151,6 +152,10 @@ func (p *plan) receivedNothing(lane string) bool {
 func (p *plan) latency(lane string, f compared, groups map[string]*latencyGroup) {
 	it := &item{lane: lane, figure: f}
 	p.items = append(p.items, it)
+	if pairs := p.pairs(lane); pairs != nil {
+		p.pairedLatency(it, pairs, groups)
+		return
+	}
 	var tail [2]float64
 	p.both(func(side int, r *Run) {
 		q := summaryOf(r.lane(lane), f.tag)
@@ -193,17 +198,57 @@ func (p *plan) latency(lane string, f compared, groups map[string]*latencyGroup)
 	it.least = min(1, 2/choose(ua+ub, ua))
 }
 
-func (p *plan) group(lane, tag string) *latencyGroup {
-	g := &latencyGroup{}
-	var logs [2][][]results.LogInterval
+// pairs returns the pairs of a lane; nil if there are none.
+func (p *plan) pairs(lane string) *Pairs {
+	if p.duet == nil {
+		return nil
+	}
+	if pairs := p.duet.Lanes[lane]; pairs != nil && pairs.Deliveries > 0 {
+		return pairs
+	}
+	return nil
+}
+
+// pairedLatency adds a quantile of a lane that is judged by pairs. What counts as its
+// tail is events: the deliveries of one event are late together.
+func (p *plan) pairedLatency(it *item, pairs *Pairs, groups map[string]*latencyGroup) {
+	g := groups[it.figure.tag]
+	if g == nil {
+		g = &latencyGroup{pool: pairs.pool(it.figure.tag), seed: p.seed(it.lane, it.figure.tag)}
+		groups[it.figure.tag] = g
+	}
+	var s scratch
+	it.a = []float64{g.pool.quantiles(g.pool.side(false), &s)[it.figure.rank]}
+	it.b = []float64{g.pool.quantiles(g.pool.side(true), &s)[it.figure.rank]}
+	tail := float64(pairs.Paired.Events) * (1 - quantilesCompared[it.figure.rank])
+	n := len(g.pool.runs[0])
+	switch {
+	case tail < leastTail-1e-6:
+		it.reason = fmt.Sprintf("%.0f events beyond this quantile; %d are needed", math.Floor(tail+1e-6), leastTail)
+	case n < leastUnits:
+		it.reason = fmt.Sprintf("%d blocks of events; %d are needed", n, leastUnits)
+	default:
+		it.group, it.least = g, leastPaired(n)
+	}
+}
+
+// seed returns the seed of a lane's draws, which the runs alone decide.
+func (p *plan) seed(lane, tag string) uint64 {
 	hash := fnv.New64a()
 	p.both(func(side int, r *Run) {
-		logs[side] = append(logs[side], r.Logs[lane].Of(tag))
-		g.perRun[side] = append(g.perRun[side], valuesOf(summaryOf(r.lane(lane), tag)))
 		fmt.Fprintf(hash, "%d %s %s\n", side, r.Result.Run, r.Result.Started.UTC())
 	})
 	fmt.Fprintf(hash, "%s %s\n", lane, tag)
-	g.seed = hash.Sum64()
+	return hash.Sum64()
+}
+
+func (p *plan) group(lane, tag string) *latencyGroup {
+	g := &latencyGroup{seed: p.seed(lane, tag)}
+	var logs [2][][]results.LogInterval
+	p.both(func(side int, r *Run) {
+		logs[side] = append(logs[side], r.Logs[lane].Of(tag))
+		g.perRun[side] = append(g.perRun[side], valuesOf(summaryOf(r.lane(lane), tag)))
+	})
 	g.pool = newPool(logs[0], logs[1])
 	return g
 }
@@ -270,6 +315,9 @@ func (p *plan) estimate(it *item) {
 		}
 		it.est = g.est[it.figure.rank]
 		it.change.Method = "permutation of intervals"
+		if g.pool.paired {
+			it.change.Method = "exchange of paired blocks of events"
+		}
 		if len(g.perRun[0])+len(g.perRun[1]) > 2 {
 			it.change.Method += " and t test of runs"
 		}

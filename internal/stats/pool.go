@@ -38,6 +38,9 @@ type pool struct {
 	// runs are the units of each run; the first of them belong to side A.
 	runs  [][]int32
 	aRuns int
+	// paired is set if there are two runs with as many units, and a unit of A was
+	// measured at the same time as that of B with the same place.
+	paired bool
 	// time is how many units in a row are worth one that is independent of all
 	// others, see correlationTime.
 	time float64
@@ -45,17 +48,33 @@ type pool struct {
 
 // newPool takes the intervals of one tag, run by run.
 func newPool(a, b [][]results.LogInterval) *pool {
-	p := &pool{aRuns: len(a)}
 	var units [][]results.Bucket
+	var runs [][]int32
 	for _, run := range slices.Concat(a, b) {
 		var of []int32
 		for _, group := range grouped(run) {
 			of = append(of, int32(len(units)))
 			units = append(units, mergeBuckets(group))
 		}
-		p.runs = append(p.runs, of)
+		runs = append(runs, of)
 	}
-	p.time = correlationTime(units, p.runs)
+	p := poolOf(units, runs, len(a))
+	p.time = correlationTime(func(q float64) (series [][]float64) {
+		for _, run := range runs {
+			xs := make([]float64, len(run))
+			for i, u := range run {
+				xs[i] = math.Log(max(float64(valueAt(units[u], q)), 1))
+			}
+			series = append(series, xs)
+		}
+		return series
+	})
+	return p
+}
+
+// poolOf makes the pool of units, which belong to runs.
+func poolOf(units [][]results.Bucket, runs [][]int32, aRuns int) *pool {
+	p := &pool{runs: runs, aRuns: aRuns}
 	for _, u := range units {
 		for _, b := range u {
 			p.values = append(p.values, b.Value)
@@ -194,18 +213,14 @@ func rankOf(q float64, n int64) int64 {
 // correlationTime estimates how many units in a row are worth an independent
 // one, at least 1: 1 and twice the sum of the correlations of units that are 1,
 // 2, … apart, as far as they are larger than half their standard error. It takes
-// the worse of median and 90th percentile.
-func correlationTime(units [][]results.Bucket, runs [][]int32) float64 {
+// the worse of median and 90th percentile. of returns a quantile of the units, in
+// order, run by run.
+func correlationTime(of func(q float64) [][]float64) float64 {
 	worst := 0.0
 	for _, q := range []float64{0.5, 0.9} {
-		var series [][]float64
+		series := of(q)
 		longest, total := 0, 0
-		for _, run := range runs {
-			xs := make([]float64, len(run))
-			for i, u := range run {
-				xs[i] = math.Log(max(float64(valueAt(units[u], q)), 1))
-			}
-			series = append(series, xs)
+		for _, xs := range series {
 			longest, total = max(longest, len(xs)), total+len(xs)
 		}
 		sum := 0.0

@@ -36,9 +36,13 @@ func (p *pool) permuted(deals int, rng *rand.Rand) quantileValues {
 	var hits [len(quantilesCompared)]int
 	for range deals {
 		// Only the part of a shuffle that separates the sides is done.
-		for i := range n {
-			j := i + rng.IntN(len(cards)-i)
-			cards[i], cards[j] = cards[j], cards[i]
+		if p.paired {
+			p.dealtPairs(cards[:n], cards[n:], rng)
+		} else {
+			for i := range n {
+				j := i + rng.IntN(len(cards)-i)
+				cards[i], cards[j] = cards[j], cards[i]
+			}
 		}
 		d := logDistance(p.quantiles(cards[:n], &s), p.quantiles(cards[n:], &s))
 		for i := range hits {
@@ -54,8 +58,12 @@ func (p *pool) permuted(deals int, rng *rand.Rand) quantileValues {
 	return out
 }
 
-// freedom is the degrees of freedom of all units together.
+// freedom is the degrees of freedom of all units together; pairs have one difference
+// each.
 func (p *pool) freedom() float64 {
+	if p.paired {
+		return max(1, float64(len(p.runs[0]))/p.time-1)
+	}
 	n := 0
 	for _, run := range p.runs {
 		n += len(run)
@@ -72,20 +80,22 @@ func logDistance(a, b quantileValues) quantileValues {
 	return out
 }
 
-// bootstrapped draws runs, and of each drawn run its units, with replacement,
-// and returns log(b/a) of each draw, sorted, by quantile.
+// bootstrapped draws runs, and of each drawn run its units, with replacement, or
+// pairs of units, and returns log(b/a) of each draw, sorted, by quantile.
 func (p *pool) bootstrapped(draws int, rng *rand.Rand) [len(quantilesCompared)][]float64 {
 	var out [len(quantilesCompared)][]float64
 	for i := range out {
 		out[i] = make([]float64, draws)
 	}
 	var s scratch
-	var units []int32
+	var ua, ub []int32
 	for d := range draws {
-		units = drawn(units[:0], p.runs[:p.aRuns], rng)
-		a := p.quantiles(units, &s)
-		units = drawn(units[:0], p.runs[p.aRuns:], rng)
-		for i, x := range logDistance(a, p.quantiles(units, &s)) {
+		if p.paired {
+			ua, ub = p.drawnPairs(ua[:0], ub[:0], rng)
+		} else {
+			ua, ub = drawn(ua[:0], p.runs[:p.aRuns], rng), drawn(ub[:0], p.runs[p.aRuns:], rng)
+		}
+		for i, x := range logDistance(p.quantiles(ua, &s), p.quantiles(ub, &s)) {
 			out[i][d] = x
 		}
 	}

@@ -23,6 +23,25 @@ import (
 //   - overhead and cost: as latency with 4 or more runs; with fewer only the
 //     difference is shown, because its noise within a run is not known.
 func Compare(a, b *Side, opts CompareOptions) (*Comparison, error) {
+	return compareSides(a, b, nil, opts)
+}
+
+// CompareDuet compares the two runs of a duet. It differs from [Compare] in the
+// latencies of lanes with pairs:
+//
+//   - quantiles are of the deliveries that both sides received. The p-value is that
+//     of exchanging the sides of blocks of consecutive events, or, if larger,
+//     Student's for the distance in standard errors of the bootstrap; the confidence
+//     interval is a bootstrap over the same blocks of both sides. What the machine did
+//     to both cancels out.
+func CompareDuet(a, b *Side, duet *Duet, opts CompareOptions) (*Comparison, error) {
+	if len(a.Runs) != 1 || len(b.Runs) != 1 {
+		return nil, fmt.Errorf("%w: a duet has one run on each side", ErrCompare)
+	}
+	return compareSides(a, b, duet, opts)
+}
+
+func compareSides(a, b *Side, duet *Duet, opts CompareOptions) (*Comparison, error) {
 	opts, err := opts.filled()
 	if err != nil {
 		return nil, err
@@ -33,22 +52,26 @@ func Compare(a, b *Side, opts CompareOptions) (*Comparison, error) {
 	c := &Comparison{
 		Schema: ComparisonSchema, A: a.info(), B: b.info(),
 		Alpha: opts.Alpha, MinEffect: opts.MinEffect, Resolution: opts.Resolution,
-		Run: []Change{}, Lanes: []LaneChange{}, OnlyA: []string{}, OnlyB: []string{},
+		Duet: duet, Run: []Change{}, Lanes: []LaneChange{}, OnlyA: []string{}, OnlyB: []string{},
 	}
 	names := c.matchLanes(a, b)
 	if len(names) == 0 {
 		return nil, fmt.Errorf("%w: no lane is in all runs of both sides: one has %s, the other %s; compare runs of the same profile",
 			ErrCompare, nameList(c.OnlyA), nameList(c.OnlyB))
 	}
-	plan := newPlan(a, b, names, opts)
+	plan := newPlan(a, b, duet, names, opts)
 	plan.run()
 	c.Tested = plan.family
 	for _, name := range names {
 		l := a.Runs[0].lane(name)
-		c.Lanes = append(c.Lanes, LaneChange{Name: l.Name, System: l.System, Mode: l.Mode, Figures: plan.changes(name)})
+		change := LaneChange{Name: l.Name, System: l.System, Mode: l.Mode, Figures: plan.changes(name)}
+		if pairs := plan.pairs(name); pairs != nil {
+			change.Paired = &pairs.Paired
+		}
+		c.Lanes = append(c.Lanes, change)
 	}
 	c.Run = append(c.Run, plan.changes("")...)
 	c.Upstream = shownUpstream(a, b)
-	c.Warnings = validity(a, b)
+	c.Warnings = validity(a, b, duet != nil)
 	return c, nil
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// validity returns reasons to doubt that the sides differ only as intended.
-func validity(a, b *Side) []results.Warning {
+// validity returns reasons to doubt that the sides differ only as intended. The runs
+// of a duet are intended to have two targets, and share what the machine did.
+func validity(a, b *Side, duet bool) []results.Warning {
 	ws := []results.Warning{}
 	add := func(code, format string, args ...any) {
 		w := results.Warning{Code: code, Text: fmt.Sprintf(format, args...)}
@@ -26,7 +27,7 @@ func validity(a, b *Side) []results.Warning {
 		side := "AB"[i : i+1]
 		for k := range s.Runs {
 			r := s.Runs[k].Result
-			if keys := profileDiff(first.Profile, r.Profile); len(keys) > 0 {
+			if keys := profileDiff(first.Profile, r.Profile, duet); len(keys) > 0 {
 				add("profiles-differ", "the profiles of A and %s differ in %s", side, someKeys(keys))
 			}
 			if d := hostDiff(first.Host, r.Host); d != "" {
@@ -58,7 +59,7 @@ func validity(a, b *Side) []results.Warning {
 			}
 		}
 	}
-	if len(a.Runs) == 1 && len(b.Runs) == 1 {
+	if len(a.Runs) == 1 && len(b.Runs) == 1 && !duet {
 		add("one-run", "one run each: the noise estimate does not include differences between runs; use %d or more runs per side", manyRuns)
 	}
 	return ws
@@ -119,8 +120,12 @@ func someKeys(keys []string) string {
 // commitKey is the key of a profile by which runs are expected to differ.
 const commitKey = "target.commit"
 
-// profileDiff returns the keys, as paths, whose values differ.
-func profileDiff(a, b json.RawMessage) []string {
+// addressKeys begin the keys that say where the targets of a duet are.
+var addressKeys = []string{"target.", "upstream."}
+
+// profileDiff returns the keys, as paths, whose values differ, in a duet without
+// those of the target and the upstream.
+func profileDiff(a, b json.RawMessage, duet bool) []string {
 	if bytes.Equal(a, b) {
 		return nil
 	}
@@ -139,7 +144,9 @@ func profileDiff(a, b json.RawMessage) []string {
 		}
 	}
 	slices.Sort(keys)
-	return slices.DeleteFunc(slices.Compact(keys), func(k string) bool { return k == commitKey })
+	return slices.DeleteFunc(slices.Compact(keys), func(k string) bool {
+		return k == commitKey || duet && slices.ContainsFunc(addressKeys, func(of string) bool { return strings.HasPrefix(k, of) })
+	})
 }
 
 // commitOf is the commit that a profile names.

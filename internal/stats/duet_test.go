@@ -1,0 +1,150 @@
+package stats
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// simDuet makes the pairs of a duet on a machine that is busy from time to time: then
+// every delivery of both sides waits, and neighbouring events wait alike. B's own
+// latency is slower by a factor.
+func simDuet(seed uint64, events, fanOut int, factor float64) *Duet {
+	rng := rand.New(rand.NewPCG(seed, 20261123))
+	pairs := NewPairs(events)
+	busy := 0.0
+	for i := range events {
+		busy = 0.98*busy + rng.NormFloat64() // it lasts for about fifty events
+		stall := math.Exp(0.15*busy) * 4e6
+		var own [2]float64
+		for side := range own {
+			own[side] = 40e6 + 20e6*rng.Float64()
+		}
+		own[1] *= factor
+		for range fanOut {
+			var d [2]time.Duration
+			for side := range d {
+				d[side] = time.Duration(own[side] + stall + 1e6*rng.ExpFloat64())
+			}
+			pairs.Add(i, d, d)
+		}
+	}
+	return &Duet{Events: events, FirstA: events / 2, Lanes: map[string]*Pairs{"push": pairs}}
+}
+
+func compareDuet(t *testing.T, seed uint64, d *Duet) *Comparison {
+	t.Helper()
+	s := defaultSim()
+	c, err := CompareDuet(s.side(seed), s.side(seed+1), d, CompareOptions{Resamples: 400})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+const p99 = "latency.fromIntended.p99"
+
+// TestDuetRates counts, over many pairs on a busy machine, how often equal targets are
+// called different and how often a target that is 10 % slower is found.
+func TestDuetRates(t *testing.T) {
+	t.Parallel()
+	if underRace {
+		t.Skip("it has no goroutines, and takes minutes under the race detector")
+	}
+	const n = 40
+	different, found, held := 0, 0, 0
+	for k := range uint64(n) {
+		if len(compareDuet(t, 2*k, simDuet(k, 2000, 3, 1)).changed()) > 0 {
+			different++
+		}
+		c := compareDuet(t, 2*k, simDuet(1000+k, 2000, 3, 1.1)).change("push", p99)
+		if c.Finding == Worse {
+			found++
+		}
+		if *c.Low > 0 && *c.Low <= *c.Effect && *c.Effect <= *c.High {
+			held++
+		}
+	}
+	t.Logf("of %d pairs, %d equal ones different, +10 %% found in %d, its interval above 0 in %d", n, different, found, held)
+	if different > n/20 {
+		t.Errorf("%d of %d equal pairs are called different", different, n)
+	}
+	if found < n*9/10 || held < n*9/10 {
+		t.Errorf("+10 %% is found in %d of %d pairs, with an interval above 0 in %d", found, n, held)
+	}
+}
+
+// TestDuetUnpaired: the same deliveries are not enough where what delays both is not
+// known to be the same. It shows that the test above is not an easy one.
+func TestDuetUnpaired(t *testing.T) {
+	t.Parallel()
+	paired := simDuet(7, 2000, 3, 1.1).Lanes["push"].pool("intended")
+	alone := *paired
+	alone.paired = false
+	a := paired.bootstrapped(400, rand.New(rand.NewPCG(1, 1)))
+	b := alone.bootstrapped(400, rand.New(rand.NewPCG(1, 1)))
+	for i, q := range quantilesCompared[:3] {
+		if squares(a[i]) > 0.7*squares(b[i]) {
+			t.Errorf("q%v: pairing leaves %.2f of the variance", q, squares(a[i])/squares(b[i]))
+		}
+	}
+}
+
+// TestDuetNeedsEvents: ten events beyond a quantile, however many subscribers receive
+// each of them.
+func TestDuetNeedsEvents(t *testing.T) {
+	t.Parallel()
+	c := compareDuet(t, 1, simDuet(1, 999, 20, 1.5))
+	if got := c.change("push", p99); got.Finding != NotEnough || !strings.Contains(got.Reason, "9 events beyond this quantile") || got.A == nil {
+		t.Errorf("%+v", got)
+	}
+	if got := c.change("push", "latency.fromSent.p90"); got.Finding != Worse || got.Method != "exchange of paired blocks of events" {
+		t.Errorf("%+v", got)
+	}
+	if l := c.Lanes[0]; l.Paired == nil || l.Paired.Events != 999 || l.Paired.Deliveries != 999*20 || c.Duet.Events != 999 {
+		t.Errorf("%+v %+v", l.Paired, c.Duet)
+	}
+	if got := compareDuet(t, 1, &Duet{Events: 3, Lanes: map[string]*Pairs{"push": NewPairs(3)}}).change("push", p99); strings.Contains(got.Method, "paired") {
+		t.Errorf("a lane without pairs: %+v", got)
+	}
+	four := NewPairs(4)
+	for i := range 4 {
+		for range 40 {
+			four.Add(i, [2]time.Duration{1, 2}, [2]time.Duration{1, 2})
+		}
+	}
+	if got := compareDuet(t, 1, &Duet{Events: 4, Lanes: map[string]*Pairs{"push": four}}).change("push", "latency.fromIntended.p50"); got.Finding != NotEnough {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestDuetValidity: that the runs have two targets is no reason to doubt them.
+func TestDuetValidity(t *testing.T) {
+	t.Parallel()
+	s := defaultSim()
+	a, b := s.side(1), s.side(2)
+	a.Runs[0].Result.Profile = []byte(`{"name":"x","target":{"url":"http://a"},"upstream":{"admin":"http://a"},"phases":{"measure":1}}`)
+	b.Runs[0].Result.Profile = []byte(`{"name":"x","target":{"url":"http://b"},"upstream":{"admin":"http://b"},"phases":{"measure":2}}`)
+	c, err := CompareDuet(a, b, &Duet{}, CompareOptions{Resamples: 200})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Warnings) != 1 || c.Warnings[0].Text != "the profiles of A and B differ in phases.measure" {
+		t.Errorf("%+v", c.Warnings)
+	}
+	if _, err := CompareDuet(s.side(1, 2), b, &Duet{}, CompareOptions{}); err == nil {
+		t.Error("two runs on a side are no duet")
+	}
+}
+
+func TestCoarse(t *testing.T) {
+	t.Parallel()
+	for _, d := range []time.Duration{-1, 0, 1, 2047, 2048, 2049, 50_123_456, math.MaxInt64} {
+		got := float64(coarse(d))
+		if want := float64(max(d, 1)); got > want || got < want*(1-1.0/1024) {
+			t.Errorf("%d: %v", d, got)
+		}
+	}
+}
