@@ -95,6 +95,26 @@ func TestCompareMarkdown(t *testing.T) {
 	}
 }
 
+func TestCompareDuet(t *testing.T) {
+	c := sampleComparison()
+	c.Duet = &stats.Duet{Events: 1200, FirstA: 610}
+	c.Lanes[0].Paired = &stats.Paired{Events: 1199, Deliveries: 5995}
+	c.Lanes = append(c.Lanes, stats.LaneChange{Name: "lists"})
+	notes := strings.Join(compareNotes(c), "\n")
+	for _, want := range []string{
+		"both published 1 200 events at the same instants, A first in 610 of them",
+		"push: latencies are compared in 5 995 pairs of deliveries, of 1 199 events that both sides received",
+		"lists: no delivery could be paired",
+	} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("no %q in\n%s", want, notes)
+		}
+	}
+	if alone := strings.Join(compareNotes(sampleComparison()), "\n"); strings.Contains(alone, "together:") || strings.Contains(alone, "pair") {
+		t.Error(alone)
+	}
+}
+
 func TestPercent(t *testing.T) {
 	for v, want := range map[float64]string{0: "0.0%", 0.0004: "0.0%", -0.0004: "0.0%", 0.05: "+5.0%", -0.123: "-12.3%", 12.34: "+1234%", -10: "-1000%"} {
 		if got := percent(v); got != want {

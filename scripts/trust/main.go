@@ -4,6 +4,7 @@
 //
 //	go run ./scripts/trust                        # synthetic archives, seconds
 //	go run ./scripts/trust -mode real -parallel 6 # real runs, minutes
+//	go run ./scripts/trust -mode duet -busy 12    # two targets at once on a busy machine, an hour
 //	go run ./scripts/trust -mode history -pairs 1000 # series with and without a step
 //	go run ./scripts/trust -mode intervals -pairs 1000 # how often the interval of a percentile covers the truth
 //	go run ./scripts/trust -mode intervals-real -parallel 4 # the same, of runs with a known delay
@@ -39,9 +40,16 @@ const (
 	maxRuns  = 50
 
 	maxParallel = 32
+
+	maxBusy    = 64
+	maxMeasure = 10 * time.Minute
 )
 
 func main() {
+	if os.Getenv(asBusy) != "" {
+		compute(os.Stdin)
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -60,7 +68,9 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	fl.IntVar(&o.pairs, "pairs", 100, "how many pairs of sides are compared, or series or runs of each kind")
 	fl.IntVar(&o.runs, "runs", 1, "runs on each side")
 	fl.IntVar(&o.parallel, "parallel", 1, "pairs that are recorded at once; real runs mostly wait")
-	fl.StringVar(&o.mode, "mode", "synthetic", "synthetic, real, history, intervals, intervals-real, clean, planted or planted-load")
+	fl.StringVar(&o.mode, "mode", "synthetic", "synthetic, real, duet, history, intervals, intervals-real, clean, planted or planted-load")
+	fl.IntVar(&o.busy, "busy", 0, "with -mode duet: processes beside that do nothing but compute")
+	fl.DurationVar(&o.measure, "measure", 20*time.Second, "with -mode duet: length of the measured phase")
 	fl.StringVar(&o.only, "only", "all", "with -mode clean: the built-in profiles to run, with commas between them; with planted: the rows")
 	fl.StringVar(&o.keep, "keep", "", "directory to keep the archives in (default: they are deleted)")
 	fl.DurationVar(&o.timeout, "timeout", 6*time.Hour, "end early after this time")
@@ -69,6 +79,9 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	}
 	if o.pairs < 1 || o.pairs > maxPairs || o.runs < 1 || o.runs > maxRuns || o.parallel < 1 || o.parallel > maxParallel || fl.NArg() > 0 {
 		return fmt.Errorf("want 1 to %d pairs, 1 to %d runs, 1 to %d at once and no arguments", maxPairs, maxRuns, maxParallel)
+	}
+	if o.busy < 0 || o.busy > maxBusy || o.measure < time.Second || o.measure > maxMeasure {
+		return fmt.Errorf("want 0 to %d processes that compute, and 1s to %v measured", maxBusy, maxMeasure)
 	}
 	if o.mode == "history" {
 		return histories(ctx, o.pairs, out)
@@ -91,6 +104,8 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	switch o.mode {
 	case "synthetic":
 		record = synthetic{}
+	case "duet":
+		return duets(ctx, o, dir, out, log)
 	case "clean":
 		return runClean(ctx, o, dir, out, log)
 	case "planted", "planted-load":
@@ -104,19 +119,10 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 		}
 		record = r
 	default:
-		return fmt.Errorf("mode %q: write synthetic, real, history, intervals, intervals-real, clean, planted or planted-load", o.mode)
+		return fmt.Errorf("mode %q: write synthetic, real, duet, history, intervals, intervals-real, clean, planted or planted-load", o.mode)
 	}
 	t, err := measure(ctx, o, dir, record, log)
-	if t.pairs > 0 {
-		t.print(out)
-	}
-	switch {
-	case err != nil:
-		return err
-	case t.missed():
-		return errGoal
-	}
-	return nil
+	return errors.Join(err, t.report(out))
 }
 
 // A recorder makes the archive of one run in dir. It is given the number of
@@ -138,7 +144,7 @@ var sideNames = [sides]string{"a", "equal", "slow"}
 // measure records and compares pairs until all are done or ctx is over; what
 // ended early is not an error, but a pair that is not whole does not count.
 func measure(ctx context.Context, o options, dir string, r recorder, log io.Writer) (*table, error) {
-	t := &table{found: make([]int, len(figures))}
+	t := &table{found: make([]int, len(figures)), least: []float64{leastFound, leastFound, 0}}
 	var mu sync.Mutex // of t and log
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(o.parallel)
@@ -210,18 +216,8 @@ func (t *table) add(dir string) error {
 		return err
 	}
 	t.pairs++
-	if names := changed(equal, stats.Better, stats.Worse); len(names) > 0 {
-		t.different++
-		for _, n := range names {
-			t.blame(n)
-		}
-	}
-	worse := changed(slow, stats.Worse)
-	for i, f := range figures {
-		if slices.Contains(worse, f) {
-			t.found[i]++
-		}
-	}
+	t.countEqual(changed(equal, stats.Better, stats.Worse))
+	t.count(changed(slow, stats.Worse))
 	return nil
 }
 

@@ -92,7 +92,7 @@ func TestGoals(t *testing.T) {
 		different, found int
 		missed           bool
 	}{{5, 95, false}, {6, 95, true}, {5, 94, true}, {0, 100, false}} {
-		x := &table{pairs: 100, different: tt.different, found: []int{100, tt.found, 100}}
+		x := &table{pairs: 100, different: tt.different, found: []int{100, tt.found, 100}, least: []float64{leastFound, leastFound, 0}}
 		if x.missed() != tt.missed {
 			t.Errorf("%+v: missed %v", tt, x.missed())
 		}
