@@ -186,7 +186,7 @@ func compareNotes(c *stats.Comparison) []string {
 	notes := []string{fmt.Sprintf("Less is better. %s tested together; equal sides differ in at most %.3g %% of comparisons.", plural(int64(c.Tested), "figure"), 100*c.Alpha),
 		fmt.Sprintf("Changes below %.3g %% do not count; \"same\" rules out a change of %.3g %%; \"?\" = not enough data.", 100*c.MinEffect, 100*c.Resolution)}
 	if d := c.Duet; d != nil {
-		notes = append(notes, fmt.Sprintf("A and B were measured together: both published %s at the same instants, A first in %s of them.", plural(int64(d.Events), "event"), count(int64(d.FirstA))))
+		notes = append(notes, fmt.Sprintf("A and B were measured together: both published %s at the same instants, A first in %s of them. Intervals of latencies allow for %v, by which two processes of one build may differ.", plural(int64(d.Events), "event"), count(int64(d.FirstA)), stats.Allowance))
 	}
 	for i := range c.Lanes {
 		l := &c.Lanes[i]

@@ -9,6 +9,11 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
+// Allowance is by how much the latencies of two processes of one build may differ for
+// the whole length of a run, as the machine places them on its CPUs. The two targets
+// of a duet are two processes; a difference that may be one of these is none.
+const Allowance = time.Millisecond
+
 // Duet is what is known of two runs that were measured together: both published the
 // same events at the same instants.
 type Duet struct {
@@ -99,7 +104,7 @@ func (p *Pairs) pool(tag string) *pool {
 		runs[0][i], runs[1][i] = int32(i), int32(n+i)
 	}
 	out := poolOf(append(units[0], units[1]...), runs, 1)
-	out.paired = true
+	out.paired, out.allowance = true, float64(Allowance)
 	out.time = correlationTime(func(q float64) [][]float64 {
 		ratios := make([]float64, n)
 		for i := range ratios {

@@ -92,6 +92,34 @@ func TestDuetUnpaired(t *testing.T) {
 	}
 }
 
+// TestDuetAllowance: a difference that two processes of one build may have is none,
+// however certain it is.
+func TestDuetAllowance(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		a, b time.Duration
+		want Finding
+	}{
+		{400 * time.Microsecond, 900 * time.Microsecond, NotEnough},
+		{900 * time.Microsecond, 400 * time.Microsecond, NotEnough},
+		{400 * time.Microsecond, 2 * time.Millisecond, Worse},
+		{20 * time.Millisecond, 20900 * time.Microsecond, Same},
+		{20 * time.Millisecond, 22 * time.Millisecond, Worse},
+		{22 * time.Millisecond, 20 * time.Millisecond, Better},
+	} {
+		rng := rand.New(rand.NewPCG(1, 1))
+		pairs := NewPairs(1000)
+		for i := range 1000 {
+			d := [2]time.Duration{tt.a + time.Duration(rng.IntN(50_000)), tt.b + time.Duration(rng.IntN(50_000))}
+			pairs.Add(i, d, d)
+		}
+		c := compareDuet(t, 1, &Duet{Events: 1000, Lanes: map[string]*Pairs{"push": pairs}}).change("push", "latency.fromIntended.p50")
+		if c.Finding != tt.want || (c.Finding == Worse) != (*c.Low > 0) {
+			t.Errorf("%v and %v: %s, %+.3f to %+.3f, p %v", tt.a, tt.b, c.Finding, *c.Low, *c.High, *c.P)
+		}
+	}
+}
+
 // TestDuetNeedsEvents: ten events beyond a quantile, however many subscribers receive
 // each of them.
 func TestDuetNeedsEvents(t *testing.T) {

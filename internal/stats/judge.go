@@ -62,7 +62,7 @@ func (p *plan) detectable(e *estimate) float64 {
 	if e.absolute {
 		return d
 	}
-	return math.Expm1(max(d, math.Log1p(p.opts.MinEffect)+often))
+	return math.Expm1(max(d+e.allowance, math.Log1p(p.opts.MinEffect)+often))
 }
 
 // judge sets the finding.

@@ -18,6 +18,8 @@ type estimate struct {
 	// noise is the standard error of the effect, in logarithms where it is
 	// relative; df are the degrees of freedom behind it, 0 for many.
 	noise, df float64
+	// allowance is how far equal sides may be apart, in logarithms.
+	allowance float64
 	// detectable, where a method computes it itself, else 0.
 	detectable float64
 }
@@ -145,9 +147,13 @@ func (p *pool) intervalEstimates(perRun [2][]quantileValues, deals, draws int, r
 		d, wide := logDistance(qa, qb)[i], math.Sqrt(p.time)
 		lo, hi = d+(lo-d)*wide, d+(hi-d)*wide
 		e.noise, e.df = wide*math.Sqrt(squares(boot[i])/float64(len(boot[i])-1)), p.freedom()
-		if e.noise > 0 {
-			e.p = max(e.p, dist.StudentTail(math.Abs(d)/e.noise, e.df))
+		e.allowance = math.Log1p(p.allowance / max(min(qa[i], qb[i]), 1))
+		if beyond := max(math.Abs(d)-e.allowance, 0); e.noise > 0 {
+			e.p = max(e.p, dist.StudentTail(beyond/e.noise, e.df))
+		} else if beyond == 0 {
+			e.p = 1
 		}
+		lo, hi = lo-e.allowance, hi+e.allowance
 		if len(perRun[0])+len(perRun[1]) > 2 {
 			t := pooled(logs(perRun[0], i), logs(perRun[1], i))
 			e.p = max(e.p, t.p)
