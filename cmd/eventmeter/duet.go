@@ -73,6 +73,9 @@ func (a *againstFlags) check(f *runFlags) error {
 
 // profile reads the profile again, for the second target.
 func (a *againstFlags) profile(f runFlags, base *profiles.Profile) (*profiles.Profile, error) {
+	if err := duet.CheckBase(base); err != nil {
+		return nil, err
+	}
 	// The address may be one of the profile, which the flag of the other kind does
 	// not replace.
 	if a.url != "" && len(base.Target.Command) > 0 {

@@ -12,6 +12,11 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
+// againstArgs are the flags of a duet of targets that are not there, and more.
+func againstArgs(more ...string) []string {
+	return append([]string{"run", "--target", "http://127.0.0.1:1/mcp", "--upstream-url", "http://127.0.0.1:3", "--against", "http://127.0.0.1:2/mcp", "--against-upstream-url", "http://127.0.0.1:4"}, more...)
+}
+
 // TestBadInput gives every command what it cannot use: one line that says what
 // and how to mend it, and the exit code for it, before anything is run.
 func TestBadInput(t *testing.T) {
@@ -49,6 +54,25 @@ func TestBadInput(t *testing.T) {
 		{[]string{"run", "--quiet", "--plain"}, "--plain and --quiet"},
 		{[]string{"run", "--metrics-linger", "1s"}, "does nothing without --metrics"},
 		{[]string{"run", "--remote-write-every", "2s"}, "does nothing without --remote-write"},
+		{[]string{"run", "--gate", "push.lostSilent:0"}, "name it with --against"},
+		{[]string{"run", "--against-upstream-url", "http://127.0.0.1:1"}, "name it with --against"},
+		{[]string{"run", "--against", ""}, "--against is empty"},
+		{[]string{"run", "--against", "http://127.0.0.1:1/mcp"}, "the first one is not given; name it with --target"},
+		{[]string{"run", "--against-command", "x"}, "the first one is not given; name it with --target"},
+		{againstArgs("--against-command", "x"), "give one of the two"},
+		{againstArgs("--processes", "2"), "--against beside --processes"},
+		{againstArgs("--shard", "0/2", "--start-at", "2026-11-20T10:00:00Z"), "--against beside --shard"},
+		{againstArgs("--trials", "2"), "--against beside --trials"},
+		{againstArgs("--profile", "compare", "--profile", "push"), "--against beside --trials or several --profile"},
+		{againstArgs("--record", filepath.Join(dir, "trace")), "--against beside --record"},
+		{againstArgs("--metrics", "127.0.0.1:0"), "--against beside live metrics"},
+		{againstArgs("--gate", "push.p99"), "want LANE.FIGURE:SHARE"},
+		{againstArgs("--target", "http://127.0.0.1:2/mcp"), "--against is the URL of the first target"},
+		{againstArgs("--against-upstream-url", "http://127.0.0.1:3"), "name that of the second one with --against-upstream-url"},
+		{againstArgs("--against", "http://192.0.2.1/mcp"), "name it a second time with --allow-host 192.0.2.1"},
+		{againstArgs("--against", "nonsense"), "target.url"},
+		{againstArgs("--set", "phases.order=turns"), "phases.order: turns"},
+		{[]string{"run", "--profile", cases, "--against", "http://127.0.0.1:2/mcp"}, "a calibration starts its own targets"},
 		{[]string{"run", "--profile", huge}, "is too large for a profile"},
 		{[]string{"run", "--profile", dir}, "is a directory"},
 		{[]string{"run", "--profile", write("empty.yaml", "")}, "there is nothing in it"},

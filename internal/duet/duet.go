@@ -36,24 +36,34 @@ type Outcome struct {
 	Pairs *stats.Duet
 }
 
-// Check refuses profiles that cannot be run as a duet. Errors wrap [run.ErrProfile].
-func Check(base, against *profiles.Profile) error {
+// CheckBase refuses profiles that cannot be run on two targets. Errors wrap
+// [run.ErrProfile].
+func CheckBase(p *profiles.Profile) error {
 	switch {
-	case base.Target.IsEmbedded():
-		return fmt.Errorf("%w: a duet needs two targets, and the first one is not given; name it with --target or --command", run.ErrProfile)
-	case base.Target.URL != "" && base.Target.URL == against.Target.URL:
-		return fmt.Errorf("%w: --against is the URL of the first target; name another one", run.ErrProfile)
-	case len(base.Cases) > 0:
+	case len(p.Cases) > 0:
 		return fmt.Errorf("%w: a calibration starts its own targets; run it without --against", run.ErrProfile)
-	case base.Phases.Order == "turns":
+	case p.Target.IsEmbedded():
+		return fmt.Errorf("%w: a duet needs two targets, and the first one is not given; name it with --target or --command", run.ErrProfile)
+	case p.Phases.Order == "turns":
 		return fmt.Errorf("%w: phases.order: turns: the lanes of a duet run together; write together", run.ErrProfile)
-	case base.Upstream.Kind == "none" || base.Upstream.Kind == "feed":
-		return fmt.Errorf("%w: upstream.kind %s: a duet publishes each event to both targets; use another kind", run.ErrProfile, base.Upstream.Kind)
+	case p.Upstream.Kind == "none" || p.Upstream.Kind == "feed":
+		return fmt.Errorf("%w: upstream.kind %s: a duet publishes each event to both targets; use another kind", run.ErrProfile, p.Upstream.Kind)
 	}
-	for _, l := range base.Lanes {
+	for _, l := range p.Lanes {
 		if l.Webhook.Listen != "" || l.Webhook.Callback != "" {
 			return fmt.Errorf("%w: lanes.%s.webhook: a duet has a listener for each target, so that listen and callback cannot be given; leave them out", run.ErrProfile, l.Name)
 		}
+	}
+	return nil
+}
+
+// Check refuses profiles that cannot be run as a duet. Errors wrap [run.ErrProfile].
+func Check(base, against *profiles.Profile) error {
+	if err := CheckBase(base); err != nil {
+		return err
+	}
+	if base.Target.URL != "" && base.Target.URL == against.Target.URL {
+		return fmt.Errorf("%w: --against is the URL of the first target; name another one", run.ErrProfile)
 	}
 	a, b := publishesTo(&base.Upstream), publishesTo(&against.Upstream)
 	for i := range a {

@@ -210,4 +210,3 @@ func TestRecorder(t *testing.T) {
 		t.Errorf("%v allocations per delivery", allocs)
 	}
 }
-

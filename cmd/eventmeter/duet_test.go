@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eventmeter/eventmeter/internal/embedded"
+	"github.com/eventmeter/eventmeter/internal/report"
+	"github.com/eventmeter/eventmeter/internal/stats"
+	"github.com/eventmeter/eventmeter/results"
+)
+
+const duetProfile = `name: duet
+lanes:
+  - {name: push, mode: push, subscriptions: 3, event: chat.message}
+upstream:
+  sources: 5
+  payload: {channel: general, text: "{{.Probe}}"}
+schedule: {kind: poisson, rate: 50/s}
+phases: {ready: 30s, warmup: 200ms, measure: 4s, drain: 20s, late: 5s}
+`
+
+// The delays of both targets of a duet: alike, and so long that no machine hides the
+// difference.
+const (
+	duetDelay     = "delay(rate=1, uniform=40ms..60ms, seed=1)"
+	duetDelayToo  = "delay(rate=1, uniform=40ms..60ms, seed=2)"
+	duetDelayLong = "delay(rate=1, uniform=1s..1500ms, seed=2)"
+)
+
+// duetOf returns the flags of a duet of two reference servers.
+func duetOf(t *testing.T, base, against embedded.Ready) []string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "duet.yaml")
+	if err := os.WriteFile(file, []byte(duetProfile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{
+		"run", "--quiet", "--profile", file, "--token", "a-secret-of-the-duet", "--annotate", "none",
+		"--target", base.URL, "--upstream-url", base.Admin, "--against", against.URL, "--against-upstream-url", against.Admin,
+	}
+}
+
+func readComparison(t *testing.T, text []byte) *stats.Comparison {
+	t.Helper()
+	var c stats.Comparison
+	if err := json.Unmarshal(text, &c); err != nil {
+		t.Fatal(err)
+	}
+	return &c
+}
+
+func findings(c *stats.Comparison) map[string]stats.Change {
+	out := map[string]stats.Change{}
+	for _, f := range c.Lanes[0].Figures {
+		out[f.Figure] = f
+	}
+	return out
+}
+
+// TestDuetFindsASlowTarget: a duet of two processes finds the delay of the second one
+// and fails by a gate; the archives of both are whole, and no file has the token.
+func TestDuetFindsASlowTarget(t *testing.T) {
+	t.Parallel()
+	base, _ := serveTarget(t, "--faults", duetDelay)
+	slow, _ := serveTarget(t, "--faults", duetDelayLong)
+	dir := filepath.Join(t.TempDir(), "out")
+	summary := filepath.Join(t.TempDir(), "summary.md")
+	stdout, stderr, code := execute(t, append(duetOf(t, base, slow), "--out", dir, "--summary", summary,
+		"--gate", "push.latency.fromIntended.p50:10%", "--gate", "push.lostSilent:0", "--set", "thresholds=[push.lostSilent >= 0]")...)
+	if code != exitFailure || !strings.Contains(stderr, "gate push.latency.fromIntended.p50:10%, push: it got worse") || strings.Contains(stderr, "lostSilent") {
+		t.Fatalf("exit code %d\n%s\n%s", code, stdout, stderr)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "comparison.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := readComparison(t, text)
+	if p50 := findings(c)["latency.fromIntended.p50"]; p50.Finding != stats.Worse || *p50.Effect < 0.2 || c.Duet.Events < 50 || c.Lanes[0].Paired.Deliveries < 150 {
+		t.Errorf("%+v, %+v, %+v", p50, c.Duet, c.Lanes[0].Paired)
+	}
+	var again bytes.Buffer
+	if err := report.CompareText(&again, c); err != nil {
+		t.Fatal(err)
+	}
+	if saved, err := os.ReadFile(filepath.Join(dir, "comparison.txt")); err != nil || !bytes.Equal(saved, again.Bytes()) || !strings.Contains(stdout, again.String()) {
+		t.Errorf("comparison.txt is not what was printed: %v", err)
+	}
+	for i, side := range []string{"base", "against"} {
+		r, err := results.Rebuild(filepath.Join(dir, side))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{base.URL, slow.URL}[i]; r.Target.URL != want || r.Partial || len(r.Thresholds) != 1 {
+			t.Errorf("%s: target %s, want %s; partial %v", side, r.Target.URL, want, r.Partial)
+		}
+	}
+	for _, name := range []string{"comparison.md", "report.html", "base/report.txt", "against/report.html"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	if md, err := os.ReadFile(summary); err != nil || !bytes.Contains(md, []byte("### eventmeter comparison")) {
+		t.Errorf("%v\n%s", err, md)
+	}
+	noSecret(t, dir, "a-secret-of-the-duet")
+}
+
+// noSecret requires that no file of an archive holds a text.
+func noSecret(t *testing.T, dir, secret string) {
+	t.Helper()
+	err := filepath.Walk(dir, func(name string, info os.FileInfo, err error) error {
+		if err != nil || info.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		if bytes.Contains(text, []byte(secret)) {
+			t.Errorf("%s holds the token", name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDuetOfEqualTargets: nothing is found where there is nothing, and thresholds
+// judge each of the runs.
+func TestDuetOfEqualTargets(t *testing.T) {
+	t.Parallel()
+	base, _ := serveTarget(t, "--faults", duetDelay)
+	equal, _ := serveTarget(t, "--faults", duetDelayToo)
+	stdout, stderr, code := execute(t, append(duetOf(t, base, equal), "--json", "--set", "thresholds=[push.lostSilent < 0]", "--out", filepath.Join(t.TempDir(), "out"))...)
+	if code != exitThreshold && code != exitBottleneck || !strings.Contains(stderr, "against: threshold push.lostSilent < 0: 0") || !strings.Contains(stderr, "base: threshold") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+	c := readComparison(t, []byte(stdout))
+	for name, f := range findings(c) {
+		// A test of 5 % in all would fail once in twenty runs.
+		if f.Changed() && *f.P < 1e-4 && strings.HasPrefix(name, "latency") {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+	for _, w := range c.Warnings {
+		if w.Code == "profiles-differ" || w.Code == "one-run" {
+			t.Errorf("%+v", w)
+		}
+	}
+}
+
+// TestDuetOfPrograms: both targets are programs that the run starts, and ends.
+func TestDuetOfPrograms(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "duet.yaml")
+	if err := os.WriteFile(file, []byte(duetProfile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	slow := overStdio(t) + " --faults 'delay(rate=1, fixed=1s)'"
+	stdout, stderr, code := execute(t, "run", "--quiet", "--profile", file, "--command", overStdio(t), "--against-command", slow, "--json")
+	if code != 0 {
+		t.Fatalf("exit code %d\n%s", code, stderr)
+	}
+	if p50 := findings(readComparison(t, []byte(stdout)))["latency.fromIntended.p50"]; p50.Finding != stats.Worse || *p50.B < float64(900*time.Millisecond) {
+		t.Errorf("%+v", p50)
+	}
+}
+
+// TestDuetWithoutASecondTarget: the run ends with the code and the name of the side.
+func TestDuetWithoutASecondTarget(t *testing.T) {
+	t.Parallel()
+	base, _ := serveTarget(t)
+	gone := embedded.Ready{URL: "http://127.0.0.1:1/mcp", Admin: "http://127.0.0.1:1"}
+	dir := filepath.Join(t.TempDir(), "out")
+	_, stderr, code := execute(t, append(duetOf(t, base, gone), "--out", dir)...)
+	if code != exitTarget || !strings.HasPrefix(stderr, "eventmeter: against: ") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("an archive of nothing: %v", err)
+	}
+}
