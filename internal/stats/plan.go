@@ -315,7 +315,10 @@ func (p *plan) estimate(it *item) {
 		}
 		it.est = g.est[it.figure.rank]
 		it.change.Method = "permutation of intervals"
-		if g.pool.paired {
+		switch {
+		case it.est.typical:
+			it.change.Method = TypicalStretch
+		case g.pool.paired:
 			it.change.Method = "exchange of paired blocks of events"
 		}
 		if len(g.perRun[0])+len(g.perRun[1]) > 2 {

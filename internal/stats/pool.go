@@ -41,8 +41,9 @@ type pool struct {
 	// paired is set if there are two runs with as many units, and a unit of A was
 	// measured at the same time as that of B with the same place.
 	paired bool
-	// allowance is how far equal sides may be apart, in ns.
-	allowance float64
+	// allowance is how far equal sides may be apart, in ns; events is how many events
+	// a side has.
+	allowance, events float64
 	// time is how many units in a row are worth one that is independent of all
 	// others, see correlationTime.
 	time float64

@@ -20,6 +20,8 @@ type estimate struct {
 	noise, df float64
 	// allowance is how far equal sides may be apart, in logarithms.
 	allowance float64
+	// typical is set if the effect is that of a typical stretch of a duet.
+	typical bool
 	// detectable, where a method computes it itself, else 0.
 	detectable float64
 }
@@ -120,9 +122,9 @@ func drawn(units []int32, runs [][]int32, rng *rand.Rand) []int32 {
 // percentiles are the bounds of the bootstrap interval. With few units plain
 // percentiles are too narrow, as a normal interval is next to Student's: they
 // are moved outwards by the same share (T. Hesterberg's expanded percentiles).
-func percentiles(sorted []float64, units float64) (lo, hi float64) {
+func percentiles(sorted []float64, units, level float64) (lo, hi float64) {
 	n := max(units, 2)
-	z := math.Sqrt(n/(n-1)) * dist.StudentQuantile(1-(1-confidence)/2, n-1)
+	z := math.Sqrt(n/(n-1)) * dist.StudentQuantile(1-(1-level)/2, n-1)
 	tail := math.Erfc(z/math.Sqrt2) / 2
 	return quantileOf(sorted, tail), quantileOf(sorted, 1-tail)
 }
@@ -139,10 +141,14 @@ func (p *pool) intervalEstimates(perRun [2][]quantileValues, deals, draws int, r
 	qa, qb := p.quantiles(a, &s), p.quantiles(b, &s)
 	ps := p.permuted(deals, rng)
 	boot := p.bootstrapped(draws, rng)
+	level := confidence
+	if p.paired {
+		level = 1 - (1-confidence)/2 // for each of two estimates
+	}
 	var out [len(quantilesCompared)]estimate
 	for i := range out {
 		e := estimate{a: qa[i], b: qb[i], effect: relative(logDistance(qa, qb)[i]), p: ps[i]}
-		lo, hi := percentiles(boot[i], float64(min(len(a), len(b)))/p.time)
+		lo, hi := percentiles(boot[i], float64(min(len(a), len(b)))/p.time, level)
 		// Draws of single units ignore that neighbours are correlated.
 		d, wide := logDistance(qa, qb)[i], math.Sqrt(p.time)
 		lo, hi = d+(lo-d)*wide, d+(hi-d)*wide
@@ -164,6 +170,9 @@ func (p *pool) intervalEstimates(perRun [2][]quantileValues, deals, draws int, r
 			}
 		}
 		e.low, e.high = min(relative(lo), e.effect), max(relative(hi), e.effect)
+		if p.paired {
+			e = p.better(i, level, e)
+		}
 		out[i] = e
 	}
 	return out

@@ -33,7 +33,8 @@ func Compare(a, b *Side, opts CompareOptions) (*Comparison, error) {
 //     of exchanging the sides of blocks of consecutive events, or, if larger,
 //     Student's for the distance in standard errors of the bootstrap; the confidence
 //     interval is a bootstrap over the same blocks of both sides. What the machine did
-//     to both cancels out. Both allow for a difference of [Allowance].
+//     to both cancels out. Beside it, stretches of the run are compared by Wilcoxon's
+//     signed ranks; the smaller of the two p-values counts, twice. Both allow for a difference of [Allowance].
 func CompareDuet(a, b *Side, duet *Duet, opts CompareOptions) (*Comparison, error) {
 	if len(a.Runs) != 1 || len(b.Runs) != 1 {
 		return nil, fmt.Errorf("%w: a duet has one run on each side", ErrCompare)
