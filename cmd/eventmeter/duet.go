@@ -171,12 +171,10 @@ func (f *runFlags) judgeDuet(o *duet.Outcome, dir string, dirs [2]string, runErr
 				fmt.Fprintf(out, "%s: threshold %s: %s\n", duet.Sides[i], report.Clean(t.Threshold), report.Clean(t.Text))
 			}
 		}
-		// Without a threshold, nothing is judged that a slow generator makes wrong: it
-		// delays both targets alike.
-		if len(one.Result.Thresholds) > 0 {
-			if failed := verdict(one.Result, nil, nil); failed != nil {
-				unmet = append(unmet, fmt.Errorf("%s: %w", duet.Sides[i], failed))
-			}
+		// A slow generator delays both targets alike, which makes no comparison wrong. It
+		// may be the reason why a threshold is not met.
+		if tally := results.TallyOf(one.Result.Thresholds); tally.Failed+tally.NotEvaluated > 0 {
+			unmet = append(unmet, fmt.Errorf("%s: %w", duet.Sides[i], verdict(one.Result, nil, nil)))
 		}
 	}
 	if err == nil && !f.json {

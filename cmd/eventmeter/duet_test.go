@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/goccy/go-yaml"
 
 	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/report"
@@ -21,7 +24,7 @@ lanes:
 upstream:
   sources: 5
   payload: {channel: general, text: "{{.Probe}}"}
-schedule: {kind: poisson, rate: 50/s}
+schedule: {kind: poisson, rate: 20/s}
 phases: {ready: 30s, warmup: 200ms, measure: 4s, drain: 20s, late: 5s}
 `
 
@@ -30,7 +33,7 @@ phases: {ready: 30s, warmup: 200ms, measure: 4s, drain: 20s, late: 5s}
 const (
 	duetDelay     = "delay(rate=1, uniform=40ms..60ms, seed=1)"
 	duetDelayToo  = "delay(rate=1, uniform=40ms..60ms, seed=2)"
-	duetDelayLong = "delay(rate=1, uniform=1s..1500ms, seed=2)"
+	duetDelayLong = "delay(rate=1, uniform=2s..2500ms, seed=2)"
 )
 
 // duetOf returns the flags of a duet of two reference servers.
@@ -81,7 +84,7 @@ func TestDuetFindsASlowTarget(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := readComparison(t, text)
-	if p50 := findings(c)["latency.fromIntended.p50"]; p50.Finding != stats.Worse || *p50.Effect < 0.2 || c.Duet.Events < 50 || c.Lanes[0].Paired.Deliveries < 150 {
+	if p50 := findings(c)["latency.fromIntended.p50"]; p50.Finding != stats.Worse || *p50.Effect < 0.2 || c.Duet.Events < 30 || c.Lanes[0].Paired.Deliveries < 90 {
 		t.Errorf("%+v, %+v, %+v", p50, c.Duet, c.Lanes[0].Paired)
 	}
 	var again bytes.Buffer
@@ -160,12 +163,12 @@ func TestDuetOfPrograms(t *testing.T) {
 	if err := os.WriteFile(file, []byte(duetProfile), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	slow := overStdio(t) + " --faults 'delay(rate=1, fixed=1s)'"
-	stdout, stderr, code := execute(t, "run", "--quiet", "--profile", file, "--command", overStdio(t), "--against-command", slow, "--json")
+	late := func(d string) string { return overStdio(t) + " --faults 'delay(rate=1, fixed=" + d + ")'" }
+	stdout, stderr, code := execute(t, "run", "--quiet", "--profile", file, "--command", late("1s"), "--against-command", late("2s"), "--json")
 	if code != 0 {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
-	if p50 := findings(readComparison(t, []byte(stdout)))["latency.fromIntended.p50"]; p50.Finding != stats.Worse || *p50.B < float64(900*time.Millisecond) {
+	if p50 := findings(readComparison(t, []byte(stdout)))["latency.fromIntended.p50"]; p50.Finding != stats.Worse || *p50.B < float64(1900*time.Millisecond) {
 		t.Errorf("%+v", p50)
 	}
 }
@@ -183,4 +186,64 @@ func TestDuetWithoutASecondTarget(t *testing.T) {
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("an archive of nothing: %v", err)
 	}
+}
+
+// TestDuetWorkflow runs the step of the workflow in docs on two reference servers.
+func TestDuetWorkflow(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("the workflow is a script for a shell")
+	}
+	text, err := os.ReadFile("../../docs/github-duet.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var workflow struct {
+		Jobs map[string]struct {
+			Env   map[string]string
+			Steps []struct{ Name, Run string }
+		}
+	}
+	if err := yaml.Unmarshal(text, &workflow); err != nil {
+		t.Fatal(err)
+	}
+	job := workflow.Jobs["duet"]
+	base, _ := serveTarget(t, "--token", "duet", "--faults", duetDelayLong)
+	head, _ := serveTarget(t, "--token", "duet", "--faults", duetDelay)
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(program(t), filepath.Join(dir, "bin", "eventmeter")); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{
+		"BASE": strings.TrimSuffix(base.URL, "/mcp"), "BASE_ADMIN": base.Admin, "HEAD": strings.TrimSuffix(head.URL, "/mcp"), "HEAD_ADMIN": head.Admin,
+		"MEASURE": "2s", "GITHUB_STEP_SUMMARY": filepath.Join(dir, "summary.md"),
+	}
+	for name := range job.Env {
+		if env[name] == "" {
+			t.Errorf("the workflow sets %s, and the test does not", name)
+		}
+	}
+	for _, step := range job.Steps {
+		if step.Name != "duet" {
+			continue
+		}
+		cmd := limited(t, "sh", "-ec", step.Run)
+		cmd.Dir = dir
+		for name, value := range env {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+		stdout, stderr, code := toItsEnd(t, cmd)
+		// Two seconds have too few events for p99, which is not a pass.
+		if code != exitFailure || !strings.Contains(stderr, "gate push.latency.fromIntended.p99:5%, push: it cannot be judged") || strings.Contains(stderr, "lostSilent") {
+			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+		}
+		if md, err := os.ReadFile(env["GITHUB_STEP_SUMMARY"]); err != nil || !bytes.Contains(md, []byte("eventmeter comparison")) {
+			t.Errorf("%v\n%s", err, md)
+		}
+		return
+	}
+	t.Error("the workflow has no step duet")
 }

@@ -21,8 +21,8 @@ const (
 
 const exitCodesHelp = `Exit codes:
   0    success
-  1    something failed on this side, such as writing the result; compare: a
-       figure got worse than a gate allows; merge: shards are missing or ended
+  1    something failed on this side, such as writing the result; compare
+       and run --against: a figure got worse than a gate allows; merge: shards are missing or ended
        early; capacity: the highest load met the SLO, so the capacity is above
        it, or too many trials disagreed
   2    bad profile, flag or argument, or the --out directory is in use

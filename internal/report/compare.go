@@ -196,6 +196,9 @@ func compareNotes(c *stats.Comparison) []string {
 		case c.Duet != nil:
 			notes = append(notes, Clean(l.Name)+": no delivery could be paired, because none carries the id of an event or none came to both sides; latencies are compared as those of two runs")
 		}
+		if figures := typicalStretch(l.Figures); figures != "" {
+			notes = append(notes, fmt.Sprintf("%s: the change is that of a typical stretch of the run, which other work of the machine hides least: %s", Clean(l.Name), figures))
+		}
 		if d := detectable(l.Figures); d != "" {
 			notes = append(notes, fmt.Sprintf("%s: detectable with 80 %% probability: %s", Clean(l.Name), d))
 		}
@@ -219,6 +222,18 @@ func compareNotes(c *stats.Comparison) []string {
 		notes = append(notes, "warning: "+lane+Clean(w.Text))
 	}
 	return notes
+}
+
+// typicalStretch lists the figures whose change is not that from A to B of the whole
+// run.
+func typicalStretch(figures []stats.Change) string {
+	var names []string
+	for i := range figures {
+		if figures[i].Method == stats.TypicalStretch {
+			names = append(names, figures[i].Figure)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // detectable names the smallest detectable effects on the latency scheduled → received.

@@ -98,6 +98,7 @@ func TestCompareMarkdown(t *testing.T) {
 func TestCompareDuet(t *testing.T) {
 	c := sampleComparison()
 	c.Duet = &stats.Duet{Events: 1200, FirstA: 610}
+	c.Lanes[0].Figures[1].Method = stats.TypicalStretch
 	c.Lanes[0].Paired = &stats.Paired{Events: 1199, Deliveries: 5995}
 	c.Lanes = append(c.Lanes, stats.LaneChange{Name: "lists"})
 	notes := strings.Join(compareNotes(c), "\n")
@@ -105,6 +106,7 @@ func TestCompareDuet(t *testing.T) {
 		"both published 1 200 events at the same instants, A first in 610 of them",
 		"push: latencies are compared in 5 995 pairs of deliveries, of 1 199 events that both sides received",
 		"lists: no delivery could be paired",
+		"push: the change is that of a typical stretch of the run, which other work of the machine hides least: latency.fromIntended.p99",
 	} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("no %q in\n%s", want, notes)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/stats/dist"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -172,7 +173,7 @@ func (p *pool) typical(rank int, level float64, e estimate) (estimate, bool) {
 	d := median(means)
 	m := float64(n)
 	spread := wide * math.Sqrt(m*(m+1)*(2*m+1)/24)
-	cut := m*(m+1)/4 - normalQuantile(1-(1-level)/2)*spread
+	cut := m*(m+1)/4 - dist.NormalQuantile(1-(1-level)/2)*spread
 	k := min(max(int(cut), 0), len(means)/2)
 	lo, hi := means[k], means[len(means)-1-k]
 	if cut < 0 {
@@ -193,7 +194,7 @@ func (p *pool) typical(rank int, level float64, e estimate) (estimate, bool) {
 		z = 0
 	}
 	e.effect, e.low, e.high = relative(d), relative(lo-e.allowance), relative(hi+e.allowance)
-	e.p, e.df, e.noise = math.Erfc(math.Abs(z)/math.Sqrt2), 0, (hi-lo)/2/normalQuantile(1-(1-level)/2)
+	e.p, e.df, e.noise = math.Erfc(math.Abs(z)/math.Sqrt2), 0, (hi-lo)/2/dist.NormalQuantile(1-(1-level)/2)
 	e.typical = true
 	return e, true
 }

@@ -14,9 +14,6 @@ const (
 	manyRuns = 4
 	// leastUnits is the number of units on each side below which noise cannot be estimated.
 	leastUnits = 5
-	// leastTail is the number of samples beyond a quantile on each side below which the quantile is
-	// mostly chance.
-	leastTail = 10
 	// mostDeals bounds the permutations of a lane with very many figures.
 	mostDeals = 20000
 )

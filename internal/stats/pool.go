@@ -19,6 +19,10 @@ type quantileValues [len(quantilesCompared)]float64
 // and say no more about noise.
 const maxUnits = 128
 
+// leastTail is the number of samples, or of events, beyond a quantile on each side below
+// which the quantile is mostly chance.
+const leastTail = 10
+
 // chunk is the number of values that are summed together in the search for a quantile.
 const chunk = 16
 
