@@ -140,11 +140,16 @@ func (m Model) Measure(runs int, quantiles []float64, seed uint64) []Coverage {
 		truths[k] = m.Quantile(p)
 	}
 	for run := range runs {
-		sample := m.draw(rand.New(rand.NewPCG(seed, uint64(run))))
-		all := slices.Concat(sample...)
+		var blocks [][]float64
+		for _, group := range interval.Group(m.draw(rand.New(rand.NewPCG(seed, uint64(run))))) {
+			block := slices.Concat(group...)
+			slices.Sort(block)
+			blocks = append(blocks, block)
+		}
+		all := slices.Concat(blocks...)
 		slices.Sort(all)
 		for k, p := range quantiles {
-			e := interval.Of(p, blocksAt(sample, at(all, p)))
+			e := interval.Of(p, countsAround(blocks, at(all, p)))
 			low, high := at(all, e.Low), at(all, e.High)
 			c := &out[k]
 			c.Runs++
@@ -155,7 +160,7 @@ func (m Model) Measure(runs int, quantiles []float64, seed uint64) []Coverage {
 			if e = interval.Independent(p, float64(len(all))); at(all, e.Low) <= truths[k] && truths[k] <= at(all, e.High) {
 				c.Naive++
 			}
-			if trend(sample, p) < 0.001 {
+			if trend(blocks, p) < 0.001 {
 				c.Trends++
 			}
 			if open {
@@ -178,32 +183,23 @@ func at(sorted []float64, p float64) float64 {
 	return sorted[min(max(int(p*float64(len(sorted))+0.5), 1), len(sorted))-1]
 }
 
-// trend returns how likely the blocks' quantiles rise or fall as much by chance.
-func trend(sample [][]float64, p float64) float64 {
+// trend returns how likely the quantiles of sorted blocks rise or fall as much by chance.
+func trend(blocks [][]float64, p float64) float64 {
 	var values []float64
-	for _, group := range interval.Group(sample) {
-		block := slices.Concat(group...)
-		slices.Sort(block)
+	for _, block := range blocks {
 		values = append(values, math.Log(at(block, p)))
 	}
 	chance, _ := interval.Trend(values)
 	return chance
 }
 
-func blocksAt(sample [][]float64, x float64) []interval.Block {
-	var blocks []interval.Block
-	for _, group := range interval.Group(sample) {
-		var b interval.Block
-		for _, v := range slices.Concat(group...) {
-			b.All++
-			if v < x {
-				b.Below++
-			}
-			if v <= x {
-				b.AtMost++
-			}
-		}
-		blocks = append(blocks, b)
+// countsAround counts the samples of sorted blocks around a value.
+func countsAround(blocks [][]float64, x float64) []interval.Block {
+	var out []interval.Block
+	for _, block := range blocks {
+		below, _ := slices.BinarySearch(block, x)
+		atMost, _ := slices.BinarySearch(block, math.Nextafter(x, math.Inf(1)))
+		out = append(out, interval.Block{All: int64(len(block)), Below: int64(below), AtMost: int64(atMost)})
 	}
-	return blocks
+	return out
 }

@@ -6,7 +6,7 @@ import "testing"
 // 3 % for what the study allows and 2 % for so few runs. Intervals that take every delivery for an
 // independent sample do not.
 func TestCoverage(t *testing.T) {
-	const runs = 150
+	const runs = 60
 	quantiles := []float64{0.5, 0.9, 0.99, 0.999}
 	for _, m := range Models {
 		t.Run(m.Name, func(t *testing.T) {
