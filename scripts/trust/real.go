@@ -84,14 +84,7 @@ func (a *actual) launch(ctx context.Context, dir string, args ...string) error {
 	var text bytes.Buffer
 	c := exec.CommandContext(ctx, a.binary, append([]string{"run", "--quiet", "--out", dir}, args...)...)
 	c.Stdout, c.Stderr = &text, &text
-	// Asked to stop it ends its target, too; killed, it would not.
-	c.Cancel = func() error {
-		if err := c.Process.Signal(os.Interrupt); err != nil {
-			return c.Process.Kill()
-		}
-		return nil
-	}
-	c.WaitDelay = 30 * time.Second
+	interruptible(c)
 	err := c.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == exitBottleneck {
@@ -102,4 +95,16 @@ func (a *actual) launch(ctx context.Context, dir string, args ...string) error {
 		return fmt.Errorf("eventmeter run: %w\n%s", err, strings.TrimSpace(text.String()))
 	}
 	return nil
+}
+
+// interruptible makes the end of its context ask a command to stop: then it ends its
+// target, too; killed, it would not.
+func interruptible(c *exec.Cmd) {
+	c.Cancel = func() error {
+		if err := c.Process.Signal(os.Interrupt); err != nil {
+			return c.Process.Kill()
+		}
+		return nil
+	}
+	c.WaitDelay = 30 * time.Second
 }
