@@ -300,6 +300,9 @@ func (f *rowCheck) fit(ctx context.Context, p *profiles.Profile) (*results.Check
 		c.Judge(results.CheckSeen{Account: offer.Conform}, results.CheckSeen{})
 		return c, nil
 	}
+	if offer.Conform.Broken() && (err != nil || len(offer.Events) == 0) {
+		return nil, nil // the check says what the list breaks
+	}
 	if err != nil || len(offer.Events) == 0 {
 		return nil, err
 	}
@@ -316,6 +319,9 @@ func (f *rowCheck) fit(ctx context.Context, p *profiles.Profile) (*results.Check
 			}
 		}
 		e, ok := offer.Event(l.Event)
+		if !ok && offer.Conform.Broken() {
+			return nil, nil // the same
+		}
 		if !ok {
 			return nil, fmt.Errorf("%w: it does not offer %q; choose one of its event types with --event: %s", run.ErrTarget, l.Event, strings.Join(names, ", "))
 		}

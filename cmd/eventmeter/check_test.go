@@ -18,6 +18,7 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/internal/embedded"
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -52,6 +53,17 @@ func brokenRows(t *testing.T, c *results.Check) (rows []string) {
 
 // checkable are the options of a server whose rows can all be judged.
 var checkable = embedded.Options{AllowPrivateCallbacks: true, CallbackInsecure: true, Presence: true, Heartbeat: time.Second, RetryBase: 3 * time.Second, AckTimeout: 20 * time.Second}
+
+// breaking are the options of such a server with faults.
+func breaking(t *testing.T, text string) embedded.Options {
+	t.Helper()
+	o := checkable
+	var err error
+	if o.Faults, err = faults.Parse(text); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
 
 // mayPass are the rows that are judged by when something comes, which a busy machine
 // may miss.
@@ -190,6 +202,42 @@ func TestCheckBadInput(t *testing.T) {
 		stdout, stderr, code := execute(t, append([]string{"check"}, args...)...)
 		if code != exitUsage || !strings.Contains(stderr, want) || strings.Count(strings.TrimSpace(stderr), "\n") > 0 || stdout != "" {
 			t.Errorf("%v: exit code %d, %q on standard error, want %q", args, code, stderr, want)
+		}
+	}
+}
+
+// TestCheckPlanted: of a server that breaks several rows, each in messages of its own,
+// these are broken, and no other but those that follow from them.
+func TestCheckPlanted(t *testing.T) {
+	t.Parallel()
+	planted := []string{
+		"max-age-ms-floor", "occurrence-event-id", "ssrf-validate-callback-url", "subscribe-id-not-an-input", "subscribe-url-https-required",
+		"truncated-returns-fresh-cursor", "ttl-null-only-when-requested", "verification-no-raw-endpoint-responses", "verification-uses-ssrf-hardened-path",
+	}
+	ready, _ := serveTargetWith(t, breaking(t, "break(row="+strings.Join(planted, "); break(row=")+"); refuse(code=-32025, every=15)"))
+	c, _ := checked(t, "--target", ready.URL, "--token", "token-of-the-check", "--upstream-url", ready.Admin, "--subscriptions", "80")
+	want := append(slices.Clone(planted), "cursor-consistency", "error-invalid-params", "subscribe-url-non-https-rejected")
+	slices.Sort(want)
+	got := brokenRows(t, c)
+	if !slices.Contains(got, "cursor-consistency") { // only if a lane was given a cursor before
+		want = slices.DeleteFunc(want, func(row string) bool { return row == "cursor-consistency" })
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("broken are %v, want %v", got, want)
+	}
+}
+
+// TestCheckOfABrokenList: what a server breaks before a subscription is open is a row,
+// and no error alone.
+func TestCheckOfABrokenList(t *testing.T) {
+	t.Parallel()
+	for row, mustEnd := range map[string]string{
+		"list-implemented": "events/list: malformed", "descriptor-name": "does not offer the event", "stream-implemented": "answered without a stream",
+	} {
+		ready, _ := serveTargetWith(t, breaking(t, "break(row="+row+")"))
+		c, code := checked(t, "--target", ready.URL, "--token", "token-of-the-check", "--upstream-url", ready.Admin, "--subscriptions", "80")
+		if got := brokenRows(t, c); !slices.Equal(got, []string{row}) || !strings.Contains(c.Stages[0].Ended, mustEnd) || code == 0 {
+			t.Errorf("%s: broken are %v, the stages %+v, exit code %d", row, got, c.Stages, code)
 		}
 	}
 }

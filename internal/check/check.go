@@ -64,6 +64,8 @@ func (o *Options) stage(ctx context.Context, name string, until time.Time, out *
 	}
 	of := o.Run
 	of.Profile, of.Beside = p, s.beside
+	early := conform.Account{}
+	of.Unmeasured = func(seen conform.Account) { early = early.Plus(seen) }
 	stop, over, release := s.stop(o.Run.Stop, until)
 	of.Stop = stop
 	outcome, err := run.Run(ctx, of)
@@ -78,6 +80,10 @@ func (o *Options) stage(ctx context.Context, name string, until time.Time, out *
 	switch {
 	case outcome == nil && err == nil && len(out.Stages) == 0:
 		return results.CheckSeen{}, fmt.Errorf("%w: its subscriptions were not open in time; give more with --limit", run.ErrTarget)
+	case outcome == nil && errors.Is(err, run.ErrTarget) && early.Broken():
+		// What kept the run from its measurement may be what it broke.
+		out.Stages = append(out.Stages, results.CheckStage{Name: name, Subscriptions: subscriptions, Rate: float64(p.Schedule.Rate), Ended: errtext.Line(err.Error())})
+		return results.CheckSeen{Account: early}, nil
 	case outcome == nil && err == nil:
 		out.Stages = append(out.Stages, results.CheckStage{Name: name, Subscriptions: subscriptions, Rate: float64(p.Schedule.Rate), Ended: "the subscriptions were not open in time"})
 		return results.CheckSeen{}, nil

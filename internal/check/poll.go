@@ -8,6 +8,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/conform"
+	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 )
 
@@ -33,6 +34,25 @@ func (a *answer) cursor() any {
 		return c
 	}
 	return nil
+}
+
+// list asks for the event types, as the run did before it opened its subscriptions.
+func list(ctx context.Context, p *probe) {
+	seen, err := p.List(ctx)
+	for _, id := range p.step.Rows {
+		if c := seen[conform.Rows[id].Name]; c.Seen > 0 {
+			if c.First != nil {
+				first := *c.First
+				first.Lane, first.At = "check: "+p.step.Name, p.Clock.Now()
+				c.First = &first
+			}
+			p.judged[id] = true
+			p.found.add(id, c)
+		}
+	}
+	if err != nil {
+		p.skip(errtext.Line(err.Error()), p.step.Rows...)
+	}
 }
 
 func unknownPoll(ctx context.Context, p *probe) {
@@ -125,14 +145,16 @@ func unsupportedMode(ctx context.Context, p *probe) {
 	p.skip("every event type can be polled", p.step.Rows...)
 }
 
+// absentCursorPoll polls without a cursor between two polls with null.
 func absentCursorPoll(ctx context.Context, p *probe) {
 	with := p.poll(ctx, nil)
 	without := p.poll(ctx, params{"cursor": nil})
-	if with.silent+without.silent != "" || !with.granted() {
-		p.skip("a poll with cursor: null failed: "+with.text+with.silent+without.silent, p.step.Rows...)
+	after := p.poll(ctx, nil)
+	if silent := with.silent + without.silent + after.silent; silent != "" || !with.granted() || !after.granted() {
+		p.skip("a poll with cursor: null failed: "+with.text+silent, conform.CursorAbsentEqualsNull, conform.CursorNullStartsFromNow)
 		return
 	}
-	same := without.granted() && len(without.ids()) == 0 && (with.cursor() == nil) == (without.cursor() == nil)
+	same := without.granted() && (len(without.ids()) == 0 || len(after.ids()) > 0) && (with.cursor() == nil) == (without.cursor() == nil)
 	p.judge(conform.CursorAbsentEqualsNull, same, "%s", without.text)
 	p.judge(conform.CursorNullStartsFromNow, len(with.ids()) == 0, "%s", with.text)
 }
@@ -164,6 +186,9 @@ func staleCursor(ctx context.Context, p *probe) {
 		return
 	}
 	if a.cursor() == nil {
+		if now := p.poll(ctx, nil); now.cursor() != nil {
+			p.judge(conform.TruncatedReturnsFreshCursor, false, "no cursor: %s", a.text)
+		}
 		p.skip("the event type has no cursors", conform.TruncatedReturnsFreshCursor)
 		return
 	}
@@ -172,7 +197,8 @@ func staleCursor(ctx context.Context, p *probe) {
 }
 
 // backlog polls from now, and waits until n events wait behind the cursor. It returns
-// the cursor, and the answer with the events; ok is false if they do not come.
+// the cursor, and the answer with the events; ok is false if they do not come, or one
+// that came is gone.
 func (p *probe) backlog(ctx context.Context, n int) (cursor any, a answer, ok bool) {
 	first := p.poll(ctx, nil)
 	if cursor = first.cursor(); cursor == nil {
@@ -180,8 +206,18 @@ func (p *probe) backlog(ctx context.Context, n int) (cursor any, a answer, ok bo
 		return nil, first, false
 	}
 	limit := time.After(patience)
-	for {
-		if a = p.poll(ctx, params{"cursor": cursor}); len(a.ids()) >= n {
+	var before []string
+	for round := 0; ; round++ {
+		a = p.poll(ctx, params{"cursor": cursor})
+		if a.granted() && round == 0 {
+			p.judge(conform.PollBootstrapsSubscription, !a.isTrue("truncated"), "%s", a.text)
+		}
+		if a.granted() && !begins(a.ids(), before) {
+			p.judge(conform.PollStatelessRequest, false, "%s", a.text)
+			p.skip("a poll did not bring again what it had brought", p.step.Rows...)
+			return nil, a, false
+		}
+		if before = a.ids(); len(before) >= n {
 			return cursor, a, true
 		}
 		select {
@@ -201,7 +237,7 @@ func replay(ctx context.Context, p *probe) {
 	if !ok {
 		return
 	}
-	p.judge(conform.PollBootstrapsSubscription, true, "")
+	absentCursorPoll(ctx, p) // here there are events
 	again := p.poll(ctx, params{"cursor": cursor})
 	if again.silent != "" {
 		p.skip(again.silent, p.step.Rows...)
@@ -228,11 +264,11 @@ func begins(all, part []string) bool {
 }
 
 func maxAge(ctx context.Context, p *probe) {
+	cursor, old, ok := p.backlog(ctx, 1)
 	now := p.poll(ctx, params{"maxAgeMs": 60_000})
 	if now.silent == "" {
 		p.judge(conform.MaxAgeMsIgnoredWhenCursorNull, now.granted() && len(now.ids()) == 0 && !now.isTrue("truncated"), "%s", now.text)
 	}
-	cursor, old, ok := p.backlog(ctx, 1)
 	if !ok {
 		return
 	}
@@ -245,7 +281,12 @@ func maxAge(ctx context.Context, p *probe) {
 		p.skip(a.silent, p.step.Rows...)
 		return
 	}
-	p.judge(conform.MaxAgeMsFloor, a.granted() && !slices.ContainsFunc(a.ids(), func(id string) bool { return slices.Contains(old.ids(), id) }), "%s", a.text)
+	floored := a.granted() && !slices.ContainsFunc(a.ids(), func(id string) bool { return slices.Contains(old.ids(), id) })
+	p.judge(conform.MaxAgeMsFloor, floored, "%s", a.text)
+	if !floored {
+		p.skip("nothing was left out", conform.MaxAgeMsSetsTruncated)
+		return
+	}
 	p.judge(conform.MaxAgeMsSetsTruncated, a.isTrue("truncated"), "%s", a.text)
 }
 

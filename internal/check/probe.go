@@ -210,17 +210,19 @@ func (p *probe) read(from *mcpclient.Answer) answer {
 		a.text = errtext.Line(string(*from.Buf))
 	}
 	if e := from.Err; e != nil {
+		a.code, a.coded = e.Code()
 		switch {
 		case e.Throttled():
 			a.silent = "the target has no room: " + a.text
 		case e.HasCode:
-			a.coded, a.meaning, a.data = true, e.Meaning(), string(from.Msg.Error.Data)
-			a.code, _ = e.Code()
+			a.meaning, a.data = e.Meaning(), string(from.Msg.Error.Data)
 			if a.code == -32602 {
 				a.meaning = "InvalidParams"
 			}
 		case from.Status == 0:
 			a.silent = "no answer: " + e.Failure()
+		case from.Status <= 299:
+			a.silent = "the answer is no response: " + a.text
 		}
 		if a.text == "" {
 			a.text = e.Failure()

@@ -7,6 +7,9 @@ import (
 
 // Steps are all steps.
 var Steps = []Step{
+	{Name: "list of event types", do: list, Rows: []conform.ID{
+		conform.ListImplemented, conform.ListPagination, conform.DescriptorName, conform.DescriptorDescription,
+		conform.DescriptorDeliverySubset, conform.DescriptorInputSchema, conform.DescriptorPayloadSchema, conform.DescriptorMeta}},
 	{Name: "unknown event by poll", Mode: eventmeter.Poll, do: unknownPoll,
 		Rows: []conform.ID{conform.RemovalPollNotFound, conform.ErrorNotFound, conform.PollErrorsAreJSONRPC}},
 	{Name: "unknown event by stream", Mode: eventmeter.Push, do: unknownStream,
@@ -22,7 +25,8 @@ var Steps = []Step{
 	{Name: "stale cursor", Mode: eventmeter.Poll, do: staleCursor,
 		Rows: []conform.ID{conform.TruncatedPollNeverAnError, conform.TruncatedReturnsFreshCursor}},
 	{Name: "replay", Mode: eventmeter.Poll, Events: true, do: replay,
-		Rows: []conform.ID{conform.PollBootstrapsSubscription, conform.PollStatelessRequest, conform.PollMaxEventsCap, conform.PollHasMore}},
+		Rows: []conform.ID{conform.PollBootstrapsSubscription, conform.PollStatelessRequest, conform.PollMaxEventsCap, conform.PollHasMore,
+			conform.CursorAbsentEqualsNull, conform.CursorNullStartsFromNow}},
 	{Name: "maxAgeMs", Mode: eventmeter.Poll, Events: true, do: maxAge,
 		Rows: []conform.ID{conform.MaxAgeMsFloor, conform.MaxAgeMsSetsTruncated, conform.MaxAgeMsIgnoredWhenCursorNull}},
 	{Name: "many streams", Mode: eventmeter.Push, do: manyStreams,

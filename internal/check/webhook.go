@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/netip"
+	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -66,7 +69,7 @@ func badSecrets(ctx context.Context, p *probe) {
 			continue
 		}
 		row := conform.SubscribeSecretFormat
-		if bad == nil {
+		if bad == nil || bad == "" {
 			row = conform.SubscribeSecretRequired
 		}
 		p.judge(row, !a.granted(), "secret %v: %s", bad, a.text)
@@ -97,9 +100,15 @@ func (p *probe) refused(ctx context.Context, url string) (a answer, ok bool) {
 	return a, a.silent == ""
 }
 
+// httpCallback subscribes with the callback's address over http, where nobody speaks
+// plain http: a server that asks there has taken the callback.
 func httpCallback(ctx context.Context, p *probe) {
-	if a, ok := p.refused(ctx, "http://eventmeter.invalid/h/check"); ok {
-		p.judge(conform.SubscribeURLHTTPSRequired, !a.granted(), "%s", a.text)
+	if a, ok := p.refused(ctx, "http"+strings.TrimPrefix(p.hook().url, "https")); ok {
+		if a.is("CallbackEndpointError") && !a.reached() {
+			p.skip("the refusal does not tell whether the callback was asked", conform.SubscribeURLHTTPSRequired)
+		} else {
+			p.judge(conform.SubscribeURLHTTPSRequired, !a.granted() && !a.reached(), "%s", a.text)
+		}
 		p.judge(conform.SubscribeURLNonHTTPSRejected, a.is("InvalidParams"), "%s", a.text)
 		p.judge(conform.ErrorInvalidParams, a.is("InvalidParams"), "%s", a.text)
 	}
@@ -114,14 +123,20 @@ func malformedCallbacks(ctx context.Context, p *probe) {
 }
 
 func privateCallbacks(ctx context.Context, p *probe) {
-	for _, url := range []string{"https://10.255.255.1/h", "https://169.254.169.254/h", "https://[fd00::1]/h"} {
-		a, ok := p.refused(ctx, url)
+	for _, at := range []string{"https://10.255.255.1/h", "https://169.254.169.254/h", "https://[fd00::1]/h"} {
+		a, ok := p.refused(ctx, at)
 		switch {
 		case !ok:
-		case a.is("CallbackEndpointError") && (a.reason() == "timeout" || a.reason() == "connection_refused"):
+		case a.is("CallbackEndpointError") && !a.reached() && a.reason() != "":
 			p.skip("the refusal does not tell whether the address was tried", conform.SSRFRejectNonRoutable)
+		case a.granted() || a.reached():
+			if isLocal(p.hook().url) {
+				p.skip("the callbacks of this check are at such an address, too, and the server accepts them", conform.SSRFRejectNonRoutable)
+				return
+			}
+			p.judge(conform.SSRFRejectNonRoutable, false, "callback %s: %s", at, a.text)
 		default:
-			p.judge(conform.SSRFRejectNonRoutable, !a.granted(), "callback %s: %s", url, a.text)
+			p.judge(conform.SSRFRejectNonRoutable, true, "callback %s: %s", at, a.text)
 		}
 	}
 }
@@ -133,6 +148,21 @@ func (a *answer) reason() string {
 	}
 	_ = json.Unmarshal([]byte(a.data), &m) // what is odd counts as absent
 	return m.Reason
+}
+
+// isLocal reports whether a callback is at an address that is not public.
+func isLocal(callback string) bool {
+	u, err := url.Parse(callback)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() == "localhost" || err == nil && (ip.IsLoopback() || ip.IsPrivate() || ip.IsLinkLocalUnicast())
+}
+
+// reached reports whether an error tells that something answered at the callback.
+func (a *answer) reached() bool {
+	return a.is("CallbackEndpointError") && slices.Contains([]string{"tls_error", "http_4xx", "http_5xx"}, a.reason())
 }
 
 // another returns arguments in another spelling: members in the opposite order, and
@@ -177,7 +207,19 @@ func sameKey(ctx context.Context, p *probe) {
 		return
 	}
 	id := pair[0].string("id")
-	p.judge(conform.SubscribeIdempotentUpsert, id != "" && id == pair[1].string("id"), "two at once have the ids %q and %q: %s", id, pair[1].string("id"), pair[0].text)
+	if id == "" || pair[1].string("id") == "" {
+		p.skip("the answers have no id", p.step.Rows...)
+		return
+	}
+	same := id == pair[1].string("id")
+	p.judge(conform.SubscribeIdempotentUpsert, same, "two at once have the ids %q and %q: %s", id, pair[1].string("id"), pair[0].text)
+	if !same {
+		p.skip("the same key has two ids", p.step.Rows...)
+		return
+	}
+	if a := p.subscribe(ctx, p.hook(), params{"id": "eventmeter-made-up"}); a.granted() {
+		p.judge(conform.SubscribeIDNotAnInput, a.string("id") != "eventmeter-made-up", "%s", a.text)
+	}
 	if a := p.subscribe(ctx, k, params{"id": "eventmeter-made-up"}); a.granted() {
 		p.judge(conform.SubscribeIDNotAnInput, a.string("id") == id, "%s, and %s without an id", a.text, pair[0].text)
 	}
@@ -211,13 +253,42 @@ func (p *probe) endKey(ctx context.Context, k *hook, end params, id string) {
 	p.skip("a call of the step was not answered", p.step.Rows...)
 }
 
+// differing returns arguments of which one text differs; nil if none is text.
+func differing(args json.RawMessage) json.RawMessage {
+	var m map[string]any
+	_ = json.Unmarshal(args, &m) // what is odd has no text
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if text, ok := m[name].(string); ok {
+			m[name] = text + "-eventmeter"
+			out, _ := json.Marshal(m) // what was decoded encodes
+			return out
+		}
+	}
+	return nil
+}
+
+// anotherKey subscribes with another callback, and with other arguments, which a server
+// may refuse.
 func anotherKey(ctx context.Context, p *probe) {
-	a, b := p.subscribe(ctx, p.hook(), nil), p.subscribe(ctx, p.hook(), nil)
+	k := p.hook()
+	a, b := p.subscribe(ctx, k, nil), p.subscribe(ctx, p.hook(), nil)
 	if !a.granted() || !b.granted() {
-		p.skip("it could not subscribe: "+a.text+a.silent, p.step.Rows...)
+		p.skip("it could not subscribe: "+a.text+a.silent+b.silent, p.step.Rows...)
 		return
 	}
-	p.judge(conform.SubscribeKeyImmutable, a.string("id") != b.string("id"), "%s for two callbacks", a.text)
+	id := a.string("id")
+	if id == "" || b.string("id") == "" {
+		p.skip("the answers have no id", p.step.Rows...)
+		return
+	}
+	p.judge(conform.SubscribeKeyImmutable, id != b.string("id"), "%s for two callbacks", a.text)
+	if of := differing(p.Arguments); of != nil {
+		c := p.call(ctx, p.me(), "events/subscribe", p.base().with(params{"delivery": k.delivery(), "cursor": null, "arguments": of}))
+		if c.granted() {
+			p.judge(conform.SubscribeKeyImmutable, c.string("id") != id, "%s for %s and %s", c.text, p.Arguments, of)
+			_ = p.unsubscribe(ctx, k, params{"arguments": of})
+		}
+	}
 }
 
 func twoPrincipals(ctx context.Context, p *probe) {
@@ -233,7 +304,9 @@ func twoPrincipals(ctx context.Context, p *probe) {
 		p.skip("it could not subscribe: "+mine.text+" "+its.text+its.silent, p.step.Rows...)
 		return
 	}
-	p.judge(conform.SubscribeCrossTenantIsolation, mine.string("id") != its.string("id"), "%s for both", its.text)
+	if mine.string("id") != "" {
+		p.judge(conform.SubscribeCrossTenantIsolation, mine.string("id") != its.string("id"), "%s for both", its.text)
+	}
 	end := p.call(ctx, other, "events/unsubscribe", p.base().with(params{"delivery": params{"mode": "webhook", "url": k.url}}))
 	still := p.unsubscribe(ctx, k, nil)
 	if end.granted() && still.silent == "" {
@@ -270,7 +343,7 @@ func timesToLive(ctx context.Context, p *probe) {
 		unending := string(a.result["refreshBefore"]) == "null"
 		p.judge(conform.TTLNullOnlyWhenRequested, !unending || asked != nil, "%s: %s", name, a.text)
 		at, err := time.Parse(time.RFC3339, a.string("refreshBefore"))
-		if ttl == nil {
+		if ttl == nil && !unending {
 			p.judge(conform.TTLOmittedMeansDefault, err == nil, "%s: %s", name, a.text)
 		}
 		if err != nil {

@@ -228,6 +228,16 @@ func (a Account) set(row ID, broken int64) {
 	}
 }
 
+// Broken reports whether something broke a row.
+func (a Account) Broken() bool {
+	for _, c := range a {
+		if c.Broken > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Plus returns both together; nil where neither was judged.
 func (a Account) Plus(b Account) Account {
 	if a == nil && b == nil {

@@ -185,7 +185,7 @@ func (s *Server) callbackOf(raw string) (*url.URL, *rpcError) {
 	}
 	odd, err := url.Parse(raw)
 	if err == nil && (odd.Scheme == "http" && s.breach.Breaks(breach.SubscribeURLHTTPSRequired, eventmeter.Webhook) ||
-		odd.User != nil && s.breach.Breaks(breach.SSRFValidateCallbackURL, eventmeter.Webhook)) {
+		!isHTTP(odd) && s.breach.Breaks(breach.SSRFValidateCallbackURL, eventmeter.Webhook)) {
 		return odd, nil
 	}
 	return nil, rpcErr
@@ -211,6 +211,7 @@ func (s *Server) miskey(h *hook, c *call, p subscribeParams) {
 		h.id = idOf(h.key)
 	case c.method == eventsPrefix+"subscribe" && breaks(breach.SubscribeIdempotentUpsert):
 		h.key = join(h.key, s.broker.nextID())
+		h.id = idOf(h.key)
 	case p.ID != "" && breaks(breach.SubscribeIDNotAnInput):
 		h.id = p.ID
 	}

@@ -569,6 +569,9 @@ func (s *Server) challenge(ctx context.Context, h *hook, key *standardwebhooks.W
 	if err != nil {
 		return callbackError(failChallenge)
 	}
+	if !isHTTP(h.url) { // accepted to break a row
+		return nil
+	}
 	s.counts.verifications.Add(1)
 	_, reply, failure := s.hooks.poster.post(context.WithValue(ctx, isChallenge{}, true), &message{
 		url: h.url, subscriptionID: h.id, id: envelopeID("verification"), body: body,

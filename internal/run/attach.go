@@ -44,6 +44,7 @@ func (p *pass) attach(ctx context.Context) error {
 	}
 	for _, err := range errs {
 		if err != nil {
+			p.unmeasured(p.driverFigures()...)
 			return err
 		}
 	}

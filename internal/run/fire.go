@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 )
 
@@ -211,6 +213,11 @@ func (p *pass) beside(ctx context.Context) (end func()) {
 	b := Beside{
 		Clock: p.clock, Endpoint: p.target.plain, Event: first.Event, Arguments: first.templates.Arguments(0), Types: p.types,
 		Publishing: p.profile.Upstream.Kind != "none",
+		List: func(ctx context.Context) (conform.Account, error) {
+			of, _ := systems.Find(first.System) // the run's lanes have systems
+			offer, err := askSystem(ctx, p.target.plain, of, false)
+			return offer.Conform, err
+		},
 	}
 	for _, d := range p.drivers {
 		if r, ok := d.(interface{ Callbacks() *driver.Inbox }); ok && b.Inbox == nil {

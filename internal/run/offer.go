@@ -11,6 +11,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // checkLanes compares the lanes of systems that list event types with the target's
@@ -25,12 +26,18 @@ func (r *run) checkLanes(ctx context.Context) error {
 			continue
 		}
 		offer, err := askSystem(ctx, r.target.plain, of, false)
-		if err != nil && !errors.Is(err, mcpclient.ErrNotOffered) {
-			return fmt.Errorf("%w: %w", ErrTarget, err)
+		if errors.Is(err, mcpclient.ErrNotOffered) {
+			err = nil
+		} else if err != nil {
+			err = fmt.Errorf("%w: %w", ErrTarget, err)
 		}
 		r.keepListed(of.Name, offer.Conform)
 		r.types = append(r.types, offer.Events...)
-		if err := r.checkSystem(of.Name, offer); err != nil {
+		if err == nil {
+			err = r.checkSystem(of.Name, offer)
+		}
+		if err != nil {
+			r.unmeasured(results.PartFigures{Conform: offer.Conform})
 			return err
 		}
 	}
@@ -41,6 +48,15 @@ func (r *run) checkLanes(ctx context.Context) error {
 func (r *run) keepListed(system string, seen conform.Account) {
 	if i := slices.IndexFunc(r.lanes, func(l *lane) bool { return l.System == system }); i >= 0 && seen != nil {
 		r.listed, r.listedFor = seen, r.lanes[i]
+	}
+}
+
+// unmeasured hands over what was seen before the run ends without a measurement.
+func (r *run) unmeasured(lanes ...results.PartFigures) {
+	for _, l := range lanes {
+		if r.opts.Unmeasured != nil {
+			r.opts.Unmeasured(l.Conform)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/metrics"
@@ -77,6 +78,10 @@ type Options struct {
 	// it cancels ctx and waits for Beside to return.
 	Beside func(ctx context.Context, b Beside)
 
+	// Unmeasured, if not nil, is called if the run ends before it measures anything, with
+	// what was seen of the rows of conformance until then.
+	Unmeasured func(conform.Account)
+
 	// Backlog requests Outcome.Backlog.
 	Backlog bool
 	// Idle suppresses publishing.
@@ -107,6 +112,9 @@ type Beside struct {
 	Types []driver.EventType
 	// Publishing is true if the run publishes events.
 	Publishing bool
+	// List asks the target for its event types again. It returns what the list shows of
+	// the rows of conformance, also with an error.
+	List func(context.Context) (conform.Account, error)
 }
 
 // Outcome is the outcome of a run. Accounts has one account, or one for each lane if
@@ -123,6 +131,9 @@ type Outcome struct {
 
 	// Subscriptions are the counts of each subscription, by lane.
 	Subscriptions [][]ledger.SubCounts
+
+	// Judged is what each lane saw of the rows of conformance; nil where nobody judged.
+	Judged []conform.Account
 
 	// Backlog is set if Options requested it.
 	Backlog *Backlog

@@ -23,6 +23,9 @@ type Summary struct {
 	Result *results.Result
 	// Accounts has one account, or one for each lane if lanes take turns.
 	Accounts []ledger.Account
+	// Judged is what each lane of the result saw of the rows of conformance; nil where
+	// nobody judged.
+	Judged []conform.Account
 	// Upstream are the upstream's figures as metrics show them.
 	Upstream metrics.Figures
 
@@ -62,7 +65,7 @@ func (s *Summary) Snapshot() *Summary {
 	s.mu.Unlock()
 	res.Phases, res.Lanes = slices.Clone(res.Phases), slices.Clone(res.Lanes)
 	return &Summary{
-		Result: &res, Accounts: slices.Clone(s.Accounts), profile: s.profile, thresholds: s.thresholds, part: s.part, unfinished: true,
+		Result: &res, Accounts: slices.Clone(s.Accounts), Judged: slices.Clone(s.Judged), profile: s.profile, thresholds: s.thresholds, part: s.part, unfinished: true,
 		fireLag: s.fireLag, fireLatency: s.fireLatency, unsound: slices.Clone(s.unsound), conform: s.conform,
 	}
 }
@@ -118,10 +121,12 @@ func (s *Summary) Add(a ledger.Account, own []results.PartFigures, generator res
 
 // addConform adds what a lane saw of the rows of conformance.
 func (s *Summary) addConform(l *results.Lane, seen conform.Account) {
+	seen = seen.Of(l.Name, l.Duplicates.SameEmission)
+	s.Judged = append(s.Judged, seen)
 	if seen == nil {
 		return
 	}
-	s.conform = s.conform.Plus(seen.Of(l.Name, l.Duplicates.SameEmission))
+	s.conform = s.conform.Plus(seen)
 	s.Result.Conformance = results.NewConformance(s.conform)
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -55,6 +56,10 @@ func cut(on Kind, of, name string) []edit {
 
 func has(name string, value any) func(*Message) bool {
 	return func(m *Message) bool { return m.result()[name] == value }
+}
+
+func not(is func(*Message) bool) func(*Message) bool {
+	return func(m *Message) bool { return !is(m) }
 }
 
 func both(a, b func(*Message) bool) func(*Message) bool {
@@ -174,13 +179,14 @@ func repeat(m *Message) {
 	m.Raw = was.body
 }
 
-// answeredBefore reports whether the same poll was answered with events before.
+// answeredBefore reports whether the same poll was answered with events an odd number of
+// times before: others may poll from the same cursor.
 func answeredBefore(m *Message) bool {
 	if len(m.occurrences()) == 0 || m.asked("cursor") == "" || m.asked("cursor") == "null" {
 		return false
 	}
-	_, again := m.row.memory.LoadOrStore(m.asked("name")+m.asked("arguments")+m.asked("cursor"), true)
-	return again
+	times, _ := m.row.memory.LoadOrStore(m.asked("name")+m.asked("arguments")+m.asked("cursor"), new(atomic.Int64))
+	return times.(*atomic.Int64).Add(1)%2 == 0
 }
 
 // postpone moves the end of a grant.

@@ -137,7 +137,8 @@ var Table = map[Row]Breach{
 	"error-resource-exhausted":      {Does: "leaves data.limit out", edits: faulty(exhausted, "", func(m *Message) { delete(m.faultData(), "limit") })},
 	"error-unsupported":             {Does: "leaves data.feature out", edits: faulty(unsupported, "", func(m *Message) { delete(m.faultData(), "feature") })},
 	"error-callback-endpoint-error": {Does: "says data.reason: bad_luck", Modes: onWebhook, edits: faulty(callbackRefused, "subscribe", func(m *Message) { m.faultData()["reason"] = "bad_luck" })},
-	"error-server-range":            {Does: "refuses with the code -31000", edits: []edit{{on: Refusal, do: func(m *Message) { m.fault()["code"] = -31000 }}}},
+	"error-server-range": {Does: "refuses what is forbidden with the code -31000", edits: recode(forbidden, "", -31000),
+		Follows: []Row{AuthzSubscribeTime, SubscribeAuthRequired}, Why: "they want the code of Forbidden"},
 
 	// Poll.
 	"poll-implemented": {Does: `answers a poll with "ok"`, Modes: onPoll, edits: one(Poll, "", func(m *Message) { m.Raw = []byte(`"ok"`) })},
@@ -150,16 +151,21 @@ var Table = map[Row]Breach{
 		}
 		delete(m.result(), "cursor")
 	})), Follows: []Row{"cursor-consistency"}, Why: "the answers without events have a cursor"},
-	"poll-next-poll-ms":      {Does: "leaves nextPollMs out", Modes: onPoll, edits: cut(Poll, "", "nextPollMs")},
-	"poll-has-more":          {Does: "says hasMore where nothing came and the cursor stands", Modes: onPoll, edits: when(both(quiet, still), put(Poll, "", "hasMore", true))},
+	"poll-next-poll-ms": {Does: "leaves nextPollMs out", Modes: onPoll, edits: cut(Poll, "", "nextPollMs")},
+	"poll-has-more": {Does: "says hasMore where nothing came, and repeats the cursor", Modes: onPoll, edits: when(both(quiet, not(has("truncated", true))), one(Poll, "", func(m *Message) {
+		if repeatCursor(m) {
+			m.result()["hasMore"] = true
+		}
+	}))},
 	PollMaxEventsCap:         {Does: "ignores maxEvents", Modes: onPoll},
-	"poll-stateless-request": {Does: "gives the events after a cursor only once", Modes: onPoll, edits: when(answeredBefore, put(Poll, "", "events", []any{}))},
+	"poll-stateless-request": {Does: "leaves the events after a cursor out each second time", Modes: onPoll, edits: when(answeredBefore, put(Poll, "", "events", []any{}))},
 	"poll-errors-are-jsonrpc": {Does: "answers a poll with HTTP 503 and a page", Modes: onPoll, edits: one(Poll, "", func(m *Message) {
 		m.Status, m.Raw = 503, []byte("<html>busy</html>")
 		m.Header.Set("Content-Type", "text/html")
 	})},
-	"poll-invalid-arguments": {Does: "answers a poll with arguments against the schema with -32603", Modes: onPoll, edits: recode(invalidParams, "poll", -32603)},
-	"poll-mode-unsupported":  {Does: "answers a poll of a type without polls with -32602", Modes: onPoll, edits: recode(unsupported, "poll", -32602)},
+	"poll-invalid-arguments": {Does: "answers a poll with arguments against the schema with -32603", Modes: onPoll, edits: recode(invalidParams, "poll", -32603),
+		Follows: []Row{"error-invalid-params"}, Why: "it is the same error"},
+	"poll-mode-unsupported": {Does: "answers a poll of a type without polls with -32602", Modes: onPoll, edits: recode(unsupported, "poll", -32602)},
 
 	// Occurrences.
 	"occurrence-event-id":         {Does: "leaves eventId out", edits: events(func(e map[string]any) { delete(e, "eventId") })},
@@ -172,22 +178,18 @@ var Table = map[Row]Breach{
 	// Cursors.
 	"cursor-opaque": {Does: "says cursor: 7 where a subscription stands", edits: position(func(on Kind, of string) []edit { return put(on, of, "cursor", 7) }),
 		Follows: []Row{"subscribe-response-cursor"}, Why: "the answer to subscribe is one of these places"},
-	CursorNullStartsFromNow: {Does: "begins with the oldest event where the cursor is null", Modes: onPoll},
-	CursorAbsentEqualsNull:  {Does: "begins with the oldest event where there is no cursor", Modes: onPoll},
-	"cursor-consistency":    {Does: "says cursor: null where a subscription begins", edits: start(func(on Kind, of string) []edit { return put(on, of, "cursor", nil) })},
-	"cursor-advances-when-quiet": {Does: "repeats the cursor of a poll that brought nothing", Modes: onPoll, edits: when(quiet, one(Poll, "", func(m *Message) {
-		if asked := m.asked("cursor"); asked != "" && asked != "null" {
-			m.result()["cursor"] = strings.Trim(asked, `"`)
-		}
-	}))},
+	CursorNullStartsFromNow:       {Does: "begins with the oldest event where the cursor is null", Modes: onPoll},
+	CursorAbsentEqualsNull:        {Does: "begins with the oldest event where there is no cursor", Modes: onPoll},
+	"cursor-consistency":          {Does: "says cursor: null where a subscription begins", edits: start(func(on Kind, of string) []edit { return put(on, of, "cursor", nil) })},
+	"cursor-advances-when-quiet":  {Does: "repeats the cursor of a poll that brought nothing", Modes: onPoll, edits: when(both(quiet, not(has("truncated", true))), one(Poll, "", func(m *Message) { repeatCursor(m) }))},
 	MaxAgeMsFloor:                 {Does: "ignores maxAgeMs"},
 	"max-age-ms-sets-truncated":   {Does: "says truncated: false where maxAgeMs left events out", edits: when(both(has("truncated", true), aged), start(func(on Kind, of string) []edit { return put(on, of, "truncated", false) }))},
 	MaxAgeMsIgnoredWhenCursorNull: {Does: "replays events where the cursor is null and maxAgeMs is given", Modes: onPoll},
-	"replay-ceiling-sets-truncated": {Does: "says truncated: false where events are gone", edits: when(has("truncated", true), start(func(on Kind, of string) []edit { return put(on, of, "truncated", false) })),
+	"replay-ceiling-sets-truncated": {Does: "says truncated: false where events are gone", edits: when(both(has("truncated", true), anyAge), start(func(on Kind, of string) []edit { return put(on, of, "truncated", false) })),
 		Follows: []Row{"stream-gap-resends-active"}, Why: "an active without truncated is no gap"},
 	"truncated-returns-fresh-cursor": {Does: "leaves the cursor out where it says truncated", edits: when(has("truncated", true), start(func(on Kind, of string) []edit { return cut(on, of, "cursor") })),
 		Follows: []Row{"cursor-consistency"}, Why: "other answers have a cursor"},
-	"truncated-poll-never-an-error": {Does: "answers a poll from a cursor that is too old with -32602", Modes: onPoll, edits: when(has("truncated", true), one(Poll, "", func(m *Message) {
+	"truncated-poll-never-an-error": {Does: "answers a poll from a cursor that is too old with -32602", Modes: onPoll, edits: when(both(has("truncated", true), anyAge), one(Poll, "", func(m *Message) {
 		delete(m.Body, "result")
 		m.Body["error"] = map[string]any{"code": -32602, "message": "Cursor expired"}
 	}))},
@@ -218,23 +220,23 @@ var Table = map[Row]Breach{
 
 	// Subscribe.
 	SubscribeWebhookOnly:        {Does: "accepts every mode in subscribe", Modes: onWebhook},
-	SubscribeSecretRequired:     {Does: "accepts a missing secret", Modes: onWebhook},
-	SubscribeSecretFormat:       {Does: "accepts every secret that is not empty", Modes: onWebhook, Follows: []Row{"subscribe-secret-rejected"}, Why: "nothing is refused"},
+	SubscribeSecretRequired:     {Does: "accepts a missing secret, and an empty one", Modes: onWebhook, Follows: []Row{"subscribe-secret-rejected", "error-invalid-params"}, Why: "nothing is refused"},
+	SubscribeSecretFormat:       {Does: "accepts every secret that is not empty", Modes: onWebhook, Follows: []Row{"subscribe-secret-rejected", "error-invalid-params"}, Why: "nothing is refused"},
 	"subscribe-secret-rejected": {Does: "refuses subscribe for its params with -32603", Modes: onWebhook, edits: recode(invalidParams, "subscribe", -32603), Follows: []Row{"error-invalid-params", "subscribe-url-non-https-rejected"}, Why: "they are the same error"},
-	SubscribeURLHTTPSRequired:   {Does: "accepts a callback over http", Modes: onWebhook, Follows: []Row{"subscribe-url-non-https-rejected"}, Why: "nothing is refused"},
+	SubscribeURLHTTPSRequired:   {Does: "accepts a callback over http", Modes: onWebhook, Follows: []Row{"subscribe-url-non-https-rejected", "error-invalid-params"}, Why: "nothing is refused"},
 	"subscribe-url-non-https-rejected": {Does: "refuses subscribe for its params with -32600", Modes: onWebhook, edits: recode(invalidParams, "subscribe", -32600),
 		Follows: []Row{"error-invalid-params", "subscribe-secret-rejected"}, Why: "they are the same error"},
 	SubscribeAuthRequired:               {Does: "accepts a subscription without a token", Modes: onWebhook},
-	SubscribeKeyComposition:             {Does: "tells the spellings of arguments apart", Modes: onWebhook},
-	SubscribeKeyImmutable:               {Does: "takes subscriptions with other arguments for the same", Modes: onWebhook},
-	SubscribeIdempotentUpsert:           {Does: "makes another subscription at each subscribe", Modes: onWebhook, Follows: []Row{"unsubscribe-by-key"}, Why: "none of them has the key"},
+	SubscribeKeyComposition:             {Does: "tells the spellings of arguments apart", Modes: onWebhook, Follows: []Row{"unsubscribe-by-key"}, Why: "a subscription of before has another key"},
+	SubscribeKeyImmutable:               {Does: "takes subscriptions with other arguments for the same", Modes: onWebhook, Follows: []Row{"unsubscribe-by-key"}, Why: "a subscription of before has another key"},
+	SubscribeIdempotentUpsert:           {Does: "makes another subscription at each subscribe", Modes: onWebhook, Follows: []Row{"unsubscribe-by-key", "subscribe-id-derived", SubscribeRefreshReplacesSecret, DeliveryDualSignOnRotation}, Why: "none of them has the key, and each has an id and a secret of its own"},
 	"subscribe-id-derived":              {Does: "leaves the id out", Modes: onWebhook, edits: cut(Grant, "", "id")},
 	SubscribeIDNotAnInput:               {Does: "takes the client's id", Modes: onWebhook},
 	SubscribeRefreshReplacesSecret:      {Does: "keeps the first secret", Modes: onWebhook},
 	SubscribeRefreshReactivates:         {Does: "keeps deliveries suspended over a refresh", Modes: onWebhook},
 	"subscribe-response-cursor":         {Does: "answers subscribe with cursor: 7", Modes: onWebhook, edits: put(Grant, "", "cursor", 7), Follows: []Row{"cursor-opaque"}, Why: "a number is no string"},
 	"subscribe-response-truncated":      {Does: "leaves truncated out", Modes: onWebhook, edits: cut(Grant, "", "truncated")},
-	SubscribeCrossTenantIsolation:       {Does: "takes subscriptions of other principals for the same", Modes: onWebhook},
+	SubscribeCrossTenantIsolation:       {Does: "takes subscriptions of other principals for the same", Modes: onWebhook, Follows: []Row{"unsubscribe-by-key"}, Why: "a subscription of before has another key"},
 	"ttl-refresh-before-lte-suggestion": {Does: "says a grant is an hour longer than it is", Modes: onWebhook, edits: one(Grant, "", postpone)},
 	TTLNoRejectionPath:                  {Does: "refuses each ttlMs that it would have to clamp, and null", Modes: onWebhook},
 	"ttl-null-only-when-requested":      {Does: "says refreshBefore: null", Modes: onWebhook, edits: put(Grant, "", "refreshBefore", nil)},
@@ -268,7 +270,7 @@ var Table = map[Row]Breach{
 	"payload-minimality":                   {Does: "adds 30 KiB to events", Modes: onWebhook, edits: one(Post, "event", func(m *Message) { m.Body["padding"] = strings.Repeat("x", 30<<10) })},
 
 	// Callback security.
-	SSRFValidateCallbackURL:    {Does: "accepts a callback with credentials in its URL", Modes: onWebhook},
+	SSRFValidateCallbackURL:    {Does: "accepts a callback that is no https URL with a host, if it is no http URL either, without a challenge", Modes: onWebhook},
 	SSRFRejectNonRoutable:      {Does: "posts to every address", Modes: onWebhook, Follows: []Row{SSRFValidateAtDeliveryTime, VerificationUsesSSRFHardenedPath}, Why: "no address is checked"},
 	SSRFValidateAtDeliveryTime: {Does: "checks the address of the challenge alone", Modes: onWebhook},
 	SSRFNoRedirects:            {Does: "follows a redirect", Modes: onWebhook},
@@ -279,7 +281,7 @@ var Table = map[Row]Breach{
 	"verification-failure-error":       {Does: "refuses a callback that fails with -32602", Modes: onWebhook, edits: recode(callbackRefused, "subscribe", -32602)},
 	VerificationCachedPerPrincipalURL:  {Does: "sends a challenge at each refresh", Modes: onWebhook},
 	VerificationPersistedForNoExpiry:   {Does: "forgets over a restart that callbacks are verified", Modes: onWebhook},
-	VerificationUsesSSRFHardenedPath:   {Does: "checks the address of deliveries alone", Modes: onWebhook},
+	VerificationUsesSSRFHardenedPath:   {Does: "checks the address of deliveries alone, and follows redirects of challenges", Modes: onWebhook},
 	VerificationNoRawEndpointResponses: {Does: "repeats what a callback answers in its error", Modes: onWebhook},
 
 	// Control envelopes.
@@ -308,8 +310,18 @@ func renew(m *Message, t map[string]any) {
 func quiet(m *Message) bool { return m.result() != nil && len(m.occurrences()) == 0 }
 func busy(m *Message) bool  { return len(m.occurrences()) > 0 }
 
-// still reports whether a poll's cursor did not move.
-func still(m *Message) bool { return string(encode(m.result()["cursor"])) == m.asked("cursor") }
+// repeatCursor gives a poll's answer the cursor that was asked with, if there was one.
+func repeatCursor(m *Message) bool {
+	asked := m.asked("cursor")
+	if asked == "" || asked == "null" {
+		return false
+	}
+	m.result()["cursor"] = strings.Trim(asked, `"`)
+	return true
+}
+
+// anyAge reports whether a call had no maxAgeMs, as far as that is known.
+func anyAge(m *Message) bool { return m.asked("maxAgeMs") == "" }
 
 // aged reports whether a call had maxAgeMs. What a stream was asked with is not known.
 func aged(m *Message) bool { return m.Kind == Frame || m.asked("maxAgeMs") != "" }
