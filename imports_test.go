@@ -73,7 +73,7 @@ var mayImport = map[string][]string{
 	"scripts/soak":                {"internal/crash"},
 
 	// A run and what is built on it.
-	"internal/calibrate":       {".", "loadgen/driver/events", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975", "profiles", "results", "sinks", "sinks/ledger", "internal/run", "internal/settings", "internal/crash", "internal/errtext", "internal/refserver/faults"},
+	"internal/calibrate":       {".", "internal/conform", "internal/refserver/breach", "loadgen/driver/events", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975", "profiles", "results", "sinks", "sinks/ledger", "internal/run", "internal/settings", "internal/crash", "internal/errtext", "internal/refserver/faults"},
 	"internal/duet":            {".", "loadgen", "profiles", "internal/crash", "internal/run", "internal/stats"},
 	"internal/capacity/trials": {"profiles", "results", "internal/run", "internal/capacity", "internal/dialguard", "internal/embedded", "internal/errtext", "internal/health", "internal/metrics"},
 	"internal/check":           {".", "loadgen/driver", "loadgen/mcpclient", "profiles", "results", "sinks", "internal/conform", "internal/crash", "internal/errtext", "internal/run", "internal/wire"},

@@ -23,7 +23,7 @@ func TestCalibrate(t *testing.T) {
 	t.Run("every row", func(t *testing.T) {
 		t.Parallel()
 		out, err := calibrated(func() *exec.Cmd { return command(t, "run", "--profile", "calibrate") })
-		if err != nil || !strings.Contains(out, "386 of 386 rows equal") {
+		if err != nil || !strings.Contains(out, "464 of 464 rows equal") {
 			t.Errorf("%v\n%s", err, failedRows(out))
 		}
 		keepsRows(t, out)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/internal/settings"
@@ -127,10 +128,13 @@ type expectedCounts struct {
 	target    profiles.Target
 	everyone  int64 // subscriptions of all lanes
 	receivers int64 // webhook subscriptions of all lanes
+	open      int64 // streams and webhook subscriptions of all lanes
+	first     bool  // of the lanes of its system
 	legacy    bool  // the legacy era, which has sessions
 	lists     profiles.EmbeddedLists
 	result    results.Lane // for figures that only the system has
 	applied   appliedFaults
+	seen      conform.Account // what the lane saw of the rows of conformance; nil = it judges none
 	tokens    *results.Tokens // nil where none expire
 }
 
@@ -183,8 +187,12 @@ func newExpectedCounts(p *profiles.Profile, lane int, system calibration, spec f
 	m.gaps = t.gapsOf(lane, l.Subscriptions)
 	m.over, m.failed = t.endsOf(lane, l.Subscriptions)
 	m.target = p.Target
+	m.first = slices.IndexFunc(p.Lanes, func(other profiles.Lane) bool { return other.System == l.System }) == lane
 	for _, other := range p.Lanes {
 		m.everyone += int64(other.Subscriptions)
+		if eventmeter.Mode(other.Mode) != eventmeter.Poll {
+			m.open += int64(other.Subscriptions)
+		}
 		if eventmeter.Mode(other.Mode) == eventmeter.Webhook {
 			m.receivers += int64(other.Subscriptions)
 		}

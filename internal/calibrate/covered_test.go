@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/conform"
+	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/loadgen/driver/events"
@@ -35,9 +37,6 @@ func TestEveryFaultIsCalibrated(t *testing.T) {
 		for _, kind := range []faults.Kind{faults.TokenRefuse, faults.TokenDown, faults.TokenSlow} {
 			reasons[fmt.Sprint(system, " ", kind)] = "renewals are the same for every system, and the lanes of MCP Events have them"
 		}
-	}
-	for _, mode := range []eventmeter.Mode{eventmeter.Poll, eventmeter.Push, eventmeter.Webhook} {
-		reasons[fmt.Sprint("events ", mode, " ", faults.Break)] = "TestPlantedRows plants each row of conformance, and scripts/trust does so for a check; no count of the ledger follows from it"
 	}
 	p := builtin(t)
 	has, places := map[string]bool{}, map[faults.Place]bool{}
@@ -76,6 +75,81 @@ func TestEveryFaultIsCalibrated(t *testing.T) {
 	}
 	if len(places) != 9 {
 		t.Errorf("%d systems and modes have cases: %v", len(places), places)
+	}
+}
+
+// unbrokenRows are the rows that lanes judge and no case breaks, at rest and under load, and
+// why.
+func unbrokenRows() (rest, load map[string]string) {
+	rest, load = map[string]string{}, map[string]string{}
+	for _, u := range []struct{ reason, rows string }{
+		{"the run ends before it measures anything",
+			"fallback-method-not-found list-implemented list-pagination descriptor-name"},
+		{"needs events from before the subscriptions, and a case has none",
+			"cursor-null-starts-from-now max-age-ms-ignored-when-cursor-null"},
+		{"takes half a minute",
+			"stream-heartbeat-interval subscribe-refresh-replaces-secret"},
+		{"the end of the target comes after the counts",
+			"stream-final-result-shape"},
+		{"retries of 4 s and more take too long",
+			"delivery-retry-regenerates-signature"},
+		{"the cases of refused codes have it, in exact numbers",
+			"error-callback-endpoint-error"},
+	} {
+		for row := range strings.FieldsSeq(u.rows) {
+			rest[row] = u.reason
+		}
+	}
+	for _, u := range []struct{ reason, rows string }{
+		{"is judged when subscriptions are opened, of which the first are few",
+			"capability-events-object capability-list-changed-flag capability-list-changed-gated descriptor-description descriptor-delivery-subset descriptor-input-schema descriptor-payload-schema descriptor-meta " +
+				"error-not-found error-forbidden error-server-range poll-implemented poll-errors-are-jsonrpc stream-implemented stream-error-before-open stream-active-confirmation " +
+				"stream-exempt-from-concurrency-cap subscribe-auth-required verification-required-before-delivery verification-challenge-echo verification-failure-error"},
+		{"differs under load in nothing but its number; TestPlantedRows and scripts/trust have it",
+			"poll-response-cursor cursor-opaque cursor-consistency truncated-false-when-no-replay stream-error-is-recoverable stream-heartbeat-required stream-heartbeat-not-sse-comment " +
+				"ttl-refresh-before-lte-suggestion ttl-null-only-when-requested delivery-status-last-error-category delivery-standard-webhooks-headers delivery-signature-formula delivery-dual-sign-on-rotation " +
+				"delivery-413-non-retryable ssrf-no-redirects verification-cached-per-principal-url envelope-signed-like-deliveries envelope-webhook-id-format envelope-terminated " +
+				"removal-error-not-found removal-error-schema-changed error-unsupported"},
+	} {
+		for row := range strings.FieldsSeq(u.rows) {
+			load[row] = u.reason
+		}
+	}
+	for row, reason := range rest {
+		load[row] = reason
+	}
+	return rest, load
+}
+
+// TestEveryRowIsCalibrated requires a case that breaks each row of conformance that lanes
+// judge, or a reason why there is none, and one that does so under load alone.
+func TestEveryRowIsCalibrated(t *testing.T) {
+	t.Parallel()
+	rest, load := unbrokenRows()
+	has, crowded := map[string]bool{}, map[string]bool{}
+	for _, c := range builtin(t).Cases {
+		spec, err := faults.Load(c.Faults)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range spec.Breaches() {
+			if p.Above == 0 {
+				has[string(p.Row)] = true
+			} else if strings.HasSuffix(c.Name, "with many") {
+				crowded[string(p.Row)] = true
+			}
+		}
+	}
+	for _, r := range conform.Rows {
+		if r.Unseen != "" || !breach.Has(r.Name) {
+			continue
+		}
+		if has[r.Name] == (rest[r.Name] != "") {
+			t.Errorf("%s: has a case: %t, and the reason to have none is %q", r.Name, has[r.Name], rest[r.Name])
+		}
+		if crowded[r.Name] == (load[r.Name] != "") {
+			t.Errorf("%s: has a case under load: %t, and the reason to have none is %q", r.Name, crowded[r.Name], load[r.Name])
+		}
 	}
 }
 
@@ -175,8 +249,8 @@ func TestEveryRevisionIsCalibrated(t *testing.T) {
 var uncalibrated = func() map[string]string {
 	out := map[string]string{}
 	for _, u := range []struct{ reason, keys string }{
-		{"what they do to a lane depends on its clock: how often streams are cut, which lists are asked for meanwhile, and what is published until then",
-			".events.cutEvery .events.cutFor .events.listen .embedded.typesEvery"},
+		{"what they do to a lane depends on its clock: how often streams are cut, and what is published until then",
+			".events.cutEvery .events.cutFor"},
 		{"it acts when churn reopens subscriptions, whose number depends on time",
 			".events.resume"},
 		{"it chooses the streams that stallFor stops, and has no figure of its own",
@@ -196,11 +270,11 @@ var uncalibrated = func() map[string]string {
 		{"both ends share it, and the cases of tokens have the default",
 			".oauth.auth"},
 		{"a bound that no case reaches: its tests are the server's",
-			".embedded.maxSubscriptions .embedded.buffer .embedded.capacity .embedded.capacityBurst .embedded.ttlMin .embedded.ttlDefault .embedded.ttlMax .embedded.resumeMaxWait .embedded.suspendAfter .embedded.verifyFailures"},
+			".embedded.maxSubscriptions .embedded.buffer .embedded.capacity .embedded.capacityBurst .embedded.ttlDefault .embedded.ttlMax .embedded.resumeMaxWait .embedded.suspendAfter .embedded.verifyFailures"},
 		{"the profile itself sets it for all cases",
 			".embedded.nextPoll .embedded.retryBase .lists.entries .lists.page"},
 		{"a pace of the server, on which no count depends",
-			".embedded.heartbeat .embedded.resumeOverlap .embedded.feedEvery"},
+			".embedded.resumeOverlap .embedded.feedEvery"},
 		{"the column of faults sets it",
 			".embedded.faults"},
 		{"target.revision sets it",

@@ -20,7 +20,7 @@ var calibrateEvents = calibration{
 	refuses: turnsAway,
 	ends:    unlisted,
 	own: func(m *expectedCounts) []Check {
-		return slices.Concat(anonymous(m), m.stalled(), m.started(), m.received(), m.serial())
+		return slices.Concat(anonymous(m), m.stalled(), m.started(), m.received(), m.serial(), m.broken())
 	},
 }
 
