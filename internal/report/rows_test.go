@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -157,5 +158,64 @@ func TestThreeFormsOfOneTable(t *testing.T) {
 				t.Errorf("the summary has zeros of a lane that hears nothing: %v", summary)
 			}
 		})
+	}
+}
+
+// A latency has its interval beside it, and marks for what speaks against it.
+func TestIntervalBesideALatency(t *testing.T) {
+	for _, c := range []struct {
+		in   results.Interval
+		want string
+	}{
+		{results.Interval{Low: 11_800_000, High: 13_900_000}, "12.3ms (11.8–13.9)"},
+		{results.Interval{Low: 812_000, High: 13_900_000}, "12.3ms (812µs–13.9ms)"},
+		{results.Interval{Low: 11_800_000, Doubt: results.FewEvents}, "12.3ms (11.8–?)"},
+		{results.Interval{Low: 812_000, Doubt: results.FewEvents}, "12.3ms (812µs–?)"},
+		{results.Interval{Low: 11_800_000, High: 13_900_000, Doubt: results.Drift}, "12.3ms (11.8–13.9)!"},
+		{results.Interval{Low: 11_800_000, Doubt: results.OffSchedule}, "12.3ms (11.8–?)!"},
+	} {
+		l := results.Lane{Latency: results.Latency{
+			FromIntended: results.Quantiles{Count: 9, P50: 1e6, P99: 12_300_000}, Intervals: map[string]results.Interval{"fromIntended.p99": c.in},
+		}}
+		if got := latency("fromIntended.p99")(&l); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+		l.Latency.BelowResolution = []string{"fromIntended.p99"}
+		if got := latency("fromIntended.p99")(&l); got != "~"+c.want {
+			t.Errorf("%q, want ~%q", got, c.want)
+		}
+		if got := latency("fromIntended.p50")(&l); got != "1.00ms" {
+			t.Errorf("without an interval: %q", got)
+		}
+		if got := latency("fromSent.p99")(&l); got != "–" {
+			t.Errorf("without samples: %q", got)
+		}
+		notes := strings.Join(latencyNotes(&results.Result{Lanes: []results.Lane{l}}), "\n")
+		for note, want := range map[string]bool{"95 %": true, "(from–?)": c.in.High == 0, "! in doubt": strings.HasSuffix(c.want, "!"), "~ below": true} {
+			if strings.Contains(notes, note) != want {
+				t.Errorf("%s: the note %q is there: %v\n%s", c.want, note, !want, notes)
+			}
+		}
+	}
+}
+
+// Columns are as wide as their cells, and no table is wider than the report.
+func TestTablesFitTheWidth(t *testing.T) {
+	var r results.Result
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		in := results.Interval{Low: 812_000, High: 13_900_000}
+		q := results.Quantiles{Count: 9, P50: 1e6, P90: 2e6, P99: 12_300_000, P999: 14e6}
+		r.Lanes = append(r.Lanes, results.Lane{Name: name, Expected: 9, Delivered: 9, Latency: results.Latency{FromIntended: q, FromSent: q, Intervals: map[string]results.Interval{"fromIntended.p99": in}}})
+	}
+	var out strings.Builder
+	p := &printer{w: &out}
+	p.tables(lanesOf(&r))
+	if n := strings.Count(out.String(), "12.3ms (812µs–13.9ms)"); n != 5 || strings.Contains(out.String(), "…") {
+		t.Errorf("%d intervals\n%s", n, &out)
+	}
+	for line := range strings.Lines(out.String()) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > width {
+			t.Errorf("%d columns: %s", n, line)
+		}
 	}
 }
