@@ -58,7 +58,7 @@ func (r *Result) Series(dir string) (map[string]*Log, error) {
 			return nil, err
 		}
 		if err := l.Latency.checkLog(log); err != nil {
-			return nil, fmt.Errorf("%w: %s: lane %s: %w; one of the two was changed", ErrFormat, filepath.Join(dir, l.Name+".hlog"), l.Name, err)
+			return nil, fmt.Errorf("%w: %s: lane %s: %w; one of them was changed", ErrFormat, filepath.Join(dir, l.Name+".hlog"), l.Name, err)
 		}
 		logs[l.Name] = log
 	}

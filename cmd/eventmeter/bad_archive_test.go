@@ -434,14 +434,14 @@ func badArchives() []badArchive {
 		{"a timeline with a quote that stays open", everywhere("timeline.csv", "push,", "\"push,"), reportIt("html"), "timeline.csv: bad timeline"},
 		{"a log that disagrees, compared", func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "push.hlog"), "Tag=intended") }, compareIt(), "push.hlog: lane push: the histograms tagged intended give"},
 		{"a log whose tail was cut, compared", func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "poll.hlog"), "Tag=sent") }, compareIt(), "poll.hlog: lane poll: the histograms tagged sent give"},
-		{"a quantile that was changed, compared", set("result.json", "1", "lanes", 0, "latency", "fromSent", "p99"), compareIt(), "push.hlog: lane push: the histograms tagged sent give"},
+		{"a quantile that was changed, compared", set("result.json", "1", "lanes", 0, "latency", "fromSent", "mean"), compareIt(), "push.hlog: lane push: the histograms tagged sent give"},
 		{"a timeline that disagrees, compared", func(t *testing.T, dir string) { takeDelivered(t, filepath.Join(dir, "timeline.csv")) }, compareIt(), "timeline.csv: lane push: delivered adds up to"},
 		{"a timeline that is empty, compared", replaced("timeline.csv", ""), compareIt(), "timeline.csv: bad timeline"},
 		{"a log that disagrees, merged", func(t *testing.T, dir string) {
 			takeLine(t, filepath.Join(dir, "shard-1", "push.hlog"), "Tag=intended")
 		}, mergeIt(), "shard-1/push.hlog: lane push: the histograms tagged intended give"},
 		{"a log that is empty, merged", replaced("shard-0/poll.hlog", ""), mergeIt(), "shard-0/poll.hlog: bad histogram log: it is empty"},
-		{"a quantile that was changed, merged", set("shard-0/result.json", "1", "lanes", 0, "latency", "fromSent", "p99"), mergeIt(), "shard-0/push.hlog: lane push: the histograms tagged sent give"},
+		{"a quantile that was changed, merged", set("shard-0/result.json", "1", "lanes", 0, "latency", "fromSent", "mean"), mergeIt(), "shard-0/push.hlog: lane push: the histograms tagged sent give"},
 		{"a timeline that disagrees, merged", func(t *testing.T, dir string) {
 			takeDelivered(t, filepath.Join(dir, "shard-0", "timeline.csv"))
 		}, mergeIt(), "shard-0/timeline.csv: lane push: delivered adds up to"},

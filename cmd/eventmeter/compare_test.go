@@ -83,7 +83,7 @@ func changeArchive(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Lanes[0].Latency.FromSent.P99++
+	r.Lanes[0].Latency.FromSent.Mean++
 	f, err := os.Create(name)
 	if err != nil {
 		t.Fatal(err)

@@ -163,7 +163,7 @@ func (p *printer) warnings(ws []results.Warning) {
 		if w.Lane != "" {
 			lane = w.Lane + ": "
 		}
-		p.printf("warning    %s%s\n", lane, Clean(w.Text))
+		p.beside("warning    ", noteIndent, lane+Clean(w.Text))
 	}
 }
 
