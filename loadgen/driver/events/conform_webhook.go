@@ -132,8 +132,8 @@ func (k *hook) judgeRetry(in *sinks.Inbound, got driver.Receipt, id uint64) {
 }
 
 // judgeRotation judges by which of two secrets a delivery is signed, after the new
-// one was taken at an instant. What is signed with neither is judged elsewhere.
-func (k *hook) judgeRotation(in *sinks.Inbound, taken eventmeter.Instant, byNew, byOld bool) {
+// one was sent and taken. What is signed with neither is judged elsewhere.
+func (k *hook) judgeRotation(in *sinks.Inbound, sent, taken eventmeter.Instant, byNew, byOld bool) {
 	if taken == 0 || in.At < taken || !byNew && !byOld {
 		return
 	}
@@ -141,8 +141,9 @@ func (k *hook) judgeRotation(in *sinks.Inbound, taken eventmeter.Instant, byNew,
 	if since > 5*time.Second {
 		k.d.held(k.r, in.At, conform.Rotated, byNew, conform.SubscribeRefreshReplacesSecret, in.Body)
 	}
-	// One that is signed with the old secret alone may have been on its way.
-	if since <= time.Second && byNew {
+	// One that is signed with the old secret alone may have been on its way. The target
+	// may have taken the new one, and given up the old one, as soon as it was sent.
+	if in.At.Sub(sent) <= 2*time.Second && byNew {
 		k.d.held(k.r, in.At, conform.RotatedJust, byOld, conform.DeliveryDualSignOnRotation, in.Body)
 	}
 }
@@ -239,9 +240,10 @@ func (d *lane) judgeNoGrant(r *run, a *mcpclient.Answer) {
 }
 
 // mayBeOver reports whether the grant may be over at an instant: its end is known to a
-// second, which is what the field Date of an answer tells. The caller holds k.mu.
+// second, which is what the field Date of an answer tells, after the target was asked.
+// The caller holds k.mu.
 func (k *hook) mayBeOver(at eventmeter.Instant) bool {
-	return k.expires != 0 && at.Add(time.Second) > k.expires
+	return k.soonest != 0 && at.Add(time.Second) > k.soonest
 }
 
 // envelopeWithin is how long the envelope that ends a subscription may be on its way

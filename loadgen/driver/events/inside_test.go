@@ -275,3 +275,20 @@ func TestGrantLife(t *testing.T) {
 		t.Error("no end is no time")
 	}
 }
+
+// TestGrantOfASlowAnswer: a target counts the lifetime of a grant from when it grants,
+// which may be long before its answer has come.
+func TestGrantOfASlowAnswer(t *testing.T) {
+	_, r, _ := idle(t, eventmeter.Webhook, false)
+	k := r.hook
+	at := func(d time.Duration) eventmeter.Instant { return eventmeter.Instant(d) }
+	k.expire(&mcpclient.Answer{At: at(4 * time.Second), Took: 3 * time.Second}, 5*time.Second, true)
+	for now, want := range map[time.Duration]bool{4900 * time.Millisecond: false, 5100 * time.Millisecond: true, 9 * time.Second: true} {
+		if got := k.mayBeOver(at(now)); got != want {
+			t.Errorf("after %v, a grant of 5s that was asked for after 1s may be over: %v, want %v", now, got, want)
+		}
+	}
+	if k.expire(&mcpclient.Answer{}, 0, false); k.mayBeOver(at(time.Hour)) {
+		t.Error("a grant without an end may be over")
+	}
+}

@@ -74,7 +74,7 @@ type hook struct {
 	granted               int                // subscribe calls that succeeded
 	continued             bool               // an event came, or a gap was announced
 	refused               int                // refreshes that failed in a row
-	expires               eventmeter.Instant // end of the grant; 0 = none
+	expires, soonest      eventmeter.Instant // latest and earliest end of the grant; 0 = none
 	backoff               sinks.Backoff
 }
 
@@ -295,7 +295,7 @@ func (d *lane) granted(r *run, a *mcpclient.Answer, g grant) {
 	if !ok && g.RefreshBefore != nil {
 		d.Notice(r.Sub, eventmeter.Malformed, a.At, "refreshBefore is not a time: "+*g.RefreshBefore)
 	}
-	if wait := k.expire(a.At, life, ok); ok {
+	if wait := k.expire(a, life, ok); ok {
 		d.agenda.add(a.At.Add(wait), k)
 	}
 	// After the refresh is scheduled: an end from here on brings it forward itself.
@@ -308,14 +308,14 @@ func (d *lane) granted(r *run, a *mcpclient.Answer, g grant) {
 }
 
 // expire records the lifetime of a grant, and returns how long to wait for its refresh.
-func (k *hook) expire(at eventmeter.Instant, life time.Duration, ends bool) time.Duration {
+func (k *hook) expire(a *mcpclient.Answer, life time.Duration, ends bool) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !ends {
-		k.expires = 0
+		k.expires, k.soonest = 0, 0
 		return 0
 	}
-	k.expires = at.Add(life)
+	k.expires, k.soonest = a.At.Add(life), a.Began().Add(life)
 	jitter := 0.05 * k.r.rand.Float64()
 	return max(time.Duration(float64(life)*max(k.d.Opts.Webhook.RefreshAt-jitter, 0.05)), minRefresh)
 }
