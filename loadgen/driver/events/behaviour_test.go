@@ -196,14 +196,14 @@ func TestRefusedCopiesComeAgain(t *testing.T) {
 			for seq := range uint32(events) {
 				w.Fire(t, t.Name(), 0, seq+1)
 			}
-			rec.Wait(t, "every event, accepted", func(m *systemstest.Memory) bool {
+			rec.Wait(t, "every event, accepted, and a retry for each that was not", func(m *systemstest.Memory) bool {
 				accepted := 0
 				for _, d := range m.Deliveries {
 					if !d.Refused {
 						accepted++
 					}
 				}
-				return accepted >= events
+				return accepted >= events && m.Causes(eventmeter.Retry) >= (len(m.Deliveries)-accepted)/max(refusal.Times, 1)
 			})
 			rec.Mu.Lock()
 			defer rec.Mu.Unlock()
