@@ -86,7 +86,7 @@ func (a *actual) duet(ctx context.Context, o options, dir string, number int, sl
 		flags := [][2]string{{"--target", "--upstream-url"}, {"--against", "--against-upstream-url"}}[i]
 		args = append(args, flags[0], ready.URL, flags[1], ready.Admin)
 	}
-	if err := a.launch(ctx, dir, args...); err != nil {
+	if _, err := a.launch(ctx, dir, args...); err != nil {
 		return nil, err
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "comparison.json"))

@@ -125,7 +125,7 @@ func realIntervals(ctx context.Context, o options, dir string, out, log io.Write
 	for n := range o.pairs {
 		g.Go(func() error {
 			at := filepath.Join(dir, fmt.Sprintf("%05d", n))
-			if err := a.launch(ctx, at, "--profile", a.profile, "--set", fmt.Sprintf(knownDelay, n+1), "--set", fmt.Sprintf("schedule.seed=%d", n+1)); err != nil {
+			if _, err := a.launch(ctx, at, "--profile", a.profile, "--set", fmt.Sprintf(knownDelay, n+1), "--set", fmt.Sprintf("schedule.seed=%d", n+1)); err != nil {
 				return fmt.Errorf("run %d: %w", n, err)
 			}
 			r, err := results.Rebuild(at)

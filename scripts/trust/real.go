@@ -3,13 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -37,9 +37,10 @@ const (
 // runLimit is longer than any run of the profiles takes.
 const runLimit = 3 * time.Minute
 
-// exitBottleneck is the exit code of a run whose generator was too slow. It
-// has a result all the same, and comparisons have to cope with it.
-const exitBottleneck = 4
+// measuredCodes are the exit codes of runs that have a result: all was well, the generator
+// was too slow, a threshold was not evaluated, or one failed. Comparisons have to cope with
+// them.
+var measuredCodes = []int{0, 4, 5, 99}
 
 // actual records real runs of the program against its embedded target.
 type actual struct {
@@ -74,27 +75,24 @@ func (a *actual) record(ctx context.Context, dir string, number int, slow bool) 
 		delay = delaySlow
 	}
 	delay = "target.embedded.faults='" + fmt.Sprintf(delay, number+1) + "'"
-	return a.launch(ctx, dir, "--profile", a.profile, "--set", delay, "--set", fmt.Sprintf("schedule.seed=%d", number+1))
+	_, err := a.launch(ctx, dir, "--profile", a.profile, "--set", delay, "--set", fmt.Sprintf("schedule.seed=%d", number+1))
+	return err
 }
 
-// launch makes one run, with its archive in dir.
-func (a *actual) launch(ctx context.Context, dir string, args ...string) error {
+// launch makes one run, with its archive in dir, and returns its exit code. A run that has
+// no result is an error.
+func (a *actual) launch(ctx context.Context, dir string, args ...string) (code int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, runLimit)
 	defer cancel()
 	var text bytes.Buffer
 	c := exec.CommandContext(ctx, a.binary, append([]string{"run", "--quiet", "--out", dir}, args...)...)
 	c.Stdout, c.Stderr = &text, &text
 	interruptible(c)
-	err := c.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() == exitBottleneck {
-		// The comparison says so, too; what is tried here is whether it copes.
-		return nil
+	err = c.Run()
+	if code = c.ProcessState.ExitCode(); slices.Contains(measuredCodes, code) {
+		return code, nil
 	}
-	if err != nil {
-		return fmt.Errorf("eventmeter run: %w\n%s", err, strings.TrimSpace(text.String()))
-	}
-	return nil
+	return code, fmt.Errorf("eventmeter run: %w\n%s", err, strings.TrimSpace(text.String()))
 }
 
 // interruptible makes the end of its context ask a command to stop: then it ends its
