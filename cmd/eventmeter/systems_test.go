@@ -107,6 +107,13 @@ func (c profileRun) run(t *testing.T) *results.Result {
 			t.Errorf("%s failed for %q: %s", v.Threshold, v.Lane, v.Text)
 		}
 	}
+	if r.Conformance != nil {
+		for _, row := range r.Conformance.Rows {
+			if row.Verdict == results.RowBroken {
+				t.Errorf("%s is broken %d times of %d, first %+v", row.Row, row.Broken, row.Seen, row.First)
+			}
+		}
+	}
 	for _, reason := range r.Generator.Reasons {
 		if strings.Contains(reason, "does not add up") {
 			t.Error(reason)

@@ -415,7 +415,7 @@ var Rows = [count]Row{
 		At: []Occasion{DeliveryRetry}, Broken: "a copy came 2 s or more after a refused one with the same webhook-timestamp; lanes with webhook.answer",
 		Check: "fails deliveries until a copy comes 4 s later: it has another webhook-timestamp"},
 	DeliveryDualSignOnRotation: {Name: "delivery-dual-sign-on-rotation", Level: Should, Requires: "old and new secret sign for a grace time", Section: "Delivery", Lanes: "webhook",
-		At: []Occasion{RotatedJust}, Broken: "a delivery after the answer to a rotation, and within 2 s of its request, is signed with the new secret alone; lanes with webhook.rotateEvery",
+		At: []Occasion{RotatedJust}, Broken: "a delivery after the answer to a rotation, and within 1 s of its request, is signed with the new secret alone; lanes with webhook.rotateEvery",
 		Check: "refreshes with another secret: no delivery of the next second is signed with it alone"},
 	DeliveryBodySize: {Name: "delivery-body-size", Level: Should, Requires: "body at most 256 KiB", Section: "Delivery", Lanes: "webhook",
 		At: []Occasion{Delivery}, Broken: "a body above 256 KiB"},

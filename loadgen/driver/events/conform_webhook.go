@@ -142,8 +142,9 @@ func (k *hook) judgeRotation(in *sinks.Inbound, sent, taken eventmeter.Instant, 
 		k.d.held(k.r, in.At, conform.Rotated, byNew, conform.SubscribeRefreshReplacesSecret, in.Body)
 	}
 	// One that is signed with the old secret alone may have been on its way. The target
-	// may have taken the new one, and given up the old one, as soon as it was sent.
-	if in.At.Sub(sent) <= 2*time.Second && byNew {
+	// may have taken the new one as soon as it was sent, so that a grace time of a second
+	// may end a second after that, however late the answer was.
+	if in.At.Sub(sent) <= time.Second && byNew {
 		k.d.held(k.r, in.At, conform.RotatedJust, byOld, conform.DeliveryDualSignOnRotation, in.Body)
 	}
 }

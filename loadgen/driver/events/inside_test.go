@@ -292,3 +292,26 @@ func TestGrantOfASlowAnswer(t *testing.T) {
 		t.Error("a grant without an end may be over")
 	}
 }
+
+// TestGraceOfASecond: a target that signs with both secrets for a second after it took the
+// new one keeps the row, however late its answer came, and whatever it signs with then.
+func TestGraceOfASecond(t *testing.T) {
+	at := func(d time.Duration) eventmeter.Instant { return eventmeter.Instant(d) }
+	for _, c := range []struct {
+		taken, came time.Duration // after the new secret was sent
+		byOld       bool
+		broken      bool
+	}{
+		{taken: 5 * time.Millisecond, came: 500 * time.Millisecond, byOld: true},
+		{taken: 5 * time.Millisecond, came: 500 * time.Millisecond, broken: true},
+		{taken: 5 * time.Millisecond, came: 1100 * time.Millisecond},
+		{taken: 900 * time.Millisecond, came: 1500 * time.Millisecond},
+		{taken: 900 * time.Millisecond, came: 500 * time.Millisecond},
+	} {
+		d, r, _ := idle(t, eventmeter.Webhook, false)
+		r.hook.judgeRotation(&sinks.Inbound{At: at(time.Minute + c.came)}, at(time.Minute), at(time.Minute+c.taken), true, c.byOld)
+		if got := d.Figures().Conform; got.Broken() != c.broken {
+			t.Errorf("%+v: %+v", c, got)
+		}
+	}
+}
