@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,8 +12,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/embedded"
@@ -26,9 +33,68 @@ const leastDuet = 0.90
 // duetSides are the directories of a pair in mode duet.
 var duetSides = map[bool]string{false: "equal", true: "slow"}
 
-// duets measures so many pairs of targets at once, equal ones and ones of which the
-// second is 10 % slower, with o.busy processes beside that do nothing but compute.
-// Every target is a process of its own.
+// slowBy is what the second target of a slow pair adds to the base's p99, as a share of it. A
+// busy machine raises p99 far above the target's own delay, so the base is measured.
+const slowBy = 0.10
+
+// duetTable is the table of mode duet, and what was measured meanwhile.
+type duetTable struct {
+	mu     sync.Mutex
+	*table                 // whole pairs
+	bases  []time.Duration // p99 of the first target, of each duet
+	loads  []string        // load averages
+	whole  map[int]func()  // by pair: what its first duet showed
+}
+
+// base is the p99 of late: that of a duet varies.
+func (t *duetTable) base() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last := slices.Clone(t.bases[max(0, len(t.bases)-9):])
+	slices.Sort(last)
+	return last[len(last)/2]
+}
+
+// add adds a duet. A pair counts when both of its duets are over.
+func (t *duetTable) add(o options, pair int, slow bool, c *stats.Comparison, log io.Writer) error {
+	p99, err := baseOf(c)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.bases, t.loads = append(t.bases, p99), append(t.loads, loadAverage())
+	count := func() { t.countEqual(changed(c, stats.Better, stats.Worse)) }
+	if slow {
+		count = func() { t.count(changed(c, stats.Worse)) }
+	}
+	first := t.whole[pair]
+	if first == nil {
+		t.whole[pair] = count
+		return nil
+	}
+	first()
+	count()
+	t.pairs++
+	fmt.Fprintf(log, "pair %d of %d: %d called different, %v found; base p99 %v, load average %s\n", t.pairs, o.pairs, t.different, t.found, p99.Round(time.Millisecond), t.loads[len(t.loads)-1])
+	return nil
+}
+
+// baseOf is the p99 of the first target.
+func baseOf(c *stats.Comparison) (time.Duration, error) {
+	for _, l := range c.Lanes {
+		for _, f := range l.Figures {
+			if f.Figure == "latency.fromIntended.p99" && f.A != nil {
+				return time.Duration(*f.A), nil
+			}
+		}
+	}
+	return 0, errors.New("the comparison has no p99")
+}
+
+// duets measures so many pairs of duets: of equal targets, and of targets the second of which
+// is slower by slowBy, o.parallel at once, with o.busy processes beside that do nothing but
+// compute. Every target is a process of its own.
 func duets(ctx context.Context, o options, dir string, out, log io.Writer) error {
 	a, err := newReal(ctx, dir, log)
 	if err != nil {
@@ -39,46 +105,86 @@ func duets(ctx context.Context, o options, dir string, out, log io.Writer) error
 		return err
 	}
 	defer relax()
-	t := &table{found: make([]int, len(figures)), least: []float64{0, 0, leastDuet}}
-	for pair := range o.pairs {
-		at := filepath.Join(dir, fmt.Sprintf("%05d", pair))
-		for i := range 2 {
-			slow := (i+pair)%2 == 1 // a machine that becomes busier does so for both kinds
-			c, err := a.duet(ctx, o, filepath.Join(at, duetSides[slow]), 2*pair+i, slow)
-			switch {
-			case ctx.Err() != nil:
-				fmt.Fprintf(log, "ended early after %d of %d pairs: %v\n", t.pairs, o.pairs, context.Cause(ctx))
-				return t.report(out)
-			case err != nil:
-				return fmt.Errorf("pair %d, %s: %w", pair, duetSides[slow], err)
-			case slow:
-				t.count(changed(c, stats.Worse))
-			default:
-				t.countEqual(changed(c, stats.Better, stats.Worse))
-			}
+	t := &duetTable{table: &table{found: make([]int, len(figures)), least: []float64{0, 0, leastDuet}}, whole: map[int]func(){}}
+	one := func(ctx context.Context, pair int, slow bool) (*stats.Comparison, error) {
+		at, number, by := filepath.Join(dir, fmt.Sprintf("%05d", pair), duetSides[slow]), 2*pair, time.Duration(0)
+		if slow {
+			number, by = number+1, time.Duration(slowBy*float64(t.base()))
 		}
-		t.pairs++
-		fmt.Fprintf(log, "pair %d of %d: %d called different, %v found; load average %s\n", t.pairs, o.pairs, t.different, t.found, loadAverage())
+		c, err := a.duet(ctx, o, at, number, by)
+		if err != nil {
+			return nil, fmt.Errorf("pair %d, %s: %w", pair, duetSides[slow], err)
+		}
 		if o.keep == "" {
-			if err := os.RemoveAll(at); err != nil {
+			err = os.RemoveAll(at)
+		}
+		return c, err
+	}
+	// The first base, from as many duets at once as later.
+	g, gctx := errgroup.WithContext(ctx)
+	for n := range o.parallel {
+		g.Go(func() error {
+			c, err := one(gctx, o.pairs+n, false)
+			if err != nil {
 				return err
 			}
+			p99, err := baseOf(c)
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.bases = append(t.bases, p99)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	g, gctx = errgroup.WithContext(ctx)
+	g.SetLimit(o.parallel)
+	for pair := range o.pairs {
+		for i := range 2 {
+			slow := (i+pair)%2 == 1 // a machine that becomes busier does so for both kinds
+			g.Go(func() error {
+				if gctx.Err() != nil {
+					return nil
+				}
+				c, err := one(gctx, pair, slow)
+				if err != nil {
+					return err
+				}
+				return t.add(o, pair, slow, c, log)
+			})
 		}
 	}
-	return t.report(out)
+	err = g.Wait()
+	if ctx.Err() != nil {
+		fmt.Fprintf(log, "ended early after %d of %d pairs: %v\n", t.pairs, o.pairs, context.Cause(ctx))
+		err = nil
+	}
+	if t.pairs > 0 {
+		slices.Sort(t.bases)
+		slices.SortFunc(t.loads, byNumber)
+		fmt.Fprintf(out, "%s, %s/%s, %d processors; %v measured, %d duets and %d processes that compute at once; load average %s to %s; p99 of the base %v to %v, median %v\n\n",
+			time.Now().UTC().Format(time.DateOnly), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), o.measure, o.parallel, o.busy, t.loads[0], t.loads[len(t.loads)-1],
+			t.bases[0].Round(time.Millisecond), t.bases[len(t.bases)-1].Round(time.Millisecond), t.bases[len(t.bases)/2].Round(time.Millisecond))
+	}
+	return errors.Join(err, t.report(out))
 }
 
-// duet measures two targets at once, and returns their comparison.
-func (a *actual) duet(ctx context.Context, o options, dir string, number int, slow bool) (*stats.Comparison, error) {
+// byNumber compares load averages; "unknown" is the lowest.
+func byNumber(a, b string) int {
+	x, _ := strconv.ParseFloat(a, 64)
+	y, _ := strconv.ParseFloat(b, 64)
+	return cmp.Compare(x, y)
+}
+
+// duet measures two targets at once, the second of which is slower by so much, and returns
+// their comparison.
+func (a *actual) duet(ctx context.Context, o options, dir string, number int, by time.Duration) (*stats.Comparison, error) {
 	ctx, cancel := context.WithTimeout(ctx, runLimit+o.measure)
 	defer cancel()
-	second := delayEqual
-	if slow {
-		second = delaySlow
-	}
 	args := []string{"--profile", a.profile, "--set", "phases.measure=" + o.measure.String(), "--set", fmt.Sprintf("schedule.seed=%d", number+1), "--token", "a-token-of-trust"}
-	for i, delay := range []string{delayEqual, second} {
-		ready, end, err := a.serve(ctx, fmt.Sprintf(delay, 2*number+i+1))
+	for i, extra := range []time.Duration{0, by} {
+		ready, end, err := a.serve(ctx, fmt.Sprintf("delay(rate=1, uniform=%v..%v, seed=%d)", 40*time.Millisecond+extra, 60*time.Millisecond+extra, 2*number+i+1))
 		if err != nil {
 			return nil, err
 		}

@@ -4,7 +4,7 @@
 //
 //	go run ./scripts/trust                        # synthetic archives, seconds
 //	go run ./scripts/trust -mode real -parallel 6 # real runs, minutes
-//	go run ./scripts/trust -mode duet -busy 12    # two targets at once on a busy machine, an hour
+//	go run ./scripts/trust -mode duet -busy 4 -parallel 4 # two targets at once on a busy machine
 //	go run ./scripts/trust -mode history -pairs 1000 # series with and without a step
 //	go run ./scripts/trust -mode intervals -pairs 1000 # how often the interval of a percentile covers the truth
 //	go run ./scripts/trust -mode intervals-real -parallel 4 # the same, of runs with a known delay
