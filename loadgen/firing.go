@@ -3,6 +3,7 @@ package loadgen
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -62,8 +63,11 @@ type Firing struct {
 	fired, dropped               atomic.Uint64
 	accepted, uncertain, refused atomic.Uint64
 
+	ended chan struct{} // closed by End
+
 	mu  sync.Mutex
 	lag *hdrhistogram.Histogram // ns; guarded by mu
+	end eventmeter.Instant      // from when on nothing is published, set by End; guarded by mu
 }
 
 // Counts counts the emissions of a firing.
@@ -93,13 +97,24 @@ func NewFiring(o FiringOptions) (*Firing, error) {
 	if o.Tolerance <= 0 {
 		o.Tolerance = DefaultTolerance
 	}
-	f := &Firing{o: o, lag: hdrhistogram.New(1, int64(time.Minute), 3)}
+	f := &Firing{o: o, lag: hdrhistogram.New(1, int64(time.Minute), 3), ended: make(chan struct{}), end: math.MaxInt64}
 	f.start.Store(int64(o.Start))
 	return f, nil
 }
 
 // Start returns when the schedule begins, 0 if that is not known yet.
 func (f *Firing) Start() eventmeter.Instant { return eventmeter.Instant(f.start.Load()) }
+
+// End ends the period before its Duration is over, and returns the time from which on no emission
+// is published: all that were due before are published or counted as dropped. Call it once at the
+// most, while a [Loop] runs.
+func (f *Firing) End() eventmeter.Instant {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.end = f.o.Clock.Now()
+	close(f.ended)
+	return f.end
+}
 
 // due is an emission of the schedule.
 type due struct {
@@ -119,7 +134,7 @@ func (f *Firing) due(n uint64) (d due, ok bool) {
 }
 
 // wait waits until emission n is due, and never returns before. ok is false if there
-// is no emission n or ctx has ended.
+// is no emission n, or ctx or the period has ended.
 func (f *Firing) wait(ctx context.Context, n uint64) (d due, ok bool) {
 	f.start.CompareAndSwap(0, int64(f.o.Clock.Now()))
 	d, ok = f.due(n)
@@ -128,13 +143,15 @@ func (f *Firing) wait(ctx context.Context, n uint64) (d due, ok bool) {
 	}
 	now := f.o.Clock.Now()
 	if now < d.intended {
-		if !f.sleep(ctx, d.intended) {
+		if !f.sleep(ctx, d.intended) && ctx.Err() != nil {
 			return due{}, false
 		}
 		now = f.o.Clock.Now()
 		f.slack.Store(int64(now - d.intended))
 	}
-	f.lagged(now.Sub(d.intended))
+	if !f.lagged(d.intended, now) {
+		return due{}, false
+	}
 	return d, true
 }
 
@@ -189,19 +206,27 @@ func (f *Firing) sleepFor(ctx context.Context, d time.Duration) bool {
 	case <-f.timer.C:
 		return true
 	case <-ctx.Done():
-		f.timer.Stop()
-		return false
+	case <-f.ended:
 	}
+	f.timer.Stop()
+	return false
 }
 
-func (f *Firing) lagged(d time.Duration) {
+// lagged records how late an emission is. It returns false if the period was ended before.
+func (f *Firing) lagged(intended, now eventmeter.Instant) bool {
+	d := now.Sub(intended)
 	f.mu.Lock()
+	if intended >= f.end {
+		f.mu.Unlock()
+		return false
+	}
 	// Clamped instead of omitted, so that the worst delay is included.
 	_ = f.lag.RecordValue(min(max(int64(d), 0), f.lag.HighestTrackableValue()))
 	f.mu.Unlock()
 	if f.o.Lag != nil {
 		f.o.Lag(d)
 	}
+	return true
 }
 
 // admit puts a token into busy for an emission that is due. The capacity of busy is

@@ -323,3 +323,32 @@ func BenchmarkStamp(b *testing.B) {
 }
 
 var errTest = errors.New("test")
+
+// TestEnd: what was due before the end is published, and nothing that is due later.
+func TestEnd(t *testing.T) {
+	for name, busy := range map[string]time.Duration{"in time": 0, "behind": 250 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				clock, r := eventmeter.NewClock(), &notes{}
+				f, err := NewFiring(FiringOptions{Clock: clock, Recorder: r, Stamper: NewStamper(clock, r, 1, 1), Schedule: Constant{Rate: 10}, Warmup: time.Second, Duration: time.Hour})
+				if err != nil {
+					t.Fatal(err)
+				}
+				began := clock.Now()
+				var end eventmeter.Instant
+				time.AfterFunc(3050*time.Millisecond, func() { end = f.End() })
+				s := Loop(t.Context(), f, LoopOptions{Workers: 1, Fire: func(context.Context, Emission) eventmeter.Outcome {
+					time.Sleep(busy)
+					return eventmeter.Accepted
+				}})
+				if end.Sub(began) != 3050*time.Millisecond || clock.Now().Sub(end) > busy {
+					t.Errorf("ended after %v, over %v later", end.Sub(began), clock.Now().Sub(end))
+				}
+				if s.Scheduled != 31 || s.Accepted != s.Fired || busy == 0 && s.Dropped != 0 {
+					t.Errorf("%+v", s)
+				}
+				r.check(t, 31)
+			})
+		})
+	}
+}

@@ -122,7 +122,7 @@ func (s *side) offer(n uint64, lead *Firing) bool {
 	}
 	if s.f != lead {
 		s.f.slack.Store(lead.slack.Load())
-		s.f.lagged(s.f.o.Clock.Now().Sub(d.intended))
+		s.f.lagged(d.intended, s.f.o.Clock.Now())
 	}
 	select {
 	case s.busy <- struct{}{}:
