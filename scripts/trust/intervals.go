@@ -34,6 +34,20 @@ every delivery for independent, as most tools do.
 
 `
 
+const untilHead = `
+## Runs that end when the interval is narrow
+
+So does run --until: each run goes on until half of the width of the interval was at most the share *asked* of the percentile while the run became longer by a quarter, or until it is ten times as long as at the least. *Reached* are
+runs that ended before that. *Length* is the median, as a share of the longest. *Covered* counts the runs, however they ended, whose interval covers the truth, and *one look* how many that were if a single look could end a run. *Within* are
+those of the runs that reached it whose percentile is as near to the truth as was asked. There is no goal for these runs.
+
+| latencies | percentile | asked | runs | reached | length | covered | 95 %% of that | one look | within |
+|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|
+`
+
+// asked are the conditions of the runs that end when an interval is narrow.
+var asked = []struct{ p, within float64 }{{0.5, 0.05}, {0.5, 0.15}, {0.9, 0.1}, {0.99, 0.1}}
+
 // quantilesCovered are the percentiles of a result that have intervals.
 var quantilesCovered = []float64{0.5, 0.9, 0.99, 0.999}
 
@@ -41,11 +55,20 @@ var quantilesCovered = []float64{0.5, 0.9, 0.99, 0.999}
 // errGoal when one does so too rarely.
 func intervals(ctx context.Context, runs, parallel int, out io.Writer) error {
 	all := make([][]truth.Coverage, len(truth.Models))
+	stopped := make([][2][]truth.Stopped, len(truth.Models)) // with heldWhile, and with one look
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for i, m := range truth.Models {
 		g.Go(func() error {
 			all[i] = m.Measure(runs, quantilesCovered, 20261123)
+			return ctx.Err()
+		})
+		g.Go(func() error {
+			for _, a := range asked {
+				for k, growth := range []float64{heldWhile, 1} {
+					stopped[i][k] = append(stopped[i][k], m.Until(max(runs/untilShare, 1), growth, a.p, a.within, 20261123))
+				}
+			}
 			return ctx.Err()
 		})
 	}
@@ -59,6 +82,12 @@ func intervals(ctx context.Context, runs, parallel int, out io.Writer) error {
 			missed = coverageRow(out, m.Name, p, all[i][k]) || missed
 		}
 	}
+	fmt.Fprintf(out, untilHead)
+	for i, m := range truth.Models {
+		for k, a := range asked {
+			untilRow(out, m.Name, a.p, a.within, stopped[i][0][k], stopped[i][1][k])
+		}
+	}
 	fmt.Fprintln(out)
 	for _, m := range truth.Models {
 		fmt.Fprintf(out, "- `%s`: %s.\n", m.Name, m.About)
@@ -68,6 +97,29 @@ func intervals(ctx context.Context, runs, parallel int, out io.Writer) error {
 		return errGoal
 	}
 	return nil
+}
+
+// untilShare is how many of the simulated runs are repeated with one that ends when the interval is
+// narrow, which costs more.
+const untilShare = 2
+
+// heldWhile is how many times as long a run becomes while its interval must stay narrow, as in
+// internal/run.
+const heldWhile = 1.25
+
+// untilRow prints a line.
+func untilRow(out io.Writer, name string, p, within float64, held, one truth.Stopped) {
+	lo, hi := wilson(held.Covered, held.Runs)
+	fmt.Fprintf(out, "| %s | p%g | ±%g %% | %d | %s | %s | %s | %.1f–%.1f %% | %s | %s |\n", name, 100*p, 100*within, held.Runs, percent(held.Reached, held.Runs),
+		percent(held.Spans, truth.MostSpans), percent(held.Covered, held.Runs), 100*lo, 100*hi, percent(one.Covered, one.Runs), percent(held.Within, held.Reached))
+}
+
+// percent writes a share of counts.
+func percent(n, of int) string {
+	if n < 0 || of == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(of))
 }
 
 // coverageRow prints a line, and reports whether the goal was missed.
@@ -81,12 +133,7 @@ func coverageRow(out io.Writer, name string, p float64, c truth.Coverage) bool {
 	if missed {
 		mark = " MISSED"
 	}
-	share := func(n int) string {
-		if n < 0 {
-			return "–"
-		}
-		return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(c.Runs))
-	}
+	share := func(n int) string { return percent(n, c.Runs) }
 	fmt.Fprintf(out, "| %s | p%g | %d | %s%s | %.1f–%.1f %% | %s | %s | %s | %s |\n", name, 100*p, c.Runs, share(c.Covered), mark, 100*lo, 100*hi, share(c.Open), width, share(c.Trends), share(c.Naive))
 	return missed
 }

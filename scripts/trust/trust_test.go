@@ -43,7 +43,7 @@ func TestIntervals(t *testing.T) {
 	if err := run(t.Context(), []string{"-mode", "intervals", "-pairs", "2"}, &out, &bytes.Buffer{}); err != nil && !errors.Is(err, errGoal) {
 		t.Fatal(err)
 	}
-	if got, want := strings.Count(out.String(), "| p"), len(truth.Models)*len(quantilesCovered)+1; got != want {
+	if got, want := strings.Count(out.String(), "| p"), len(truth.Models)*(len(quantilesCovered)+len(asked))+2; got != want {
 		t.Errorf("%d lines, want %d\n%s", got, want, &out)
 	}
 	for _, c := range []struct {

@@ -18,8 +18,8 @@ const spans = 120
 type Model struct {
 	Name  string
 	About string
-	// draw returns the latencies of a run, in order of time, by interval.
-	draw func(rng *rand.Rand) [][]float64
+	// draw returns the latencies of a run, in order of time, by interval, of which there are spans.
+	draw func(rng *rand.Rand, spans int) [][]float64
 	// cdf is the true share of latencies that are at most x.
 	cdf func(x float64) float64
 }
@@ -43,8 +43,8 @@ func normal(x float64) float64 { return math.Erfc(-math.Log(x)/sigma/math.Sqrt2)
 // events simulates a run with so many events in an interval, each delivered to fanOut subscribers.
 // shared is the part of the variance that an event's deliveries share, memory the correlation of
 // an event with the one before.
-func events(each, fanOut int, shared, memory float64) func(*rand.Rand) [][]float64 {
-	return func(rng *rand.Rand) [][]float64 {
+func events(each, fanOut int, shared, memory float64) func(*rand.Rand, int) [][]float64 {
+	return func(rng *rand.Rand, spans int) [][]float64 {
 		out := make([][]float64, spans)
 		last := rng.NormFloat64()
 		for i := range out {
@@ -65,7 +65,7 @@ func events(each, fanOut int, shared, memory float64) func(*rand.Rand) [][]float
 }
 
 // waves simulates a machine whose load changes slowly.
-func waves(rng *rand.Rand) [][]float64 {
+func waves(rng *rand.Rand, spans int) [][]float64 {
 	const each, shared, memory = 50, 0.3, 0.8
 	out := make([][]float64, spans)
 	wave := rng.NormFloat64()
@@ -85,7 +85,7 @@ const (
 	burstSlower              = 2
 )
 
-func bursts(rng *rand.Rand) [][]float64 {
+func bursts(rng *rand.Rand, spans int) [][]float64 {
 	out := make([][]float64, spans)
 	burst := rng.Float64() < burstStarts/(burstStarts+burstEnds)
 	for i := range out {
@@ -141,7 +141,7 @@ func (m Model) Measure(runs int, quantiles []float64, seed uint64) []Coverage {
 	}
 	for run := range runs {
 		var blocks [][]float64
-		for _, group := range interval.Group(m.draw(rand.New(rand.NewPCG(seed, uint64(run))))) {
+		for _, group := range interval.Group(m.draw(rand.New(rand.NewPCG(seed, uint64(run))), spans)) {
 			block := slices.Concat(group...)
 			slices.Sort(block)
 			blocks = append(blocks, block)
@@ -174,6 +174,94 @@ func (m Model) Measure(runs int, quantiles []float64, seed uint64) []Coverage {
 		if slices.Sort(w); len(w) > 0 {
 			out[k].Width = w[len(w)/2]
 		}
+	}
+	return out
+}
+
+// MostSpans is the length of a run with phases.until at the bound, leastSpans that at the least, in intervals of time, as with
+// the default bound of ten times the least length.
+const leastSpans, MostSpans = 36, 360
+
+// Stopped is how runs fared that went on until an interval was narrow.
+type Stopped struct {
+	Runs    int
+	Reached int // runs in which it became narrow before the bound
+	Covered int // runs whose last interval covers the truth
+	// Within counts those that reached it and whose quantile is as near to the truth as was asked.
+	Within int
+	Spans  int // median length
+}
+
+// Until simulates runs that go on until half of the width of the interval of quantile p is at most
+// within of the quantile at all looks while the run became so many times as long, as phases.until
+// does. With growth 1 a single look is enough.
+func (m Model) Until(runs int, growth, p, within float64, seed uint64) Stopped {
+	out, truth := Stopped{Runs: runs}, m.Quantile(p)
+	var lengths []int
+	for run := range runs {
+		var sorted [][]float64
+		var all []float64
+		draws := m.draw(rand.New(rand.NewPCG(seed, uint64(run))), MostSpans)
+		since := 0 // length at the first of the looks in a row that found it narrow; 0 = none did
+		for n := int(leastSpans / growth); ; n = min(n+max(n/20, 3), MostSpans) {
+			fresh := draws[len(sorted):n]
+			for _, span := range fresh {
+				slices.Sort(span)
+			}
+			sorted = append(sorted, fresh...)
+			all = merged(all, slices.Concat(fresh...))
+			value := at(all, p)
+			e := interval.Of(p, grouped(countsAround(sorted, value)))
+			low, high := at(all, e.Low), at(all, e.High)
+			if e.Open || (high-low)/2 > within*value {
+				since = 0
+			} else if since == 0 {
+				since = n
+			}
+			known := since > 0 && n >= leastSpans && float64(n) >= growth*float64(since)
+			if !known && n < MostSpans {
+				continue
+			}
+			if low <= truth && (e.Open || truth <= high) {
+				out.Covered++
+			}
+			if known {
+				out.Reached++
+				if math.Abs(value-truth) <= within*value {
+					out.Within++
+				}
+			}
+			lengths = append(lengths, n)
+			break
+		}
+	}
+	slices.Sort(lengths)
+	out.Spans = lengths[len(lengths)/2]
+	return out
+}
+
+// merged adds values to sorted ones.
+func merged(sorted, more []float64) []float64 {
+	slices.Sort(more)
+	out := make([]float64, 0, len(sorted)+len(more))
+	for _, x := range sorted {
+		for len(more) > 0 && more[0] < x {
+			out, more = append(out, more[0]), more[1:]
+		}
+		out = append(out, x)
+	}
+	return append(out, more...)
+}
+
+// grouped adds up the counts of the intervals of time of each block.
+func grouped(counts []interval.Block) []interval.Block {
+	var out []interval.Block
+	for _, group := range interval.Group(counts) {
+		var b interval.Block
+		for _, c := range group {
+			b.All, b.Below, b.AtMost = b.All+c.All, b.Below+c.Below, b.AtMost+c.AtMost
+		}
+		out = append(out, b)
 	}
 	return out
 }

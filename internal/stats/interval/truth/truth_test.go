@@ -29,3 +29,27 @@ func TestCoverage(t *testing.T) {
 		})
 	}
 }
+
+// Runs that end when the interval is narrow cover the truth as often, unless the load changes more
+// slowly than they can see.
+func TestUntil(t *testing.T) {
+	const runs = 40
+	for _, c := range []struct {
+		model     int
+		p, within float64
+		covered   int // at the least
+	}{{2, 0.5, 0.05, runs * 90 / 100}, {4, 0.9, 0.1, runs * 90 / 100}, {5, 0.9, 0.1, runs * 75 / 100}} {
+		m := Models[c.model]
+		t.Run(m.Name, func(t *testing.T) {
+			t.Parallel()
+			s := m.Until(runs, 1.25, c.p, c.within, 1)
+			t.Logf("%+v", s)
+			if s.Runs != runs || s.Covered < c.covered || s.Within > s.Reached || s.Spans < leastSpans || s.Spans > MostSpans {
+				t.Errorf("%+v", s)
+			}
+			if near := m.Until(3, 1.25, c.p, 1e-6, 1); near.Reached != 0 || near.Spans != MostSpans {
+				t.Errorf("out of reach: %+v", near)
+			}
+		})
+	}
+}
