@@ -335,12 +335,13 @@ func TestEnd(t *testing.T) {
 					t.Fatal(err)
 				}
 				began := clock.Now()
-				var end eventmeter.Instant
-				time.AfterFunc(3050*time.Millisecond, func() { end = f.End() })
+				ended := make(chan eventmeter.Instant, 1)
+				time.AfterFunc(3050*time.Millisecond, func() { ended <- f.End() })
 				s := Loop(t.Context(), f, LoopOptions{Workers: 1, Fire: func(context.Context, Emission) eventmeter.Outcome {
 					time.Sleep(busy)
 					return eventmeter.Accepted
 				}})
+				end := <-ended
 				if end.Sub(began) != 3050*time.Millisecond || clock.Now().Sub(end) > busy {
 					t.Errorf("ended after %v, over %v later", end.Sub(began), clock.Now().Sub(end))
 				}

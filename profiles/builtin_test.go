@@ -64,7 +64,7 @@ func TestCompare(t *testing.T) {
 	if len(p.Lanes) != 3 || p.Upstream.Sources != 10 || p.Upstream.Event != "chat.message" {
 		t.Fatalf("%+v", p)
 	}
-	if got := p.Phases; got != (Phases{Order: "together", Ready: 15 * time.Second, Warmup: 2 * time.Second, Measure: 10 * time.Second, Drain: 5 * time.Second, Late: 5 * time.Second}) {
+	if got := p.Phases; !reflect.DeepEqual(got, Phases{Order: "together", Ready: 15 * time.Second, Warmup: 2 * time.Second, Measure: 10 * time.Second, Drain: 5 * time.Second, Late: 5 * time.Second}) {
 		t.Errorf("phases %+v", got)
 	}
 	for _, l := range p.Lanes {
@@ -177,7 +177,7 @@ func TestJSONHoldsNoSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if q.Phases != p.Phases || q.Schedule != p.Schedule {
+	if !reflect.DeepEqual(q.Phases, p.Phases) || q.Schedule != p.Schedule {
 		t.Errorf("JSON changes the profile: %s", text)
 	}
 	again(t, p)

@@ -13,7 +13,7 @@ import (
 func (p *Profile) At(load float64) (*Profile, error) {
 	plain := *p
 	plain.Cases, plain.Thresholds, plain.Capacity = nil, nil, Capacity{}
-	plain.Phases.Measure = p.Capacity.Step
+	plain.Phases.Measure, plain.Phases.Until, plain.Phases.MeasureAtMost = p.Capacity.Step, nil, 0
 	text, err := plain.YAML()
 	if err != nil {
 		return nil, err

@@ -180,6 +180,7 @@ func (c *checker) profile() {
 			c.bad(fmt.Sprintf("thresholds.%d", i), "is empty", "write one like push.lostSilent == 0")
 		}
 	}
+	c.until()
 	c.limits()
 	c.idle()
 	c.embeddedCapacity()

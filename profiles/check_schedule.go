@@ -3,6 +3,8 @@ package profiles
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/settings"
@@ -69,6 +71,31 @@ func (c *checker) schedule() {
 	}
 	if len(c.problems) == 0 {
 		c.publishesNothing()
+	}
+}
+
+// until checks what ends the measured phase.
+func (c *checker) until() {
+	p := &c.p.Phases
+	c.needs("phases", "measureAtMost", "until", "the measured phase takes phases.measure")
+	if len(p.Until) == 0 {
+		return
+	}
+	for i, text := range p.Until {
+		if strings.TrimSpace(text) == "" {
+			c.bad(join("phases.until", strconv.Itoa(i)), "is empty", "write one like push.p99 ±5%")
+		}
+	}
+	if p.MeasureAtMost < p.Measure {
+		c.bad("phases.measureAtMost", fmt.Sprintf("%v is less than phases.measure, %v", p.MeasureAtMost, p.Measure), "give more, or shorten phases.measure")
+	}
+	switch kind := c.p.Schedule.Kind; {
+	case c.p.Upstream.Kind == "none":
+		c.bad("phases.until", "nothing is published, so that there are no latencies", "remove it, or choose another upstream.kind")
+	case kind == "ramp" || kind == "trace":
+		c.bad("phases.until", "a schedule of kind "+kind+" does not go on unchanged", "remove it, or set schedule.kind: constant, poisson, burst or sine")
+	case len(c.p.Cases) > 0:
+		c.bad("phases.until", "the events of a calibration are counted beforehand", "remove it")
 	}
 }
 
@@ -149,7 +176,7 @@ func (c *checker) limits() {
 	}
 	p := &c.p.Phases
 	// In floating point, because the sum of allowed values may overflow a Duration.
-	total := p.Ready.Seconds() + p.Warmup.Seconds() + p.Measure.Seconds() + p.Drain.Seconds()
+	total := p.Ready.Seconds() + p.Warmup.Seconds() + p.Longest().Seconds() + p.Drain.Seconds()
 	if p.Order == "turns" {
 		total *= float64(len(c.p.Lanes))
 	}

@@ -36,6 +36,8 @@ var (
 	typeSettings = reflect.TypeFor[settings.Settings]()
 	typeCapacity = reflect.TypeFor[Capacity]()
 
+	typeConditions = reflect.TypeFor[Conditions]()
+
 	// parsers parse the values that have a notation of their own.
 	parsers = map[reflect.Type]func(text string) (any, error){
 		reflect.TypeFor[time.Duration](): func(text string) (any, error) { return settings.ParseDuration(text) },
@@ -53,6 +55,9 @@ func (d *decoder) decode(n ast.Node, at place, path string, v reflect.Value) {
 		d.group(n, at, path, v)
 	case v.Type() == typeCommand && kindOf(n) == scalar:
 		d.command(n, at, path, v)
+	case v.Type() == typeConditions && kindOf(n) == scalar:
+		_, text := scalarOf(n)
+		v.Set(reflect.ValueOf(Conditions{text}))
 	case v.Kind() == reflect.Slice:
 		d.list(n, at, path, v)
 	case v.Kind() == reflect.Map:

@@ -269,8 +269,15 @@ type Phases struct {
 	Ready time.Duration `yaml:"ready,omitempty" json:"ready" check:"1ms.."`
 	// events of this phase are published and received but enter no figure; default 2s, may be 0
 	Warmup time.Duration `yaml:"warmup,omitempty" json:"warmup" check:"0.."`
-	// duration of the measured phase, default 10s
+	// duration of the measured phase, default 10s; with until, its least duration
 	Measure time.Duration `yaml:"measure,omitempty" json:"measure" check:"1ms.."`
+	// ends the measured phase when latencies are known this exactly: LANE.PERCENTILE ±SHARE, such as
+	// "push.p99 ±5%", a text with commas between conditions, or a list of them. All must hold. The
+	// share is half of the width of the 95 % interval, by the latency; docs/statistics.md explains it.
+	// Needs a schedule of kind constant, poisson, burst or sine.
+	Until Conditions `yaml:"until,omitempty" json:"until,omitempty"`
+	// longest duration of the measured phase with until, default 10 times measure
+	MeasureAtMost time.Duration `yaml:"measureAtMost,omitempty" json:"measureAtMost,omitempty" check:"1ms.."`
 	// drain timeout: how long to wait for events in flight after publishing stops, default 5s.
 	// Pollers with owed deliveries then poll once more, and may take up to a minute longer if the
 	// server delays the answer.
@@ -278,6 +285,13 @@ type Phases struct {
 	// latency scheduled → received above which a delivery counts as late, default 5s; 0 = never
 	Late time.Duration `yaml:"late,omitempty" json:"late" check:"0.."`
 }
+
+// Conditions are conditions on latencies. In YAML they are a list, or one text. Each text may hold
+// several, with commas between them.
+type Conditions []string
+
+// Longest is the longest duration of the measured phase.
+func (p *Phases) Longest() time.Duration { return max(p.Measure, p.MeasureAtMost) }
 
 // Limits bounds a run. A profile that exceeds its limits is refused before the run starts.
 type Limits struct {
@@ -398,6 +412,9 @@ func (p *Profile) complete() {
 	}
 	if p.Schedule.Kind == "ramp" && p.Schedule.Period == 0 {
 		p.Schedule.Period = p.Phases.Warmup + p.Phases.Measure
+	}
+	if ph := &p.Phases; len(ph.Until) > 0 && ph.MeasureAtMost == 0 {
+		ph.MeasureAtMost = 10 * min(ph.Measure, settings.Longest/10)
 	}
 }
 

@@ -43,6 +43,8 @@ type Result struct {
 	Upstream   Upstream        `json:"upstream"`   // what was published
 	Lanes      []Lane          `json:"lanes"`      // in the order of the profile
 	Thresholds []Verdict       `json:"thresholds"` // one entry per threshold and lane
+	// how exactly the latencies of phases.until are known, one entry per condition and lane
+	Until []Precision `json:"until,omitempty"`
 	// what the run saw of the rows by which servers of MCP Events are judged; absent where no lane
 	// speaks that system. A threshold judges it as run.conformance.must == 0.
 	Conformance *Conformance `json:"conformance,omitempty"`
@@ -370,6 +372,32 @@ type Verdict struct {
 	// the measured value for people, such as "12.3ms"
 	Text string `json:"text"`
 }
+
+// Precision says how exactly a latency of phases.until is known.
+type Precision struct {
+	Condition string `json:"condition"` // as written
+	Lane      string `json:"lane"`      // the lane on which it was judged
+	Figure    string `json:"figure"`    // a name as in latency.intervals, such as fromIntended.p99
+	// whether the condition holds, judged when all deliveries had arrived
+	Reached bool  `json:"reached"`
+	Value   Nanos `json:"value"` // the figure; 0 = nothing was received
+	// half of the width of its interval, as a share of it; null where there is no upper end
+	HalfWidth *float64 `json:"halfWidth"`
+	AtMost    float64  `json:"atMost"` // largest halfWidth that the condition allows
+	// what speaks against the figure, as in latency.intervals; a figure in doubt is not known
+	Doubt    string `json:"doubt,omitempty"`
+	Measured Nanos  `json:"measured"` // how long the lane was measured
+	// what ended the measured phase: condition (all conditions held while events were published), bound
+	// (phases.measureAtMost was over) or stop (the run ended early)
+	EndedBy string `json:"endedBy"`
+}
+
+// What ended a measured phase; see [Precision].
+const (
+	EndedByCondition = "condition"
+	EndedByBound     = "bound"
+	EndedByStop      = "stop"
+)
 
 // Nanos is a duration in nanoseconds. It has a type of its own so that
 // thresholds know which figures take a unit of time.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -137,5 +138,85 @@ func TestFullDisk(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "expected") {
 		t.Errorf("the figures are lost:\n%s", out.String())
+	}
+}
+
+// steadily delays every event by 100 to 200 ms, so that a busy machine changes little about its
+// latency.
+const steadily = "--set=target.embedded.faults='delay(rate=1, uniform=100ms..200ms, seed=1)'"
+
+// TestUntil: the measured phase ends when a latency is known exactly enough, or at its bound, and
+// covers the events that were due until then.
+func TestUntil(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		args    []string
+		lanes   int
+		least   results.Nanos
+		most    results.Nanos
+		reached bool
+		by      string
+		text    string
+	}{
+		"reached":      {[]string{"--until", "push.p50 ±20%", "--set", "phases.measureAtMost=1m"}, 1, 2e9, 60e9, true, results.EndedByCondition, "until      measured "},
+		"in turns":     {[]string{"--until", "*.p50 +-50%", "--set", "phases.order=turns", "--set", "phases.measureAtMost=1m"}, 3, 2e9, 60e9, true, results.EndedByCondition, "until      measured "},
+		"out of reach": {[]string{"--until", "push.p99 ±0.01%", "--set", "phases.measureAtMost=3s"}, 1, 3e9, 3e9 + 1, false, results.EndedByBound, "after 3.00s, the bound: not ±0.01 %"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "out")
+			stdout, stderr, code := execute(t, smoke(append([]string{"--quiet", "--out", dir, loose, steadily}, tt.args...)...)...)
+			if code != exitOK && code != exitBottleneck {
+				t.Fatalf("exit code %d: %s", code, stderr)
+			}
+			if !strings.Contains(stdout, tt.text) {
+				t.Errorf("%q is missing:\n%s", tt.text, stdout)
+			}
+			r, err := results.Load(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(r.Until) != tt.lanes {
+				t.Fatalf("%+v", r.Until)
+			}
+			var due int64
+			for i, x := range r.Until {
+				if x.Reached != tt.reached || x.EndedBy != tt.by || x.Measured < tt.least || x.Measured >= tt.most {
+					t.Errorf("%+v", x)
+				}
+				if x.Reached && (*x.HalfWidth > x.AtMost || x.Value < 100e6) {
+					t.Errorf("%+v", x)
+				}
+				// 20 events/s, the first 10 of them to warm up.
+				n := int64(math.Ceil(20*(x.Measured.Duration()+500*time.Millisecond).Seconds())) - 10
+				due += n
+				if l := r.Lanes[i]; x.Lane != l.Name || r.Upstream.Dropped == 0 && (l.Expected != 5*n || l.Delivered != 5*n) {
+					t.Errorf("lane %s: expected %d, delivered %d, of %d events", l.Name, l.Expected, l.Delivered, n)
+				}
+			}
+			warned := slices.ContainsFunc(r.Warnings, func(w results.Warning) bool { return w.Code == "until" })
+			if r.Upstream.Scheduled != due || r.Partial || warned == tt.reached {
+				t.Errorf("%d events of %d, partial %v, warnings %+v", r.Upstream.Scheduled, due, r.Partial, r.Warnings)
+			}
+		})
+	}
+}
+
+func TestInterruptedUntil(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "out")
+	cmd := longRun(t, dir, "--until", "push.p99 ±5%")
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if code := codeOf(t, cmd.Wait()); code != exitInterrupted {
+		t.Errorf("exit code %d, want %d", code, exitInterrupted)
+	}
+	r, err := results.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Partial || len(r.Until) != 1 || r.Until[0].EndedBy != results.EndedByStop || r.Until[0].Measured <= 0 {
+		t.Errorf("partial %v, %+v", r.Partial, r.Until)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"text/tabwriter"
 
@@ -65,6 +66,8 @@ func checkProfiles(io streams, names []string) error {
 		p, err := profiles.Load(name, nil, systems.Table)
 		if err == nil {
 			_, err = results.ParseThresholds(p.Thresholds)
+			_, bad := results.ParseConditions(p.Phases.Until)
+			err = errors.Join(err, bad)
 		}
 		if err != nil {
 			bad++

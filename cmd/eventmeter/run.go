@@ -39,12 +39,19 @@ after the other, do not. It prints a comparison like that of eventmeter compare;
 has the archives base and against. With --gate the exit code is 1 when a figure of
 the second target is worse by more than a share. Thresholds judge each run.
 
+With --until the measured phase goes on until a latency is known exactly enough: half
+of the width of its 95 % interval is at most the given share of it. The phase takes
+phases.measure at least and phases.measureAtMost at most, by default ten times as
+long. The result says what ended it; a bound that came first is a warning, and does
+not change the exit code.
+
 Press Ctrl-C once to stop publishing, drain, and write a partial result; press it
 twice to skip the drain.
 
 ` + exitCodesHelp,
 		Example: `  eventmeter run
   eventmeter run --profile push --set 'lanes.push.subscriptions=2000' --set phases.measure=30s
+  eventmeter run --profile push --until 'push.p99 ±5%' --set phases.measureAtMost=5m
   eventmeter run --target http://127.0.0.1:8080/mcp --token-file tokens.txt \
       --upstream inject --upstream-url http://127.0.0.1:8081
   eventmeter run --command 'node server.js --verbose' --profile mine.yaml
@@ -67,6 +74,7 @@ twice to skip the drain.
 	f.against.add(c)
 	fl.StringVar(&f.record, "record", "", "write a trace of the published events to this file, or, with upstream none, of the received events")
 	fl.StringArrayVar(&f.set, "set", nil, "override a value of the profile, path=value (repeatable), e.g. lanes.push.subscriptions=1000")
+	fl.StringArrayVar(&f.until, "until", nil, "measure until a latency is known this exactly, e.g. 'push.p99 ±5%' or '*.p50 +-2%', from phases.measure on, up to phases.measureAtMost (repeatable: all must hold)")
 	fl.StringArrayVar(&f.allowHosts, "allow-host", nil, "put load on this host, which is not this machine (repeatable)")
 	fl.StringVarP(&f.out, "out", "o", "", "directory for the result (default results/runs/<time>-<profile>)")
 	f.shards.add(c)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
@@ -21,6 +23,7 @@ type runFlags struct {
 	against     againstFlags
 	record      string
 	set         []string
+	until       []string
 	allowHosts  []string
 	out         string
 	json        bool
@@ -128,6 +131,13 @@ func loadProfile(f runFlags, name string) (*profiles.Profile, error) {
 	set := slices.Clone(f.set)
 	if f.upstream != "" {
 		set = append(set, "upstream.kind="+f.upstream)
+	}
+	if len(f.until) > 0 {
+		quoted := make([]string, len(f.until))
+		for i, text := range f.until {
+			quoted[i] = strconv.Quote(text)
+		}
+		set = append(set, "phases.until=["+strings.Join(quoted, ", ")+"]")
 	}
 	if f.target.url != "" {
 		set = append(set, "target.url="+f.target.url)

@@ -140,6 +140,9 @@ func phaseText(p run.Progress) string {
 	if left := p.Limit - p.Elapsed; left > 0 {
 		text += fmt.Sprintf(" %.0fs left", left.Seconds())
 	}
+	if p.Until != "" && p.Phase == "measure" {
+		text += " at most, until " + p.Until
+	}
 	return text
 }
 
@@ -256,6 +259,9 @@ func (f *frames) next(p run.Progress, width int, now time.Time) []string {
 		}
 	}
 	out := []string{f.path(), f.progress(p, width), f.paint(dim, head)}
+	if p.Until != "" && p.Phase == "measure" {
+		out = append(out, f.paint(dim, "  until "+p.Until))
+	}
 	if p.Trouble != "" {
 		out = append(out, f.paint(red, "  "+p.Trouble))
 	}

@@ -146,7 +146,7 @@ func (s *stage) stop(caller <-chan struct{}, until time.Time) (stop <-chan struc
 // load, the lanes share the subscriptions.
 func (o *Options) profile(stage string) *profiles.Profile {
 	p := *o.Run.Profile
-	p.Phases.Measure, p.Thresholds = o.Limit, nil
+	p.Phases.Measure, p.Phases.Until, p.Phases.MeasureAtMost, p.Thresholds = o.Limit, nil, 0, nil
 	if stage == results.CheckStages[0] {
 		return &p
 	}

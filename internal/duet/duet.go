@@ -44,6 +44,8 @@ func CheckBase(p *profiles.Profile) error {
 		return fmt.Errorf("%w: a calibration starts its own targets; run it without --against", run.ErrProfile)
 	case p.Target.IsEmbedded():
 		return fmt.Errorf("%w: a duet needs two targets, and the first one is not given; name it with --target or --command", run.ErrProfile)
+	case len(p.Phases.Until) > 0:
+		return fmt.Errorf("%w: phases.until: a duet judges pairs of deliveries, not the latencies of one run; remove it and set phases.measure", run.ErrProfile)
 	case p.Phases.Order == "turns":
 		return fmt.Errorf("%w: phases.order: turns: the lanes of a duet run together; write together", run.ErrProfile)
 	case p.Upstream.Kind == "none" || p.Upstream.Kind == "feed":

@@ -82,6 +82,7 @@ type runView struct {
 	Started    string
 	Took       string
 	Published  string
+	Until      []string
 	Word       string // the verdict in a word
 	Class      string // CSS class of the verdict
 	Verdict    string

@@ -31,6 +31,9 @@ func newRunView(p *Page) runView {
 			v.Profile = b.String()
 		}
 	}
+	for i := range r.Until {
+		v.Until = append(v.Until, Clean(r.Until[i].String()))
+	}
 	j := judge(r)
 	v.Word, v.Class, v.Verdict, v.Unclean = j.word, j.class, j.text, j.unclean
 	v.Health = health(r)

@@ -79,6 +79,9 @@ func Markdown(w io.Writer, r *results.Result) error {
 	p := &printer{w: w}
 	p.printf("### eventmeter: %s\n\n%s published by %s from %s in %s.\n\n", Markup(whereText(r)), plural(r.Upstream.Published, "event"), Markup(r.Upstream.Kind),
 		plural(int64(r.Upstream.Sources), "source"), results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))))
+	for i := range r.Until {
+		p.printf("%s.\n\n", Markup(r.Until[i].String()))
+	}
 	if r.Partial {
 		p.printf("**Partial:** %s\n\n", Markup(r.Reason))
 	}

@@ -53,7 +53,11 @@ func (p *printer) head(r *results.Result) {
 	if u.Lag.Count > 0 {
 		p.printf("; published %s after scheduled at p99", results.FormatNanos(u.Lag.P99))
 	}
-	p.printf("\n\n")
+	p.printf("\n")
+	for i := range r.Until {
+		p.beside("until      ", noteIndent, Clean(r.Until[i].String()))
+	}
+	p.printf("\n")
 }
 
 const (

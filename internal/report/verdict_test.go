@@ -244,3 +244,19 @@ func TestCheckpointVerdict(t *testing.T) {
 		}
 	}
 }
+
+// TestUntilIsReported: every form says how exactly the latencies of phases.until are known.
+func TestUntilIsReported(t *testing.T) {
+	half := 0.072
+	r := &results.Result{Until: []results.Precision{
+		{Condition: "*.p99 ±5%", Lane: "push", Figure: "fromIntended.p99", Value: 12.3e6, HalfWidth: &half, AtMost: 0.05, Measured: 100e9, EndedBy: results.EndedByBound},
+		{Condition: "*.p99 ±10%", Lane: "poll", Figure: "fromSent.p99", Value: 12.3e6, HalfWidth: &half, AtMost: 0.1, Measured: 43e9, EndedBy: results.EndedByCondition, Reached: true},
+	}}
+	for form, text := range forms(t, r) {
+		for _, want := range []string{"push.p99 12.3ms ±7.2 % after 1m40s, the bound: not ±5 %", "measured 43.0s: poll.latency.fromSent.p99 12.3ms ±7.2 %"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: %q is missing:\n%s", form, want, text)
+			}
+		}
+	}
+}

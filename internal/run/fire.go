@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // getReady is how long before publishing a run that waits for others starts to watch its own
@@ -74,7 +76,7 @@ func (p *pass) fire(ctx context.Context, start eventmeter.Instant) error {
 	var err error
 	p.firing, err = loadgen.NewFiring(loadgen.FiringOptions{
 		Clock: p.clock, Recorder: p.recorder, Stamper: p.stamper, Schedule: schedule,
-		Start: start, Number: number, Warmup: ph.Warmup, Duration: ph.Measure,
+		Start: start, Number: number, Warmup: ph.Warmup, Duration: ph.Longest(),
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrProfile, err)
@@ -90,7 +92,7 @@ func (p *pass) fire(ctx context.Context, start eventmeter.Instant) error {
 	p.enter("warm-up", ph.Warmup)
 	measuring := time.AfterFunc(start.Sub(p.clock.Now())+ph.Warmup, func() {
 		defer crash.Guard()
-		p.enter("measure", ph.Measure)
+		p.enter("measure", ph.Longest())
 	})
 	defer measuring.Stop()
 
@@ -100,15 +102,18 @@ func (p *pass) fire(ctx context.Context, start eventmeter.Instant) error {
 	defer stopChurn()
 	endBeside := p.beside(ctx)
 	defer endBeside()
+	stopLooking := p.endWhenKnown(ctx)
+	defer stopLooking()
 	p.loop(ctx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	// The schedule may end a little before the phase does, but the profile promises
 	// the whole length of the phase.
-	if err := p.pause(ctx, ph.Warmup+ph.Measure-p.clock.Now().Sub(p.firing.Start())); err != nil {
+	if err := p.pauseUnless(ctx, ph.Warmup+ph.Longest()-p.clock.Now().Sub(p.firing.Start()), p.ended); err != nil {
 		return err
 	}
+	stopLooking()
 	p.awaitChurn(ctx, stopChurn)
 	return watch.whole(outer)
 }
@@ -158,8 +163,14 @@ func (p *pass) firingFrom(start eventmeter.Instant) {
 	p.phaseMu.Lock()
 	defer p.phaseMu.Unlock()
 	p.seen.start = start
+	p.ledger.Measure(start.Add(p.profile.Phases.Warmup), p.measuredUntil())
+}
+
+// measuredUntil returns when the measured phase ended, or ends at the latest. The caller
+// holds phaseMu.
+func (p *pass) measuredUntil() eventmeter.Instant {
 	ph := &p.profile.Phases
-	p.ledger.Measure(start.Add(ph.Warmup), start.Add(ph.Warmup+ph.Measure))
+	return cmp.Or(p.seen.end, p.seen.start.Add(ph.Warmup+ph.Longest()))
 }
 
 func (p *pass) firedUntil(at eventmeter.Instant) {
@@ -171,8 +182,18 @@ func (p *pass) firedUntil(at eventmeter.Instant) {
 		return
 	}
 	// A run that was stopped early is measured until the stop.
-	ph := &p.profile.Phases
-	p.ledger.Measure(p.seen.start.Add(ph.Warmup), min(p.seen.start.Add(ph.Warmup+ph.Measure), at))
+	from, end := p.seen.start.Add(p.profile.Phases.Warmup), p.measuredUntil()
+	p.ledger.Measure(from, min(end, at))
+	by := results.EndedByBound
+	switch {
+	case at < end:
+		by = results.EndedByStop
+	case p.seen.end != 0:
+		by = results.EndedByCondition
+	}
+	for _, l := range p.lanes {
+		p.Measured(l.Name, max(min(end, at).Sub(from), 0), by)
+	}
 }
 
 // beginOwn tells the lanes that do their own work when the measured phase begins and
@@ -181,7 +202,7 @@ func (p *pass) beginOwn(start eventmeter.Instant) {
 	ph := p.profile.Phases
 	for _, d := range p.drivers {
 		if d, ok := d.(driver.Beginner); ok {
-			d.Begin(start.Add(ph.Warmup), start.Add(ph.Warmup+ph.Measure))
+			d.Begin(start.Add(ph.Warmup), start.Add(ph.Warmup+ph.Longest()))
 		}
 	}
 }

@@ -36,7 +36,7 @@ func (p *pass) reportProgress() (stop func()) {
 				return
 			case <-tick.C:
 				name, elapsed, limit := p.current()
-				now := Progress{Phase: name, Elapsed: elapsed, Limit: limit, Live: p.ledger.Live(), Lane: p.turn()}
+				now := Progress{Phase: name, Elapsed: elapsed, Limit: limit, Live: p.ledger.Live(), Lane: p.turn(), Until: p.known()}
 				if t := p.trouble.Load(); t != nil {
 					now.Trouble = *t
 				}
@@ -115,7 +115,10 @@ func (p *pass) bursts(start, stopped eventmeter.Instant) (int64, time.Time) {
 	if stopped != 0 {
 		now = stopped
 	}
-	since := min(now.Sub(start), p.profile.Phases.Warmup+p.profile.Phases.Measure-1)
+	p.phaseMu.Lock()
+	end := p.measuredUntil()
+	p.phaseMu.Unlock()
+	since := min(now, end-1).Sub(start)
 	if since < 0 {
 		return 0, time.Time{}
 	}

@@ -147,6 +147,9 @@ type Progress struct {
 	// Elapsed is the time since the phase began, Limit its longest duration.
 	Elapsed, Limit time.Duration
 	Live           ledger.Live
+	// Until says how exactly the latencies of phases.until are known. It is empty without
+	// phases.until, and before the first look.
+	Until string
 	// Trouble says that the target does not answer; empty if it does.
 	Trouble string
 }

@@ -84,7 +84,7 @@ func (p *pass) watchGenerator(ctx context.Context) (err error) {
 	ph := &p.profile.Phases
 	p.watch, err = health.Start(health.WatchOptions{
 		TargetPID: p.targetPID(ctx), TargetMetrics: p.opts.TargetMetrics, Guard: p.guard, Siblings: p.siblings,
-		KernelTimestamps: p.stamped(p.lanes), Length: ph.Warmup + ph.Measure,
+		KernelTimestamps: p.stamped(p.lanes), Length: ph.Warmup + ph.Longest(),
 	})
 	switch {
 	case errors.Is(err, health.ErrMetrics):

@@ -2,13 +2,17 @@ package run
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/metrics"
+	"github.com/eventmeter/eventmeter/internal/summary"
 	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/results"
@@ -33,6 +37,9 @@ type pass struct {
 
 	observedUntil eventmeter.Instant
 
+	ended chan struct{}          // closed when the conditions of phases.until held
+	exact atomic.Pointer[string] // how exactly the latencies were known at the latest look
+
 	phaseMu sync.Mutex
 	seen    seen // for metrics
 	phase   string
@@ -46,6 +53,7 @@ type seen struct {
 	phases  []metrics.Phase
 	watch   *health.Watch
 	start   eventmeter.Instant // of the schedule; 0 until then
+	end     eventmeter.Instant // of the measured phase, if phases.until ended it; 0 until then
 	stopped eventmeter.Instant // end of publishing; 0 until then
 }
 
@@ -99,12 +107,138 @@ func (p *pass) turn() string {
 }
 
 func (p *pass) pause(ctx context.Context, d time.Duration) error {
+	return p.pauseUnless(ctx, d, nil)
+}
+
+// pauseUnless returns after d, or when over is closed.
+func (p *pass) pauseUnless(ctx context.Context, d time.Duration, over <-chan struct{}) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return nil
+	case <-over:
+		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+const (
+	// lookEvery and lookGrowth: the phase must have become this much longer, and longer by
+	// this share, from one look at how exactly latencies are known to the next.
+	lookEvery  = time.Second
+	lookGrowth = 20
+	// lookShare bounds the cost of looks to 1 % of a processor.
+	lookShare = 100
+	// heldWhile is how many times as long the phase must become while all looks find that
+	// the conditions hold: chance makes some intervals narrow. scripts/trust measures what
+	// is left of that.
+	heldWhile = 1.25
+	// leastPhase is how many times as long as a latency the phase must be. A look lacks the
+	// deliveries under way: of those that take a time l, the share l/phase.
+	leastPhase = 10
+)
+
+// awaitKnown calls look again and again, and returns true when a phase that began at from is
+// at least least long, and look returned true while it became [heldWhile] times as long. It
+// returns false if ctx ends before.
+func awaitKnown(ctx context.Context, from time.Time, least time.Duration, look func() bool) bool {
+	next := time.NewTimer(time.Until(from) + time.Duration(float64(least)/heldWhile))
+	defer next.Stop()
+	for since := time.Duration(0); ; { // length at the first look that found it; 0 = the latest did not
+		select {
+		case <-ctx.Done():
+			return false
+		case <-next.C:
+		}
+		began := time.Now()
+		length := began.Sub(from)
+		switch {
+		case !look():
+			since = 0
+		case since == 0:
+			since = length
+		case length >= least && float64(length) >= heldWhile*float64(since):
+			return true
+		}
+		next.Reset(max(lookEvery, length/lookGrowth, lookShare*time.Since(began)))
+	}
+}
+
+// endWhenKnown ends the measured phase when the conditions of phases.until on the lanes of
+// the pass hold. The returned function stops looking, and waits.
+func (p *pass) endWhenKnown(ctx context.Context) (stop func()) {
+	if len(p.conditions()) == 0 {
+		return func() {}
+	}
+	p.ended = make(chan struct{})
+	ctx, cancel := context.WithCancel(ctx)
+	from := time.Now().Add(p.firing.Start().Sub(p.clock.Now()) + p.profile.Phases.Warmup)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer crash.Guard()
+		if awaitKnown(ctx, from, p.profile.Phases.Measure, p.look) {
+			p.endMeasured()
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// conditions returns those of phases.until that are about lanes of the pass.
+func (p *pass) conditions() (all []results.Condition) {
+	for _, c := range p.Until {
+		if slices.ContainsFunc(p.lanes, func(l *lane) bool { return c.Of(l.Name) && !l.HasNoSources() }) {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// look reports whether the latencies are known as exactly as phases.until wants.
+func (p *pass) look() bool {
+	account := p.ledger.Snapshot(true)
+	m := account.Measured
+	in, _ := p.watch.SoFar(summary.Share(m.Dropped, m.Fired+m.Dropped))
+	lag := results.Summarise(account.FireLag)
+	measured := p.clock.Now().Sub(p.firing.Start().Add(p.profile.Phases.Warmup))
+	enough := true
+	var texts []string
+	for i, l := range p.lanes {
+		conditions := slices.DeleteFunc(p.conditions(), func(c results.Condition) bool { return l.HasNoSources() || !c.Of(l.Name) })
+		if len(conditions) == 0 {
+			continue
+		}
+		figures := results.NewLane(&account.Lanes[i])
+		figures.Latency.MarkDoubts(in.ReadDelay.P99, &lag)
+		for _, c := range conditions {
+			now := c.Judge(&figures)
+			enough = enough && now.Reached && now.Value.Duration()*leastPhase <= measured
+			texts = append(texts, now.Brief())
+		}
+	}
+	text := strings.Join(texts, ", ")
+	p.exact.Store(&text)
+	return enough
+}
+
+// known returns what the latest look found.
+func (p *pass) known() string {
+	if text := p.exact.Load(); text != nil {
+		return *text
+	}
+	return ""
+}
+
+// endMeasured ends publishing and the measured phase.
+func (p *pass) endMeasured() {
+	p.phaseMu.Lock()
+	defer p.phaseMu.Unlock()
+	// Never after the end that the phase has anyway.
+	p.seen.end = min(p.firing.End(), p.measuredUntil())
+	p.ledger.Measure(p.seen.start.Add(p.profile.Phases.Warmup), p.seen.end)
+	close(p.ended)
 }

@@ -55,10 +55,13 @@ func (p *pass) openLedger() error {
 	id, sibling := r.runID(r.passNo)
 	p.number = r.passNo
 	r.passNo++
+	// A phase that may end early needs intervals that are not too long for it: with
+	// phases.until there are up to 600.
+	shown := max(r.profile.Phases.Measure, r.profile.Phases.Longest()/5)
 	var err error
 	p.ledger, err = ledger.New(ledger.Options{
 		Clock: r.clock, Run: id, Sibling: sibling, Sources: r.profile.Upstream.Sources, Lanes: specs,
-		LateAfter: r.profile.Phases.Late, DetachGrace: r.profile.Phases.Drain, Interval: interval(r.profile.Phases.Measure), Recorded: recorded(r.profile.Phases.Measure),
+		LateAfter: r.profile.Phases.Late, DetachGrace: r.profile.Phases.Drain, Interval: interval(shown), Recorded: recorded(shown),
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrProfile, err)

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -76,7 +77,7 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 	if r.guard == nil {
 		r.guard = dialguard.New(nil)
 	}
-	thresholds, err := r.checkProfile(ctx)
+	thresholds, until, err := r.checkProfile(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +113,7 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 	if opts.Backlog {
 		r.backlog = new(Backlog)
 	}
-	r.Summary = summary.New(summary.Options{Profile: p, Thresholds: thresholds, Part: opts.Shard != nil, Result: r.emptyResult(text)})
+	r.Summary = summary.New(summary.Options{Profile: p, Thresholds: thresholds, Until: until, Part: opts.Shard != nil, Result: r.emptyResult(text)})
 	r.warnSecrets()
 	r.warnAssumptions()
 	if opts.Together != nil {
@@ -121,37 +122,53 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 	return r, nil
 }
 
-// checkProfile checks the parts of the profile that need no target: thresholds, hosts
-// and faults.
-func (r *run) checkProfile(ctx context.Context) ([]results.Threshold, error) {
+// checkProfile checks the parts of the profile that need no target: thresholds,
+// conditions, hosts and faults.
+func (r *run) checkProfile(ctx context.Context) ([]results.Threshold, []results.Condition, error) {
 	p := r.profile
 	thresholds, err := results.ParseThresholds(p.Thresholds)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrProfile, err)
+		return nil, nil, fmt.Errorf("%w: %w", ErrProfile, err)
 	}
-	names := make([]string, len(p.Lanes))
-	for i, l := range p.Lanes {
-		names[i] = l.Name
+	var names, receive []string
+	for _, l := range p.Lanes {
+		names = append(names, l.Name)
+		if !l.HasNoSources() {
+			receive = append(receive, l.Name)
+		}
 	}
 	for _, t := range thresholds {
 		if err := t.CheckLanes(names); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrProfile, err)
+			return nil, nil, fmt.Errorf("%w: %w", ErrProfile, err)
 		}
 	}
+	until, err := results.ParseConditions(p.Phases.Until)
+	for _, c := range until {
+		err = errors.Join(err, c.CheckLanes(receive))
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: phases.until: %w", ErrProfile, err)
+	}
+	return thresholds, until, r.checkReach(ctx)
+}
+
+// checkReach checks the hosts that the run connects to, and the faults.
+func (r *run) checkReach(ctx context.Context) error {
+	p := r.profile
 	if err := checkHosts(ctx, r.guard, p, r.opts.AllowHosts); err != nil {
-		return nil, err
+		return err
 	}
 	if r.opts.TargetMetrics != "" {
 		if err := CheckHost(ctx, r.guard, r.opts.TargetMetrics, "--target-metrics", r.opts.AllowHosts); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if p.Target.Embedded.Faults != "" {
 		if err := checkFaults(p); err != nil {
-			return nil, fmt.Errorf("%w: target.embedded.faults: %w", ErrProfile, err)
+			return fmt.Errorf("%w: target.embedded.faults: %w", ErrProfile, err)
 		}
 	}
-	return thresholds, nil
+	return nil
 }
 
 // emptyResult returns the result before anything is measured.

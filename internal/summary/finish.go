@@ -29,7 +29,34 @@ func (s *Summary) Finish(failed error, firstFailure string) {
 		}
 		res.Thresholds = append(res.Thresholds, t.Check(res)...)
 	}
+	s.judgeUntil()
 	s.warn(firstFailure)
+}
+
+// judgeUntil says how exactly the latencies of phases.until are known.
+func (s *Summary) judgeUntil() {
+	if s.unfinished {
+		return
+	}
+	silent := map[string]bool{}
+	for i := range s.profile.Lanes {
+		silent[s.profile.Lanes[i].Name] = s.profile.Lanes[i].HasNoSources()
+	}
+	for _, c := range s.Until {
+		for i := range s.Result.Lanes {
+			l := &s.Result.Lanes[i]
+			end, there := s.ends[l.Name]
+			if !there || !c.Of(l.Name) || silent[l.Name] {
+				continue
+			}
+			x := c.Judge(l)
+			x.Measured, x.EndedBy = results.Nanos(end.measured), end.by
+			s.Result.Until = append(s.Result.Until, x)
+			if !x.Reached && x.EndedBy != results.EndedByStop {
+				s.Warn("until", "", "%s; raise phases.measureAtMost, publish more events, or ask for less", x.String())
+			}
+		}
+	}
 }
 
 // arrivals adds up how exactly receive times are known.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/internal/health"
@@ -26,13 +27,16 @@ type Summary struct {
 	// Judged is what each lane of the result saw of the rows of conformance; nil where
 	// nobody judged.
 	Judged []conform.Account
+	// Until are the conditions that end the measured phase.
+	Until []results.Condition
 	// Upstream are the upstream's figures as metrics show them.
 	Upstream metrics.Figures
 
 	profile    *profiles.Profile
 	thresholds []results.Threshold
-	part       bool // a shard: thresholds are judged on the merged run
-	unfinished bool // the run is in progress
+	part       bool           // a shard: thresholds are judged on the merged run
+	unfinished bool           // the run is in progress
+	ends       map[string]end // of the lanes that were measured
 
 	fireLag, fireLatency ledger.Timing // of all passes
 	unsound              []string      // errors in the ledger itself
@@ -41,10 +45,18 @@ type Summary struct {
 	mu sync.Mutex // guards Result.Warnings
 }
 
+// end is how the measured phase of a lane ended.
+type end struct {
+	measured time.Duration
+	by       string
+}
+
 // Options are the options of a summary.
 type Options struct {
 	Profile    *profiles.Profile
 	Thresholds []results.Threshold
+	// Until are the conditions that end the measured phase.
+	Until []results.Condition
 	// Part marks a shard of a run; thresholds are judged on the merged run.
 	Part bool
 	// Result is the result before anything was measured.
@@ -53,7 +65,7 @@ type Options struct {
 
 // New returns a summary without a pass.
 func New(o Options) *Summary {
-	return &Summary{Result: o.Result, profile: o.Profile, thresholds: o.Thresholds, part: o.Part}
+	return &Summary{Result: o.Result, profile: o.Profile, thresholds: o.Thresholds, Until: o.Until, ends: map[string]end{}, part: o.Part}
 }
 
 // Snapshot returns an independent copy, for a checkpoint. Only Warn may be called
@@ -167,6 +179,9 @@ func Share(part, whole int64) float64 {
 	}
 	return float64(part) / float64(whole)
 }
+
+// Measured says how long a lane was measured, and what ended that.
+func (s *Summary) Measured(lane string, took time.Duration, by string) { s.ends[lane] = end{took, by} }
 
 // SetUpstream puts the figures that only the upstream has into the result.
 func (s *Summary) SetUpstream(f results.PartFigures) {

@@ -91,7 +91,7 @@ func (d *lane) Figures() driver.Figures { return d.count.figures() }
 // cutAll cuts connections together, first at at and then every sep975.every, before until.
 func (d *lane) cutAll(at, until eventmeter.Instant) {
 	for round := 0; at < until; round++ {
-		if !sinks.Sleep(d.Life, at.Sub(d.Clock.Now())) {
+		if !sinks.Sleep(d.Life, at.Sub(d.Clock.Now())) || d.drained.Load() {
 			return
 		}
 		for i := range d.tasks {
