@@ -138,6 +138,7 @@ func TestCheck(t *testing.T) {
 		{url("1"), url("1"), "--against is the URL of the first target"},
 		{url("1"), url("2", "name=x"), ""},
 		{turns, url("2"), "phases.order: turns"},
+		{url("1", "phases.until=push.p99 ±5%"), url("2"), "phases.until: a duet"},
 		{feed, url("2"), "upstream.kind feed"},
 		{hook, url("2"), "lanes.push.webhook"},
 		{url("1"), profile(t, "target.url=http://127.0.0.1:13/mcp", "upstream.admin=http://127.0.0.1:21"), "--against-upstream-url"},
