@@ -34,6 +34,7 @@ type exchange struct {
 		} `json:"delivery"`
 	}
 	done     <-chan struct{} // closed when the server closes
+	again    bool            // every subscription of the row has been answered thrice
 	keepOpen bool            // the connection takes another request
 }
 
@@ -47,6 +48,7 @@ type server struct {
 	listen  net.Listener
 	answers map[string]answerer
 	h2      map[string]h2Answerer
+	streams int              // of the row
 	tls     *httptest.Server // for its certificate; nil = plain HTTP
 	publish net.Listener     // receives the published events
 	stall   string           // after the first request of this method, connections hang in the TLS handshake
@@ -63,7 +65,7 @@ type server struct {
 // the answer of a correct server.
 func start(t *testing.T, r *row) *server {
 	s := &server{
-		t: t, answers: r.answers, h2: r.h2, stall: r.stall, done: make(chan struct{}),
+		t: t, answers: r.answers, h2: r.h2, streams: limit(r.streams, 20), stall: r.stall, done: make(chan struct{}),
 		conns: map[net.Conn]struct{}{}, requestCount: map[string]int{},
 	}
 	for _, l := range []*net.Listener{&s.listen, &s.publish} {
@@ -185,6 +187,7 @@ func (x *exchange) read(body []byte) {
 func (s *server) answer(x *exchange) bool {
 	s.mu.Lock()
 	s.requestCount[x.method]++
+	x.again = s.requestCount[x.method] > 3*s.streams
 	s.mu.Unlock()
 	if a := s.answers[x.method]; a != nil {
 		a(x)
@@ -263,8 +266,19 @@ func (x *exchange) notification(kind, members string) string {
 	return `{"jsonrpc":"2.0","method":"notifications/events/` + kind + `","params":{"requestId":` + x.id + `,` + members + `}}`
 }
 
-// stream opens an event stream and confirms it.
-func (x *exchange) stream() bool { return x.open(200, "text/event-stream") && x.say(x.active()) }
+// stream opens an event stream and confirms it. It returns false if the client has
+// gone, or had its attacks: a client that opens its stream again at once would be
+// attacked for as long as its run lasts, which finds no more and keeps the processor
+// busy.
+func (x *exchange) stream() bool {
+	if !x.open(200, "text/event-stream") || !x.say(x.active()) {
+		return false
+	}
+	if x.again {
+		x.hold()
+	}
+	return !x.again
+}
 
 // say writes text. It returns false if the client has gone.
 func (x *exchange) say(text string) bool {

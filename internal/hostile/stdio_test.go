@@ -26,7 +26,7 @@ func serveStdio(how string) {
 			endlessLine()
 		case how == "ids" && x.method == "events/stream":
 			fmt.Println(x.notification("active", `"cursor":"c0"`))
-			id := strings.Repeat("9", 4<<20)
+			id := strings.Repeat("9", 2<<20)
 			for range 50 {
 				fmt.Println(`{"jsonrpc":"2.0","id":"` + id + `","method":"ping"}`)
 			}
