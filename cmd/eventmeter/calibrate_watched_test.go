@@ -14,9 +14,9 @@ import (
 )
 
 // calibratesWatched runs a part of the matrix with the race detector, in
-// eventmeter and in its target: each kind of fault, in the lanes of its
-// first case, and each key that is overridden. What a case repeats with other numbers,
-// seeds or pairs of these is left to the whole matrix.
+// eventmeter and in its target: each kind of fault, each family of rows that
+// is broken, each lane, and each block of settings that is overridden. What cases repeat
+// with other numbers, seeds, keys or pairs of these is left to the whole matrix.
 func calibratesWatched(t *testing.T) {
 	t.Helper()
 	p, err := profiles.Load("calibrate", nil, systems.Table)
@@ -39,33 +39,57 @@ func calibratesWatched(t *testing.T) {
 	}
 }
 
-// distinctCases are the cases that have something which those before them do not: a
-// kind of fault, a lane, or a key that is overridden.
+// distinctCases are few cases that have among them each kind of fault, each family of
+// rows that is broken, each lane, and each block of settings that is overridden.
 func distinctCases(t *testing.T, cases []profiles.Case) []profiles.Case {
 	t.Helper()
-	had := map[string]bool{}
-	var out []profiles.Case
-	for _, c := range cases {
+	has, missing := make([][]string, len(cases)), map[string]bool{}
+	for i, c := range cases {
 		spec, err := faults.Parse(c.Faults)
 		if err != nil {
 			t.Fatal(err)
 		}
-		has := slices.Clone(c.Lanes)
+		has[i] = slices.Clone(c.Lanes)
 		for _, f := range spec {
-			has = append(has, string(f.Kind))
+			family, _, _ := strings.Cut(string(f.Row), "-")
+			has[i] = append(has[i], string(f.Kind)+" "+family)
 		}
 		for _, set := range c.Set {
-			key, _, _ := strings.Cut(set, "=")
-			has = append(has, key)
+			has[i] = append(has[i], block(set))
 		}
-		news := false
-		for _, what := range has {
-			news = news || !had[what]
-			had[what] = true
-		}
-		if news {
-			out = append(out, c)
+		for _, what := range has[i] {
+			missing[what] = true
 		}
 	}
+	var out []profiles.Case
+	for len(missing) > 0 {
+		best, most := 0, 0
+		for i := range cases {
+			news := map[string]bool{}
+			for _, what := range has[i] {
+				if missing[what] {
+					news[what] = true
+				}
+			}
+			if len(news) > most {
+				best, most = i, len(news)
+			}
+		}
+		for _, what := range has[best] {
+			delete(missing, what)
+		}
+		out = append(out, cases[best])
+	}
 	return out
+}
+
+// block is what a setting belongs to, in any lane: that of
+// lanes.push.webhook.answer=... is "lanes webhook".
+func block(set string) string {
+	key, _, _ := strings.Cut(set, "=")
+	parts := strings.Split(key, ".")
+	if parts[0] == "lanes" {
+		parts = slices.Delete(parts, 1, 2)
+	}
+	return strings.Join(parts[:max(1, len(parts)-1)], " ")
 }
