@@ -108,7 +108,7 @@ func TestRunOtherSystemsOverStdio(t *testing.T) {
 		}
 		for _, l := range r.Lanes {
 			if l.Expected == 0 || l.Delivered != l.Expected || l.Duplicates.SameEvent+l.Unexpected != 0 {
-				t.Errorf("%s: lane %s: expected %d, delivered %d", era, l.Name, l.Expected, l.Delivered)
+				t.Errorf("%s: lane %s: expected %d, delivered %d, unexpected %v, duplicates %+v, %+v", era, l.Name, l.Expected, l.Delivered, l.Detail.UnexpectedBy, l.Duplicates, l.Examples)
 			}
 			if f := l.Figures; l.System == "sep-2549" && (f["changesNotified"] == 0 || f["fetchesChanged"] == 0 || f["fetchesExpired"]+f["unbalanced"]+f["listenReconnects"] != 0) {
 				t.Errorf("%s: lane %s: figures %v", era, l.Name, f)
