@@ -39,7 +39,7 @@ type resourceRun struct {
 
 	session *resourceSession // push; guarded by the lane's lock
 	parted  sync.Once        // for part
-	late    bool             // its session's stream was confirmed before it joined
+	late    bool             // its session's stream was confirmed, or its pipe there, before it joined
 	held    bool             // over a pipe: it has a Hold on its resource
 }
 

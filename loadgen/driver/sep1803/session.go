@@ -64,7 +64,8 @@ func (d *lane) join(r *resourceRun) (*resourceSession, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.routes[r.uri] = append(s.routes[r.uri], r)
-	r.session, r.late = s, s.confirmed != 0
+	// A pipe was there before the session, and may bring what other lanes are told of.
+	r.session, r.late = s, s.confirmed != 0 || d.Pipe != nil
 	return s, nil
 }
 

@@ -139,8 +139,8 @@ func (d *lane) observed(v *eventmeter.Delivery) {
 }
 
 // before reports whether an update is of an event that was acknowledged before run r began.
-// On a stream that was open before r, such an update belongs to another subscription, or to
-// an earlier run of the same one.
+// On a stream or pipe that was open before r, such an update belongs to another subscription,
+// or to an earlier run of the same one.
 func (t *resourceStream) before(r *resourceRun, stamp eventmeter.Stamp, probed bool) bool {
 	if !r.late || !probed || t.s.d.Opts.Published == nil {
 		return false
