@@ -42,7 +42,6 @@ type duetTable struct {
 	mu     sync.Mutex
 	*table                 // whole pairs
 	bases  []time.Duration // p99 of the first target, of each duet
-	loads  []string        // load averages
 	whole  map[int]func()  // by pair: what its first duet showed
 }
 
@@ -162,9 +161,8 @@ func duets(ctx context.Context, o options, dir string, out, log io.Writer) error
 	}
 	if t.pairs > 0 {
 		slices.Sort(t.bases)
-		slices.SortFunc(t.loads, byNumber)
-		fmt.Fprintf(out, "%s, %s/%s, %d processors; %v measured, %d duets and %d processes that compute at once; load average %s to %s; p99 of the base %v to %v, median %v\n\n",
-			time.Now().UTC().Format(time.DateOnly), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), o.measure, o.parallel, o.busy, t.loads[0], t.loads[len(t.loads)-1],
+		fmt.Fprintf(out, "%s, %s/%s, %d processors; %v measured, %d duets and %d processes that compute at once; load average %s; p99 of the base %v to %v, median %v\n\n",
+			time.Now().UTC().Format(time.DateOnly), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), o.measure, o.parallel, o.busy, t.loadRange(),
 			t.bases[0].Round(time.Millisecond), t.bases[len(t.bases)-1].Round(time.Millisecond), t.bases[len(t.bases)/2].Round(time.Millisecond))
 	}
 	return errors.Join(err, t.report(out))

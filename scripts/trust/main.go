@@ -26,6 +26,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -122,6 +123,10 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 		return fmt.Errorf("mode %q: write synthetic, real, duet, history, intervals, intervals-real, clean, planted or planted-load", o.mode)
 	}
 	t, err := measure(ctx, o, dir, record, log)
+	if o.mode == "real" {
+		fmt.Fprintf(out, "%s, %s/%s, %d processors; runs of 4s, %d on each side, %d pairs at once; load average %s\n\n",
+			time.Now().UTC().Format(time.DateOnly), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), o.runs, o.parallel, t.loadRange())
+	}
 	return errors.Join(err, t.report(out))
 }
 
@@ -167,7 +172,8 @@ func measure(ctx context.Context, o options, dir string, r recorder, log io.Writ
 				return fmt.Errorf("pair %d: %w", pair, err)
 			}
 			if o.mode == "real" {
-				fmt.Fprintf(log, "pair %d of %d: %d called different, %v found\n", t.pairs, o.pairs, t.different, t.found)
+				t.loads = append(t.loads, loadAverage())
+				fmt.Fprintf(log, "pair %d of %d: %d called different, %v found; load average %s\n", t.pairs, o.pairs, t.different, t.found, t.loads[len(t.loads)-1])
 			}
 			if o.keep == "" {
 				return os.RemoveAll(at)

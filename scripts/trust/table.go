@@ -39,6 +39,15 @@ type table struct {
 	found            []int     // by figure
 	least            []float64 // the share of the pairs in which it must be found, by figure; 0 = no goal
 	blamed           map[string]int
+	loads            []string // load averages of the last minute, at the end of each pair or duet
+}
+
+// loadRange says how busy the machine was; with synthetic archives nobody asked.
+func (t *table) loadRange() string {
+	if len(t.loads) == 0 {
+		return "unknown"
+	}
+	return slices.MinFunc(t.loads, byNumber) + " to " + slices.MaxFunc(t.loads, byNumber)
 }
 
 func (t *table) blame(figure string) {
