@@ -282,6 +282,9 @@ type Phases struct {
 	// Pollers with owed deliveries then poll once more, and may take up to a minute longer if the
 	// server delays the answer.
 	Drain time.Duration `yaml:"drain,omitempty" json:"drain" check:"0.."`
+	// how long the target is left alone after all subscriptions have ended, and what it still holds is
+	// followed: it decides whether a rise is a leak. Default 0: none.
+	Cooldown time.Duration `yaml:"cooldown,omitempty" json:"cooldown,omitempty" check:"0.."`
 	// latency scheduled → received above which a delivery counts as late, default 5s; 0 = never
 	Late time.Duration `yaml:"late,omitempty" json:"late" check:"0.."`
 }

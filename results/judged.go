@@ -178,6 +178,15 @@ func (l *Lane) doubt(path []string) string {
 
 // unjudged is [Lane.unjudged] for a figure of the whole run.
 func (r *Result) unjudged(path []string, got float64) string {
+	if len(path) > 2 && path[0] == "target" && path[1] == "leak" {
+		g, there := r.Target.Leak[path[2]]
+		switch {
+		case !there:
+			return "the target's " + path[2] + " was not followed"
+		case g.Verdict == LeakUnknown:
+			return g.Reason
+		}
+	}
 	if c := r.Conformance; path[0] == "conformance" && c != nil && c.Held+c.Broken == 0 {
 		return "no row was seen"
 	}

@@ -20,10 +20,45 @@ type Target struct {
 	// the target's use of its machine from the warm-up to the end of the drain, where it runs on
 	// this machine or, in the steps of a capacity search, as --target-metrics reports
 	Process *Process `json:"process,omitempty"`
+	// what the target holds, such as memory or files, and whether it rises under constant load and
+	// stays, by gauge: memory, files, threads, and with --target-metrics heap, goroutines, handles,
+	// sessions and others. Absent where nothing was followed, and where lanes take turns.
+	Leak map[string]Growth `json:"leak,omitempty"`
 	// traffic over the pipes, for a target over standard input and output
 	Stdio *Stdio `json:"stdio,omitempty"`
 	// what was done to have tokens that expire, where the profile has target.oauth
 	Tokens *Tokens `json:"tokens,omitempty"`
+}
+
+// LeakVerdict says whether a gauge of the target leaks. In a threshold, write it as it is spelled:
+// run.target.leak.memory == none.
+type LeakVerdict string
+
+// The verdicts.
+const (
+	LeakNone    LeakVerdict = "none"    // it does not rise steadily, or it came back
+	LeakFound   LeakVerdict = "leak"    // it rises under constant load, and stays in the cool-down
+	LeakUnknown LeakVerdict = "unknown" // reason says why
+)
+
+// Growth is how a gauge of the target changed in the measured phase, in the gauge's unit: bytes for
+// memory and heap, else a count.
+type Growth struct {
+	// none, leak or unknown; in a threshold, run.target.leak.NAME stands for it
+	Verdict LeakVerdict `json:"verdict"`
+	Reason  string      `json:"reason"` // why, in words
+	// rate of a straight line through the lowest values of 24 windows, per minute
+	Slope float64 `json:"slope"`
+	Low   float64 `json:"low"`  // the 95 % interval of slope begins here
+	High  float64 `json:"high"` // and ends here
+	// how probable such a trend is where there is none
+	Chance float64 `json:"chance"`
+	Rise   float64 `json:"rise"`   // slope × duration of the measured phase
+	Before float64 `json:"before"` // lowest value before the first subscription
+	Start  float64 `json:"start"`  // at the beginning of the measured phase
+	// lowest value in the last half of the cool-down; 0 = there was none
+	After  float64 `json:"after"`
+	Points int64   `json:"points"` // samples in the measured phase
 }
 
 // Tokens is what principals did to have access tokens, from the first handshake to the end of the

@@ -22,7 +22,8 @@ var ErrThreshold = errors.New("bad threshold")
 // WHERE is a lane's name, * for every lane, or run for figures of the whole
 // run. FIGURE is a path of field names in the lane (or in the result) as they
 // are spelled in result.json. OP is <, <=, >, >=, == or !=. VALUE is a number;
-// durations take a Go duration (250ms), ratios may be written with %.
+// durations take a Go duration (250ms), ratios may be written with %, and the verdict on a leak is
+// none or leak. target.leak.NAME is short for run.target.leak.NAME.
 type Threshold struct {
 	text  string
 	where string
@@ -41,6 +42,9 @@ func ParseThreshold(text string) (Threshold, error) {
 		return Threshold{}, fmt.Errorf("%w %q: want LANE.FIGURE OP VALUE, e.g. push.latency.fromIntended.p99 < 250ms", ErrThreshold, text)
 	}
 	t := Threshold{text: strings.TrimSpace(text), where: m[1], path: strings.Split(m[2], "."), op: m[3]}
+	if t.where == "target" && t.path[0] == "leak" { // no lane has such a figure
+		t.where, t.path = "run", append([]string{"target"}, t.path...)
+	}
 	root := reflect.TypeFor[Lane]()
 	if t.where == "run" {
 		root = reflect.TypeFor[Result]()
@@ -51,6 +55,9 @@ func ParseThreshold(text string) (Threshold, error) {
 	}
 	if t.value, err = parseValue(m[4], kind); err != nil {
 		return Threshold{}, fmt.Errorf("%w %q: %w", ErrThreshold, text, err)
+	}
+	if kind == leakType && t.op != "==" && t.op != "!=" {
+		return Threshold{}, fmt.Errorf("%w %q: compare a verdict with == or !=", ErrThreshold, text)
 	}
 	return t, nil
 }
@@ -153,7 +160,12 @@ var (
 	nanosType     = reflect.TypeFor[Nanos]()
 	quantilesType = reflect.TypeFor[Quantiles]()
 	intervalType  = reflect.TypeFor[Interval]()
+	leakType      = reflect.TypeFor[LeakVerdict]()
+	growthType    = reflect.TypeFor[Growth]()
 )
+
+// leakValues are the values of verdicts in comparisons.
+var leakValues = map[LeakVerdict]float64{LeakNone: 0, LeakFound: 1}
 
 // FigureType walks path through struct fields by their JSON names and map keys.
 func FigureType(t reflect.Type, path []string) (reflect.Type, error) {
@@ -178,6 +190,9 @@ func FigureType(t reflect.Type, path []string) (reflect.Type, error) {
 	}
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
+	}
+	if t == growthType || t == leakType {
+		return leakType, nil
 	}
 	switch t.Kind() {
 	case reflect.Int, reflect.Int64, reflect.Float64, reflect.Bool:
@@ -214,7 +229,7 @@ func FigureAt(v reflect.Value, path []string) (got float64, kind reflect.Type, o
 			i += dots
 			switch {
 			case e.IsValid():
-			case v.Type().Elem() == intervalType:
+			case v.Type().Elem() == intervalType, v.Type().Elem() == growthType:
 				return 0, nil, false
 			default:
 				e = reflect.Zero(v.Type().Elem())
@@ -231,7 +246,13 @@ func FigureAt(v reflect.Value, path []string) (got float64, kind reflect.Type, o
 		}
 		v = v.FieldByIndex(f.Index)
 	}
+	if v.Type() == growthType {
+		v = v.FieldByName("Verdict")
+	}
 	switch v.Kind() {
+	case reflect.String:
+		got, ok := leakValues[LeakVerdict(v.String())]
+		return got, v.Type(), ok
 	case reflect.Float64:
 		return v.Float(), v.Type(), true
 	case reflect.Bool:
@@ -307,6 +328,13 @@ func parseValue(text string, kind reflect.Type) (float64, error) {
 		}
 		return 0, fmt.Errorf("%q is neither true nor false", text)
 	}
+	if kind == leakType {
+		v, ok := leakValues[LeakVerdict(text)]
+		if !ok {
+			return 0, fmt.Errorf("%q is no verdict: write none or leak", text)
+		}
+		return v, nil
+	}
 	number, percent := strings.CutSuffix(text, "%")
 	if percent && kind.Kind() != reflect.Float64 {
 		return 0, fmt.Errorf("%q: this figure is a count, not a ratio: write a number", text)
@@ -327,6 +355,10 @@ func formatFigure(v float64, kind reflect.Type) string {
 		return FormatNanos(Nanos(v))
 	case kind.Kind() == reflect.Bool:
 		return strconv.FormatBool(v != 0)
+	case kind == leakType && v == 0:
+		return string(LeakNone)
+	case kind == leakType:
+		return string(LeakFound)
 	}
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }

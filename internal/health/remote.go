@@ -68,7 +68,12 @@ func (m *remoteMeter) sample() {
 
 func (m *remoteMeter) read() {
 	m.at = time.Now()
-	cpu, memory, err := scrape(m.client, m.url)
+	var cpu float64
+	var memory int64
+	err := scrape(m.client, m.url, func(in io.Reader) (err error) {
+		cpu, memory, err = parseProcess(in)
+		return err
+	})
 	if err != nil {
 		m.err = err
 		return
@@ -94,34 +99,43 @@ func (m *remoteMeter) finish(wall time.Duration) *results.Process {
 	return &results.Process{CPU: results.Nanos(cpu * 1e9), CPUShare: cpu / wall.Seconds(), Memory: m.memory}
 }
 
-// scrape reads CPU seconds and resident bytes in the Prometheus text format.
-func scrape(client *http.Client, url string) (cpu float64, memory int64, err error) {
+// scrape gets the metrics at url and has them parsed.
+func scrape(client *http.Client, url string, parse func(io.Reader) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
 	req.Header.Set("Accept", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
 	resp, err := client.Do(req)
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return 0, 0, errtext.Answered(resp)
+		return errtext.Answered(resp)
 	}
-	return parseProcess(io.LimitReader(resp.Body, maxScrape))
+	return parse(io.LimitReader(resp.Body, maxScrape))
 }
 
-func parseProcess(in io.Reader) (cpu float64, memory int64, err error) {
+func families(in io.Reader) (map[string]*dto.MetricFamily, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(in)
+	all, err := parser.TextToMetricFamilies(in)
 	if err != nil {
-		return 0, 0, fmt.Errorf("not the Prometheus text format: %w", err)
+		return nil, fmt.Errorf("not the Prometheus text format: %w", err)
 	}
-	cpu, ok := sum(families[metricCPU])
-	bytes, has := sum(families[metricMemory])
+	return all, nil
+}
+
+// parseProcess reads CPU seconds and resident bytes in the Prometheus text format.
+func parseProcess(in io.Reader) (cpu float64, memory int64, err error) {
+	all, err := families(in)
+	if err != nil {
+		return 0, 0, err
+	}
+	cpu, ok := sum(all[metricCPU])
+	bytes, has := sum(all[metricMemory])
 	if !ok || !has {
 		return 0, 0, errors.New("there is no " + metricCPU + " or no " + metricMemory + "; give the address of metrics that a Prometheus client library exports")
 	}

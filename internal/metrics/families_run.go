@@ -253,7 +253,7 @@ func ofEmissions(name, help string, of func(*ledger.Scheduled) int64) family[who
 }
 
 // Phases are the values of the label phase, in their order.
-var Phases = []string{"attach", "wait", "warm-up", "measure", "drain", "detach", PhaseDone}
+var Phases = []string{"attach", "wait", "warm-up", "measure", "drain", "detach", "cool-down", PhaseDone}
 
 func phases(x *wholeRun, emit emitter) {
 	now := ""

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/health"
@@ -27,6 +28,9 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	defer p.watchers.Wait()
 	defer p.closeDrivers()
 
+	levels := health.FollowLevels(p.watchOptions(ctx), p.seconds)
+	defer levels.Stop()
+	marks := health.Marks{Attach: p.seconds()}
 	p.enter("attach", r.profile.Phases.Ready)
 	shown := p.follow(ctx)
 	defer shown.Settle(nil) // if there is no account
@@ -47,6 +51,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	defer endCheckpoints()
 	err = p.fire(ctx, start)
 	p.firedUntil(p.clock.Now())
+	marks.From, marks.To = (time.Duration(start) + p.profile.Phases.Warmup).Seconds(), p.seconds()
 	p.stopObserving()
 	if drained := p.drain(ctx, err); err == nil {
 		err = drained
@@ -73,19 +78,50 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	own := p.driverFigures()
 	p.observed(own, p.observedUntil, p.Warn)
 	p.findings(own, p.Warn)
+	p.coolDown(ctx, &marks, err)
+	if p.turn() == "" {
+		r.Result.Target.Leak = health.Growths(levels.Stop(), marks)
+	}
 	shown.Settle(p.lastLook(&account, own, process))
 	p.keepPart(account, own, generator, process)
 	r.Add(account, own, generator, process)
 	return err
 }
 
-// watchGenerator starts to watch this process and the target's.
-func (p *pass) watchGenerator(ctx context.Context) (err error) {
+// coolDown leaves the target alone, without subscriptions, unless the run failed.
+func (p *pass) coolDown(ctx context.Context, m *health.Marks, failed error) {
+	d := p.profile.Phases.Cooldown
+	kind := p.profile.Schedule.Kind
+	m.Varying = kind == "ramp" || kind == "trace"
+	if d == 0 || failed != nil {
+		return
+	}
+	p.closeDrivers()
+	p.enter("cool-down", d)
+	m.Cool = p.seconds()
+	if p.pause(ctx, d) == nil {
+		m.Cooled = p.seconds()
+	} else {
+		m.Cool = 0 // interrupted: it says nothing
+	}
+	p.enter("", 0)
+}
+
+// seconds is the time since the start of the run.
+func (p *pass) seconds() float64 { return time.Duration(p.clock.Now()).Seconds() }
+
+// watchOptions says what is watched.
+func (p *pass) watchOptions(ctx context.Context) health.WatchOptions {
 	ph := &p.profile.Phases
-	p.watch, err = health.Start(health.WatchOptions{
+	return health.WatchOptions{
 		TargetPID: p.targetPID(ctx), TargetMetrics: p.opts.TargetMetrics, Guard: p.guard, Siblings: p.siblings,
 		KernelTimestamps: p.stamped(p.lanes), Length: ph.Warmup + ph.Longest(),
-	})
+	}
+}
+
+// watchGenerator starts to watch this process and the target's.
+func (p *pass) watchGenerator(ctx context.Context) (err error) {
+	p.watch, err = health.Start(p.watchOptions(ctx))
 	switch {
 	case errors.Is(err, health.ErrMetrics):
 		return fmt.Errorf("%w: %w", ErrTarget, err)

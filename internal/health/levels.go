@@ -1,0 +1,275 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/shirou/gopsutil/v4/process"
+
+	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/stats/leak"
+	"github.com/eventmeter/eventmeter/results"
+)
+
+// gaugeMetrics are the metrics of a target that are followed, and what they are called in a result. They are
+// those of Prometheus' client libraries for Go, Node, Python and Java. Metrics of the same name are
+// added up; so are a gauge's values over its labels.
+var gaugeMetrics = map[string]string{
+	metricMemory:                      "memory",
+	"go_memstats_heap_inuse_bytes":    "heap",
+	"nodejs_heap_size_used_bytes":     "heap",
+	"jvm_memory_used_bytes":           "heap",
+	"process_open_fds":                "files",
+	"go_goroutines":                   "goroutines",
+	"go_threads":                      "threads",
+	"jvm_threads_current":             "threads",
+	"nodejs_active_handles_total":     "handles",
+	"nodejs_active_resources_total":   "resources",
+	"python_gc_objects_tracked_total": "objects",
+}
+
+// sessionGauge is the end of the names of gauges that count sessions.
+const sessionGauge = "sessions"
+
+const (
+	// levelEvery is the pause between two samples. Counting the files of a process takes
+	// milliseconds if it has thousands.
+	levelEvery = time.Second / 2
+	// mostLevels bounds the samples that are kept of a gauge; then every second one is given up, and
+	// the pause is doubled. It is far above the number that a verdict needs.
+	mostLevels = 2048
+)
+
+// Levels follows the gauges of the target: its memory, files, threads and others that its metrics
+// have.
+type Levels struct {
+	read   func() map[string]float64
+	now    func() float64
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+
+	mu     sync.Mutex
+	levels map[string][]leak.Point
+	every  time.Duration
+}
+
+// FollowLevels follows the target until [Levels.Stop] is called; now returns seconds. It returns nil if
+// there is nothing to follow, which Stop allows.
+func FollowLevels(o WatchOptions, now func() float64) *Levels {
+	l := &Levels{now: now, levels: map[string][]leak.Point{}, every: levelEvery}
+	switch {
+	case o.TargetMetrics != "":
+		client := o.Guard.Client()
+		l.read = func() map[string]float64 {
+			var all map[string]float64
+			_ = scrape(client, o.TargetMetrics, func(in io.Reader) (err error) { // the next one may succeed
+				all, err = parseGauges(in)
+				return err
+			})
+			return all
+		}
+		l.every = scrapeEvery
+	case o.TargetPID != 0:
+		p, err := process.NewProcess(int32(o.TargetPID))
+		if err != nil {
+			return nil
+		}
+		l.read = func() map[string]float64 { return gaugesOf(p) }
+	default:
+		return nil
+	}
+	l.sample()
+	ctx, cancel := context.WithCancel(context.Background())
+	l.cancel = cancel
+	l.done.Go(func() {
+		defer crash.Guard()
+		l.follow(ctx)
+	})
+	return l
+}
+
+// Stop ends the watch and returns the samples of each gauge, in order of time.
+func (l *Levels) Stop() map[string][]leak.Point {
+	if l == nil {
+		return nil
+	}
+	l.cancel()
+	l.done.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.levels
+}
+
+func (l *Levels) follow(ctx context.Context) {
+	for {
+		t := time.NewTimer(l.pause())
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-t.C:
+			l.sample()
+		}
+	}
+}
+
+func (l *Levels) pause() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.every
+}
+
+func (l *Levels) sample() {
+	at := l.now()
+	l.add(at, l.read())
+}
+
+func (l *Levels) add(at float64, all map[string]float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	thin := false
+	for name, v := range all {
+		l.levels[name] = append(l.levels[name], leak.Point{Seconds: at, Value: v})
+		thin = thin || len(l.levels[name]) >= mostLevels
+	}
+	if !thin {
+		return
+	}
+	l.every *= 2
+	for name, points := range l.levels {
+		kept := points[:0]
+		for i := 0; i < len(points); i += 2 {
+			kept = append(kept, points[i])
+		}
+		l.levels[name] = slices.Clip(kept)
+	}
+}
+
+// gaugesOf reads the gauges of a process. What the system does not tell is left out.
+func gaugesOf(p *process.Process) map[string]float64 {
+	all := map[string]float64{}
+	if m, err := p.MemoryInfo(); err == nil && m.RSS > 0 {
+		all["memory"] = float64(m.RSS)
+	}
+	if n, err := p.NumFDs(); err == nil && n > 0 {
+		all["files"] = float64(n)
+	}
+	if n, err := p.NumThreads(); err == nil && n > 0 {
+		all["threads"] = float64(n)
+	}
+	return all
+}
+
+// parseGauges reads the gauges in the Prometheus text format.
+func parseGauges(in io.Reader) (map[string]float64, error) {
+	families, err := families(in)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]float64{}
+	for metric, f := range families {
+		name, known := gaugeMetrics[metric]
+		if !known && f.GetType() == dto.MetricType_GAUGE && strings.HasSuffix(metric, sessionGauge) {
+			name, known = "sessions", true
+		}
+		if v, ok := sum(f); known && ok {
+			all[name] += v
+		}
+	}
+	return all, nil
+}
+
+
+// Marks are the times of a pass, in seconds, by the clock given to [FollowLevels].
+type Marks struct {
+	Attach  float64 // the first subscription is about to open
+	From    float64 // the measured phase begins
+	To      float64 // and ends
+	Cool    float64 // the cool-down begins; 0 = there was none
+	Cooled  float64 // and ends
+	Varying bool    // the load of the measured phase changes by plan
+}
+
+// leastRise is the smallest rise that counts, by gauge: some pages of memory and a few files come and go.
+func leastRise(name string) float64 {
+	switch name {
+	case "memory", "heap":
+		return 1 << 20
+	}
+	return 5
+}
+
+// Growths judges the gauges of a target.
+func Growths(levels map[string][]leak.Point, m Marks) map[string]results.Growth {
+	if len(levels) == 0 {
+		return nil
+	}
+	out := map[string]results.Growth{}
+	for name, points := range levels {
+		g := leak.Gauge{Before: between(points, 0, m.Attach), Measured: between(points, m.From, m.To), Least: leastRise(name)}
+		if m.Cool > 0 {
+			g.After = between(points, (m.Cool+m.Cooled)/2, m.Cooled)
+		}
+		out[name] = growth(name, g, m)
+	}
+	return out
+}
+
+// between returns the points from one time to another.
+func between(points []leak.Point, from, to float64) []leak.Point {
+	i := slices.IndexFunc(points, func(p leak.Point) bool { return p.Seconds >= from })
+	if i < 0 {
+		return nil
+	}
+	n := slices.IndexFunc(points[i:], func(p leak.Point) bool { return p.Seconds > to })
+	if n < 0 {
+		return points[i:]
+	}
+	return points[i : i+n]
+}
+
+// growth judges a gauge.
+func growth(name string, g leak.Gauge, m Marks) results.Growth {
+	out := results.Growth{Verdict: results.LeakUnknown, Points: int64(len(g.Measured))}
+	f, ok := leak.Judge(g)
+	switch {
+	case !ok:
+		out.Reason = fmt.Sprintf("the measured phase has %d samples, and a trend needs two in each of %d equal windows: raise phases.measure", len(g.Measured), leak.Windows)
+		return out
+	case m.Varying:
+		out.Reason = "the load of the schedule changes by plan, so a rise may be the load's: use kind constant, poisson, burst or sine"
+		return out
+	}
+	out.Slope, out.Low, out.High, out.Chance = f.Slope, f.Low, f.High, f.Chance
+	out.Rise, out.Before, out.Start = f.Rise, f.Before, f.Start
+	if len(g.After) > 0 {
+		out.After = f.After
+	}
+	rises := fmt.Sprintf("it rises by %s a minute under constant load", amount(name, f.Slope))
+	switch {
+	case !f.Rises:
+		out.Verdict, out.Reason = results.LeakNone, "it does not rise steadily under constant load"
+	case len(g.After) == 0:
+		out.Reason = rises + "; there was no cool-down that shows whether it comes back: set phases.cooldown"
+	case f.Stayed:
+		out.Verdict, out.Reason = results.LeakFound, fmt.Sprintf("%s, and in the cool-down it stays %s above its value before the first subscription", rises, amount(name, f.After-f.Before))
+	default:
+		out.Verdict, out.Reason = results.LeakNone, rises+", and comes back in the cool-down"
+	}
+	return out
+}
+
+// amount writes a value of a gauge with three digits.
+func amount(name string, v float64) string {
+	switch name {
+	case "memory", "heap":
+		return fmt.Sprintf("%.3g MiB", v/(1<<20))
+	}
+	return fmt.Sprintf("%.3g", v)
+}
