@@ -42,7 +42,7 @@ func TestErrors(t *testing.T) {
 		// Keys.
 		{"    subscriptions: 10", "    subscriptons: 10", "p.yaml:5: lanes.a.subscriptons: no such key; did you mean subscriptions?"},
 		{"schedule:", "shedule:", "p.yaml:17: shedule: no such key; did you mean schedule?"},
-		{"  warmup: 0", "  xyzzy: 0", "p.yaml:21: phases.xyzzy: no such key; there is order, ready, warmup, measure, until, measureAtMost, drain, late"},
+		{"  warmup: 0", "  xyzzy: 0", "p.yaml:21: phases.xyzzy: no such key; there is order, ready, warmup, measure, until, measureAtMost, drain, cooldown, late"},
 		{"      minInterval: 250ms", "      minInterval: 250ms\n      minInterval: 300ms", "p.yaml:13: lanes.1.poll.minInterval: given twice, first on line 12; keep one of them"},
 		{"name: base", "", "p.yaml:2: name: is missing; give a short name of a-z, 0-9 and hyphens"},
 		{"  rate: 20/s", "", "p.yaml:17: schedule.rate: is missing; kind constant needs it"},

@@ -185,7 +185,6 @@ func parseGauges(in io.Reader) (map[string]float64, error) {
 	return all, nil
 }
 
-
 // Marks are the times of a pass, in seconds, by the clock given to [FollowLevels].
 type Marks struct {
 	Attach  float64 // the first subscription is about to open

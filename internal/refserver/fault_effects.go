@@ -37,6 +37,7 @@ func (s *Server) installFaults() {
 			}
 			s.offer(all, false)
 		},
+		faults.Hoard: s.hoard,
 		faults.Change: func() {
 			for _, t := range s.broker.order {
 				_ = s.ChangeSchema(t.kind.name) // the type exists
@@ -79,6 +80,23 @@ func (s *Server) forget() {
 	close(s.forgotten)
 	s.forgotten = make(chan struct{})
 	s.forgetMu.Unlock()
+}
+
+// hoard keeps more memory each second, as a server does that forgets to free what an event or a
+// request needed.
+func (s *Server) hoard() {
+	f, _ := s.faultInjector.serverFault(faults.Hoard, "")
+	var kept [][]byte
+	var more func()
+	more = func() {
+		page := make([]byte, f.MiB<<20/60)
+		for i := 0; i < len(page); i += 4096 {
+			page[i] = 1 // memory that was never written does not exist
+		}
+		kept = append(kept, page)
+		s.faultInjector.agenda.at(time.Now().Add(time.Second), more)
+	}
+	more()
 }
 
 // faultTTL is the time to live that a fault grants; 0 without one.

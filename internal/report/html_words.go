@@ -142,6 +142,9 @@ func health(r *results.Result) [][2]string {
 	if r.Target.Process != nil {
 		out = append(out, [2]string{"target", usage(r.Target.Process)})
 	}
+	for _, row := range leakRows(r) {
+		out = append(out, [2]string{"target, " + row[0], row[1]})
+	}
 	if text := arrivalText(&in.Arrivals); text != "" {
 		out = append(out, [2]string{"deliveries timed", text})
 	}

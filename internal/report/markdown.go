@@ -115,6 +115,9 @@ func Markdown(w io.Writer, r *results.Result) error {
 		p.printf("\n")
 	}
 	p.conformanceMarkdown(r)
+	for _, row := range leakRows(r) {
+		p.printf("- target, %s: %s\n", row[0], Markup(row[1]))
+	}
 	for _, w := range r.Warnings {
 		p.printf("- ⚠️ %s\n", Markup(strings.TrimPrefix(w.Lane+": "+w.Text, ": ")))
 	}

@@ -31,6 +31,7 @@ func Text(w io.Writer, r *results.Result) error {
 	p.part(r)
 	p.shards(r)
 	p.generator(r)
+	p.leaks(r)
 	p.warnings(r.Warnings)
 	return p.err
 }

@@ -56,6 +56,8 @@ const (
 	NoRetry    Kind = "noretry"    // webhook: no delivery is tried again
 	Break      Kind = "break"      // the row Row of conformance is broken, see package breach
 
+	Hoard Kind = "hoard" // from the first event on, the server keeps MiB more of memory each minute
+
 	Lapse       Kind = "lapse"       // SEP-975: a policy ends After, whatever it promised
 	Leak        Kind = "leak"        // SEP-975: a policy does not end
 	NoResume    Kind = "noresume"    // SEP-975: every Every-th resume fails with Code
@@ -106,6 +108,8 @@ type Fault struct {
 	Code      int           `json:"code,omitempty"`
 	// Ms is a time to live in milliseconds. It may be 0 or negative.
 	Ms int `json:"ms,omitempty"`
+	// MiB is memory, in units of 2^20 bytes.
+	MiB int `json:"mib,omitempty"`
 	// Row is a row of conformance. It is broken only while more than Above streams and
 	// webhook subscriptions are open.
 	Row   breach.Row `json:"row,omitempty"`
@@ -156,6 +160,7 @@ var kindSpecs = map[Kind]kindSpec{
 	Anonymous:  {modes: onWebhook},
 	NoRetry:    {modes: onWebhook},
 	Break:      {keys: []string{"row", "every", "above", "at"}, needed: []string{"row"}},
+	Hoard:      {keys: []string{"mib"}, needed: []string{"mib"}},
 
 	Stale:      {event: true, modes: onPoll},
 	Lapse:      {keys: []string{"after"}, needed: []string{"after"}, modes: onPush},

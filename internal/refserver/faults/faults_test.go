@@ -24,14 +24,14 @@ lapse(after=1s); leak(); noresume(code=-32602, every=2); noids(every=2); twofold
 stale(rate=0.5, seed=3); listttl(ms=-5); scope(); mixscope()
 tokenrefuse(every=3); tokendown(every=2); tokenslow(over=100ms)
 break(row=descriptor-name); break(row=stream-implemented, every=3, above=20, at=1s, mode=push)
-trouble(every=4); revoke(at=1s); withdraw(at=1s); change(at=1s); gone()`
+trouble(every=4); revoke(at=1s); withdraw(at=1s); change(at=1s); gone(); hoard(mib=5)`
 
 func TestParseRoundTrip(t *testing.T) {
 	s, err := Parse(everything)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s) != 48 {
+	if len(s) != 49 {
 		t.Errorf("%d faults", len(s))
 	}
 	again, err := Parse(s.String())

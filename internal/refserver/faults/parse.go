@@ -194,6 +194,8 @@ func (f *Fault) set(key, value string) (err error) {
 		f.Attempts, err = small(value, 1, 100)
 	case "code":
 		f.Code, err = small(value, -40000, -1)
+	case "mib":
+		f.MiB, err = small(value, 1, 1024)
 	case "ms":
 		f.Ms, err = small(value, -math.MaxInt32, math.MaxInt32)
 	case "seed":
@@ -320,7 +322,7 @@ func (f Fault) String() string {
 	for _, n := range []struct {
 		key string
 		n   int
-	}{{"by", f.By}, {"attempts", f.Attempts}, {"code", f.Code}, {"above", f.Above}} {
+	}{{"by", f.By}, {"attempts", f.Attempts}, {"code", f.Code}, {"above", f.Above}, {"mib", f.MiB}} {
 		if n.n != 0 {
 			add(n.key, n.n)
 		}

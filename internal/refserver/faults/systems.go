@@ -42,7 +42,7 @@ var kindsBySystem = map[string][]Kind{
 // foreign are the kinds that MCP Events does not have.
 var foreign = []Kind{Lapse, Leak, NoResume, NoIDs, Twofold, LateResult, Stale, ListTTL, Scope, MixScope}
 
-// ofTokens are the kinds of the issuer of tokens, which every system has.
+// ofTokens are the kinds of the issuer of tokens.
 var ofTokens = []Kind{TokenRefuse, TokenDown, TokenSlow}
 
 // OfTokens reports whether one of the faults is the issuer's.
@@ -55,8 +55,8 @@ func (f Fault) fits(system string, mode eventmeter.Mode) bool {
 	if !f.in(mode) {
 		return false
 	}
-	if slices.Contains(ofTokens, f.Kind) {
-		return true
+	if f.Kind == Hoard || slices.Contains(ofTokens, f.Kind) {
+		return true // whatever the system
 	}
 	if system == Events {
 		return !slices.Contains(foreign, f.Kind)

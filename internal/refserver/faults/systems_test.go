@@ -34,7 +34,7 @@ func TestCheck(t *testing.T) {
 		{"leak()", []Place{requests}, ""},
 		{"scope()", []Place{requests}, "system sep-975"},
 		{"stale(every=2); listttl(ms=0)", []Place{lists}, ""},
-		{"reorder(every=5, by=2)", []Place{lists}, "it has delay, drop, duplicate, listttl, mixscope, scope, stale"},
+		{"reorder(every=5, by=2)", []Place{lists}, "it has delay, drop, duplicate, hoard, listttl, mixscope, scope, stale"},
 	} {
 		s, err := Parse(tt.spec)
 		if err != nil {
