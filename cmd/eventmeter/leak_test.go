@@ -1,0 +1,50 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/eventmeter/eventmeter/results"
+)
+
+// TestLeak plants a leak of memory. It must be found, in memory alone, and fail the run.
+func TestLeak(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "leak.yaml")
+	if err := os.WriteFile(file, []byte(`name: leak
+target: {embedded: {faults: "hoard(mib=240)"}}
+lanes: [{name: push, mode: push, subscriptions: 20, event: tick}]
+upstream: {payload: {probe: "{{.Probe}}"}}
+schedule: {kind: constant, rate: 10/s}
+phases: {ready: 30s, warmup: 2s, measure: 32s, drain: 10s, cooldown: 2s}
+thresholds: ["target.leak.memory == none", "target.leak.files == none"]
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(dir, "out")
+	stdout, stderr, code := execute(t, "run", "--profile", file, "--out", out, "--quiet")
+	if code != 99 && code != 4 {
+		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	r, err := results.Rebuild(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, files := r.Target.Leak["memory"], r.Target.Leak["files"]
+	const mib = 1 << 20
+	if memory.Verdict != results.LeakFound || memory.Slope < 200*mib || memory.Slope > 300*mib {
+		t.Errorf("memory: %+v", memory)
+	}
+	if files.Verdict == results.LeakFound {
+		t.Errorf("files: %+v", files)
+	}
+	if !strings.Contains(stdout, "LEAK       memory: it rises by") {
+		t.Errorf("the report does not say so:\n%s", stdout)
+	}
+	if v := r.Thresholds[0]; v.Passed || v.NotEvaluated != "" {
+		t.Errorf("%+v", v)
+	}
+}
