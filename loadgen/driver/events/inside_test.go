@@ -96,7 +96,11 @@ func TestJudgingAllocatesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			allocations := func(unjudged bool) float64 {
 				feed, d := open(t, unjudged)
+				// The race detector has pools forget values by chance: the least of some tries counts.
 				n := testing.AllocsPerRun(100, feed)
+				for range 9 {
+					n = min(n, testing.AllocsPerRun(100, feed))
+				}
 				got := d.judge.tally.Account()
 				for row, c := range got {
 					if c.Broken > 0 {
