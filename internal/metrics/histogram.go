@@ -38,8 +38,8 @@ const (
 var classicBounds = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
 // middle is the value that a bucket of the ledger counts as, in seconds. The
-// bucket is a thousandth of it wide, so that neither the sum nor the bucket
-// that it is moved to suffers.
+// bucket is a thousandth of it wide, or half a microsecond below a millisecond, so
+// that neither the sum nor the bucket that it is moved to suffers.
 func middle(b ledger.Bucket) float64 {
 	return time.Duration((int64(b.Low)+int64(b.High))/2 + 1).Seconds()
 }
