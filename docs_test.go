@@ -243,7 +243,7 @@ func kindOf(e ast.Expr) (kind, part string) {
 	case *ast.Ident:
 		if name, ok := map[string]string{
 			"string": "text", "int": "number", "int64": "number", "uint64": "number", "float64": "number",
-			"bool": "true or false", "any": "any value", "Nanos": "nanoseconds", "Command": "list of text, or text", "Conditions": "list of text, or text", "Rate": "rate", "Bytes": "amount of memory",
+			"bool": "true or false", "any": "any value", "Nanos": "nanoseconds", "Command": "list of text, or text", "Conditions": "list of text, or text", "LeakVerdict": "text", "Rate": "rate", "Bytes": "amount of memory",
 		}[e.Name]; ok {
 			return name, ""
 		}

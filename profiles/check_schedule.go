@@ -77,6 +77,12 @@ func (c *checker) schedule() {
 // until checks what ends the measured phase.
 func (c *checker) until() {
 	p := &c.p.Phases
+	switch {
+	case p.Cooldown > 0 && p.Order == "turns":
+		c.bad("phases.cooldown", "lanes that take turns are no constant load, so that no rise can be judged", "remove it, or set phases.order: together")
+	case p.Cooldown > 0 && len(c.p.Cases) > 0:
+		c.bad("phases.cooldown", "a calibration judges no leaks", "remove it")
+	}
 	c.needs("phases", "measureAtMost", "until", "the measured phase takes phases.measure")
 	if len(p.Until) == 0 {
 		return
@@ -176,7 +182,7 @@ func (c *checker) limits() {
 	}
 	p := &c.p.Phases
 	// In floating point, because the sum of allowed values may overflow a Duration.
-	total := p.Ready.Seconds() + p.Warmup.Seconds() + p.Longest().Seconds() + p.Drain.Seconds()
+	total := p.Ready.Seconds() + p.Warmup.Seconds() + p.Longest().Seconds() + p.Drain.Seconds() + p.Cooldown.Seconds()
 	if p.Order == "turns" {
 		total *= float64(len(c.p.Lanes))
 	}

@@ -88,7 +88,7 @@ type Shard struct {
 
 // Phase is one phase of the run.
 type Phase struct {
-	Name string `json:"name"` // attach, wait (of a shard), warm-up, measure, drain, detach
+	Name string `json:"name"` // attach, wait (of a shard), warm-up, measure, drain, detach, cool-down
 	// the lane, where lanes take turns
 	Lane  string `json:"lane,omitempty"`
 	Start Nanos  `json:"start"` // since the run began

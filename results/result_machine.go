@@ -18,11 +18,12 @@ type Target struct {
 	Name     string `json:"name,omitempty"`    // name that the server reports
 	Version  string `json:"version,omitempty"` // version that the server reports
 	// the target's use of its machine from the warm-up to the end of the drain, where it runs on
-	// this machine or, in the steps of a capacity search, as --target-metrics reports
+	// this machine, or as --target-metrics reports
 	Process *Process `json:"process,omitempty"`
 	// what the target holds, such as memory or files, and whether it rises under constant load and
 	// stays, by gauge: memory, files, threads, and with --target-metrics heap, goroutines, handles,
-	// sessions and others. Absent where nothing was followed, and where lanes take turns.
+	// resources or sessions. Absent where nothing was followed, where lanes take turns, and in runs
+	// in shards.
 	Leak map[string]Growth `json:"leak,omitempty"`
 	// traffic over the pipes, for a target over standard input and output
 	Stdio *Stdio `json:"stdio,omitempty"`
@@ -56,7 +57,7 @@ type Growth struct {
 	Rise   float64 `json:"rise"`   // slope × duration of the measured phase
 	Before float64 `json:"before"` // lowest value before the first subscription
 	Start  float64 `json:"start"`  // at the beginning of the measured phase
-	// lowest value in the last half of the cool-down; 0 = there was none
+	// lowest value in the second half of the cool-down; 0 = there was none
 	After  float64 `json:"after"`
 	Points int64   `json:"points"` // samples in the measured phase
 }

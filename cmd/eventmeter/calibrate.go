@@ -34,6 +34,7 @@ func (f *runFlags) checkCalibration() error {
 		{f.metrics.addr != "", "--metrics"},
 		{f.metrics.remoteWrite != "", "--remote-write"},
 		{f.metrics.otlp != "", "--otlp"},
+		{f.ofTarget != "", "--target-metrics"},
 		{f.target.tokenFile != "" || len(f.target.tokens) > 0, "--token and --token-file"},
 		{len(f.target.headers) > 0, "--header"},
 	} {

@@ -27,7 +27,6 @@ type capacityFlags struct {
 	axis     string
 	from, to *float64 // nil = the profile's
 	slo      []string
-	metrics  string
 	markdown bool
 }
 
@@ -70,7 +69,7 @@ capacity is known.
 	fl.Float64Var(&from, "from", 0, "lowest load (default: the profile's)")
 	fl.Float64Var(&to, "to", 0, "highest load (default: the profile's)")
 	fl.StringArrayVar(&f.slo, "slo", nil, "limit that a load must meet: p50, p90, p99 or p999<DURATION, loss<=SHARE, backlog<=SHARE (repeatable)")
-	fl.StringVar(&f.metrics, "target-metrics", "", "URL of the target's CPU and memory in Prometheus' text format")
+	fl.StringVar(&f.run.ofTarget, "target-metrics", "", targetMetricsHelp)
 	f.run.target.add(c)
 	fl.StringVar(&f.run.upstream, "upstream", "", "kind of upstream (default: the profile's)")
 	fl.StringVar(&f.run.upstreamURL, "upstream-url", "", "URL of the upstream, as for eventmeter run")
@@ -186,7 +185,7 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 func (f *capacityFlags) options(p *profiles.Profile, dir string, stop <-chan struct{}, io streams) trials.Options {
 	o := trials.Options{
 		Options: run.Options{
-			Profile: p, AllowHosts: f.run.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(), Collector: f.run.collector, TargetMetrics: f.metrics,
+			Profile: p, AllowHosts: f.run.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(), Collector: f.run.collector, TargetMetrics: f.run.ofTarget,
 		},
 		Archive: func(sub string, o *run.Outcome) error {
 			return unsaved(filepath.Join(dir, sub), archive(filepath.Join(dir, sub), o), false)

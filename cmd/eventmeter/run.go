@@ -75,6 +75,7 @@ twice to skip the drain.
 	fl.StringVar(&f.record, "record", "", "write a trace of the published events to this file, or, with upstream none, of the received events")
 	fl.StringArrayVar(&f.set, "set", nil, "override a value of the profile, path=value (repeatable), e.g. lanes.push.subscriptions=1000")
 	fl.StringArrayVar(&f.until, "until", nil, "measure until a latency is known this exactly, e.g. 'push.p99 ±5%' or '*.p50 +-2%', from phases.measure on, up to phases.measureAtMost (repeatable: all must hold)")
+	fl.StringVar(&f.ofTarget, "target-metrics", "", targetMetricsHelp)
 	fl.StringArrayVar(&f.allowHosts, "allow-host", nil, "put load on this host, which is not this machine (repeatable)")
 	fl.StringVarP(&f.out, "out", "o", "", "directory for the result (default results/runs/<time>-<profile>)")
 	f.shards.add(c)
@@ -154,7 +155,7 @@ func runProfile(ctx context.Context, stop <-chan struct{}, f *runFlags, p *profi
 		return fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
 	}
 	options := run.Options{
-		Profile: p, AllowHosts: f.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(), Collector: f.collector,
+		Profile: p, AllowHosts: f.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(), Collector: f.collector, TargetMetrics: f.ofTarget,
 	}
 	var trace *traceFile
 	if f.record != "" {

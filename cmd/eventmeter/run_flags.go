@@ -31,8 +31,12 @@ type runFlags struct {
 	plain       bool
 	shards      shardFlags
 	metrics     metricsFlags
+	ofTarget    string             // URL of the target's metrics
 	collector   *metrics.Collector // of metrics; nil where there are none
 }
+
+// targetMetricsHelp is the help of --target-metrics.
+const targetMetricsHelp = "URL of the target's metrics in Prometheus' text format, for a target on another machine: CPU, memory, files, goroutines"
 
 // loadAll reads the profiles that are run in turn.
 func (f *runFlags) loadAll() ([]*profiles.Profile, error) {

@@ -45,6 +45,8 @@ func (s *shardFlags) check(f runFlags) error {
 		return usageError{fmt.Errorf("--processes %d: want 1 or more", s.processes)}
 	case s.processes > results.MaxShards:
 		return usageError{fmt.Errorf("--processes %d: want %d at most", s.processes, results.MaxShards)}
+	case f.ofTarget != "" && (s.processes > 1 || s.shard != ""):
+		return usageError{errors.New("--target-metrics and shards: each shard would count the target once more; run without --processes and --shard")}
 	case s.shard == "" && s.startAt != "":
 		return usageError{errors.New("--start-at needs --shard, which says which part of the run this is")}
 	case s.shard == "":

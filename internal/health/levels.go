@@ -3,7 +3,8 @@ package health
 import (
 	"context"
 	"fmt"
-	"io"
+	"math"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -17,30 +18,28 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// gaugeMetrics are the metrics of a target that are followed, and what they are called in a result. They are
-// those of Prometheus' client libraries for Go, Node, Python and Java. Metrics of the same name are
-// added up; so are a gauge's values over its labels.
+// gaugeMetrics are the metrics of a target that are followed, and what they are called in a result. They
+// are those of Prometheus' client libraries for Go and Node. The values of a gauge are added up over its
+// labels.
 var gaugeMetrics = map[string]string{
-	metricMemory:                      "memory",
-	"go_memstats_heap_inuse_bytes":    "heap",
-	"nodejs_heap_size_used_bytes":     "heap",
-	"jvm_memory_used_bytes":           "heap",
-	"process_open_fds":                "files",
-	"go_goroutines":                   "goroutines",
-	"go_threads":                      "threads",
-	"jvm_threads_current":             "threads",
-	"nodejs_active_handles_total":     "handles",
-	"nodejs_active_resources_total":   "resources",
-	"python_gc_objects_tracked_total": "objects",
+	metricMemory:                    "memory",
+	"go_memstats_heap_inuse_bytes":  "heap",
+	"nodejs_heap_size_used_bytes":   "heap",
+	"process_open_fds":              "files",
+	"go_goroutines":                 "goroutines",
+	"go_threads":                    "threads",
+	"nodejs_active_handles_total":   "handles",
+	"nodejs_active_resources_total": "resources",
 }
 
 // sessionGauge is the end of the names of gauges that count sessions.
 const sessionGauge = "sessions"
 
 const (
-	// levelEvery is the pause between two samples. Counting the files of a process takes
-	// milliseconds if it has thousands.
+	// levelEvery is the least pause between two samples of a process. levelRest is the least pause as
+	// a multiple of the time that a sample took: to count thousands of files takes milliseconds.
 	levelEvery = time.Second / 2
+	levelRest  = 200
 	// mostLevels bounds the samples that are kept of a gauge; then every second one is given up, and
 	// the pause is doubled. It is far above the number that a verdict needs.
 	mostLevels = 2048
@@ -54,8 +53,7 @@ type Levels struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
-	mu     sync.Mutex
-	levels map[string][]leak.Point
+	levels map[string][]leak.Point // of the goroutine, until it ended
 	every  time.Duration
 }
 
@@ -64,17 +62,8 @@ type Levels struct {
 func FollowLevels(o WatchOptions, now func() float64) *Levels {
 	l := &Levels{now: now, levels: map[string][]leak.Point{}, every: levelEvery}
 	switch {
-	case o.TargetMetrics != "":
-		client := o.Guard.Client()
-		l.read = func() map[string]float64 {
-			var all map[string]float64
-			_ = scrape(client, o.TargetMetrics, func(in io.Reader) (err error) { // the next one may succeed
-				all, err = parseGauges(in)
-				return err
-			})
-			return all
-		}
-		l.every = scrapeEvery
+	case o.TargetMetrics != nil:
+		l.read, l.every = o.TargetMetrics.gauges, scrapeEvery
 	case o.TargetPID != 0:
 		p, err := process.NewProcess(int32(o.TargetPID))
 		if err != nil {
@@ -84,7 +73,7 @@ func FollowLevels(o WatchOptions, now func() float64) *Levels {
 	default:
 		return nil
 	}
-	l.sample()
+	l.add(l.now(), l.read())
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
 	l.done.Go(func() {
@@ -94,45 +83,36 @@ func FollowLevels(o WatchOptions, now func() float64) *Levels {
 	return l
 }
 
-// Stop ends the watch and returns the samples of each gauge, in order of time.
+// Stop takes a last sample, ends the watch and returns the samples of each gauge, in order of time. Later
+// calls return the same.
 func (l *Levels) Stop() map[string][]leak.Point {
 	if l == nil {
 		return nil
 	}
 	l.cancel()
 	l.done.Wait()
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	return l.levels
 }
 
 func (l *Levels) follow(ctx context.Context) {
+	pause := l.every
 	for {
-		t := time.NewTimer(l.pause())
+		t := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 			t.Stop()
+			// In a long watch, a pause may be as long as the cool-down.
+			l.add(l.now(), l.read())
 			return
 		case <-t.C:
-			l.sample()
+			began := time.Now()
+			l.add(l.now(), l.read())
+			pause = max(l.every, levelRest*time.Since(began))
 		}
 	}
 }
 
-func (l *Levels) pause() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.every
-}
-
-func (l *Levels) sample() {
-	at := l.now()
-	l.add(at, l.read())
-}
-
 func (l *Levels) add(at float64, all map[string]float64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	thin := false
 	for name, v := range all {
 		l.levels[name] = append(l.levels[name], leak.Point{Seconds: at, Value: v})
@@ -147,7 +127,7 @@ func (l *Levels) add(at float64, all map[string]float64) {
 		for i := 0; i < len(points); i += 2 {
 			kept = append(kept, points[i])
 		}
-		l.levels[name] = slices.Clip(kept)
+		l.levels[name] = kept
 	}
 }
 
@@ -157,7 +137,7 @@ func gaugesOf(p *process.Process) map[string]float64 {
 	if m, err := p.MemoryInfo(); err == nil && m.RSS > 0 {
 		all["memory"] = float64(m.RSS)
 	}
-	if n, err := p.NumFDs(); err == nil && n > 0 {
+	if n := files(p); n > 0 {
 		all["files"] = float64(n)
 	}
 	if n, err := p.NumThreads(); err == nil && n > 0 {
@@ -166,12 +146,30 @@ func gaugesOf(p *process.Process) map[string]float64 {
 	return all
 }
 
-// parseGauges reads the gauges in the Prometheus text format.
-func parseGauges(in io.Reader) (map[string]float64, error) {
-	families, err := families(in)
-	if err != nil {
-		return nil, err
+// files counts the open files of a process; 0 if the system does not say.
+func files(p *process.Process) int64 {
+	// Since Linux 6.2, the size of this directory is their number: proc_pid_fd(5).
+	if info, err := os.Stat(fmt.Sprintf("/proc/%d/fd", p.Pid)); err == nil && info.Size() > 0 {
+		return info.Size()
 	}
+	n, err := p.NumFDs()
+	if err != nil {
+		return 0
+	}
+	return int64(n)
+}
+
+// gauges reads the gauges of the target; none if that fails, because the next reading may succeed.
+func (m *Metrics) gauges() map[string]float64 {
+	all, err := m.read(scrapeAge)
+	if err != nil {
+		return nil
+	}
+	return gaugesIn(all)
+}
+
+// gaugesIn returns the gauges among metrics, by their names in a result.
+func gaugesIn(families map[string]*dto.MetricFamily) map[string]float64 {
 	all := map[string]float64{}
 	for metric, f := range families {
 		name, known := gaugeMetrics[metric]
@@ -182,7 +180,7 @@ func parseGauges(in io.Reader) (map[string]float64, error) {
 			all[name] += v
 		}
 	}
-	return all, nil
+	return all
 }
 
 // Marks are the times of a pass, in seconds, by the clock given to [FollowLevels].
@@ -190,9 +188,10 @@ type Marks struct {
 	Attach  float64 // the first subscription is about to open
 	From    float64 // the measured phase begins
 	To      float64 // and ends
-	Cool    float64 // the cool-down begins; 0 = there was none
-	Cooled  float64 // and ends
+	Cool    float64 // the cool-down begins, which goes on until the watch is stopped; 0 = there was none
+	Cooled  float64 // and ends; 0 = it was not completed
 	Varying bool    // the load of the measured phase changes by plan
+	Planned bool    // there should have been a cool-down
 }
 
 // leastRise is the smallest rise that counts, by gauge: some pages of memory and a few files come and go.
@@ -212,8 +211,8 @@ func Growths(levels map[string][]leak.Point, m Marks) map[string]results.Growth 
 	out := map[string]results.Growth{}
 	for name, points := range levels {
 		g := leak.Gauge{Before: between(points, 0, m.Attach), Measured: between(points, m.From, m.To), Least: leastRise(name)}
-		if m.Cool > 0 {
-			g.After = between(points, (m.Cool+m.Cooled)/2, m.Cooled)
+		if m.Cooled > 0 {
+			g.After = between(points, (m.Cool+m.Cooled)/2, math.Inf(1))
 		}
 		out[name] = growth(name, g, m)
 	}
@@ -253,7 +252,12 @@ func growth(name string, g leak.Gauge, m Marks) results.Growth {
 	rises := fmt.Sprintf("it rises by %s a minute under constant load", amount(name, f.Slope))
 	switch {
 	case !f.Rises:
-		out.Verdict, out.Reason = results.LeakNone, "it does not rise steadily under constant load"
+		out.Verdict = results.LeakNone
+		out.Reason = fmt.Sprintf("it does not rise steadily under constant load (slope %s to %s a minute)", amount(name, f.Low), amount(name, f.High))
+	case len(g.After) == 0 && m.Cooled > 0:
+		out.Reason = rises + "; it could not be read in the cool-down"
+	case len(g.After) == 0 && m.Planned:
+		out.Reason = rises + "; the cool-down, which shows whether it comes back, was not completed"
 	case len(g.After) == 0:
 		out.Reason = rises + "; there was no cool-down that shows whether it comes back: set phases.cooldown"
 	case f.Stayed:

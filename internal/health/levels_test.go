@@ -1,9 +1,12 @@
 package health
 
 import (
+	"maps"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/shirou/gopsutil/v4/process"
 
 	"github.com/eventmeter/eventmeter/internal/stats/leak"
 	"github.com/eventmeter/eventmeter/results"
@@ -23,9 +26,12 @@ func line(perSecond, after float64) (points []leak.Point) {
 }
 
 func TestGrowths(t *testing.T) {
-	whole := Marks{Attach: 5, From: 10, To: 70, Cool: 72, Cooled: 89}
-	uncooled, varying, short := whole, whole, whole
-	uncooled.Cool, varying.Varying, short.To = 0, true, 20
+	whole := Marks{Attach: 5, From: 10, To: 70, Cool: 72, Cooled: 89, Planned: true}
+	uncooled, ended, unread, varying, short := whole, whole, whole, whole, whole
+	uncooled.Cool, uncooled.Cooled, uncooled.Planned = 0, 0, false
+	ended.Cooled = 0
+	unread.Cool, unread.Cooled = 100, 110
+	varying.Varying, short.To = true, 20
 	const mib = 1 << 20
 	for _, tt := range []struct {
 		name    string
@@ -37,10 +43,12 @@ func TestGrowths(t *testing.T) {
 		{"stays", line(mib, 60*mib), whole, results.LeakFound, "it rises by 60 MiB a minute under constant load, and in the cool-down it stays 60 MiB above"},
 		{"comes back", line(mib, 0), whole, results.LeakNone, "comes back in the cool-down"},
 		{"half comes back", line(mib, 29*mib), whole, results.LeakNone, "comes back"},
-		{"flat", line(0, 0), whole, results.LeakNone, "does not rise steadily"},
+		{"flat", line(0, 0), whole, results.LeakNone, "does not rise steadily under constant load (slope 0 MiB to 0 MiB a minute)"},
 		{"falls", line(-mib, -60*mib), whole, results.LeakNone, "does not rise steadily"},
 		{"hardly rises", line(mib/100, mib), whole, results.LeakNone, "does not rise steadily"},
 		{"no cool-down", line(mib, 60*mib), uncooled, results.LeakUnknown, "set phases.cooldown"},
+		{"cool-down ended early", line(mib, 60*mib), ended, results.LeakUnknown, "was not completed"},
+		{"cool-down without samples", line(mib, 60*mib), unread, results.LeakUnknown, "could not be read in the cool-down"},
 		{"ramp", line(mib, 60*mib), varying, results.LeakUnknown, "changes by plan"},
 		{"short", line(mib, 60*mib), short, results.LeakUnknown, "raise phases.measure"},
 	} {
@@ -78,8 +86,8 @@ func TestFollowLevels(t *testing.T) {
 	}
 }
 
-func TestParseGauges(t *testing.T) {
-	all, err := parseGauges(strings.NewReader(`# TYPE process_resident_memory_bytes gauge
+func TestGaugesIn(t *testing.T) {
+	all, err := families(strings.NewReader(`# TYPE process_resident_memory_bytes gauge
 process_resident_memory_bytes 5e6
 # TYPE go_goroutines gauge
 go_goroutines 12
@@ -89,10 +97,32 @@ mcp_open_sessions{a="y"} 4
 # TYPE all_sessions counter
 all_sessions 99
 `))
-	if err != nil || len(all) != 3 || all["memory"] != 5e6 || all["goroutines"] != 12 || all["sessions"] != 7 {
-		t.Errorf("%v, %v", all, err)
+	got := gaugesIn(all)
+	if want := map[string]float64{"memory": 5e6, "goroutines": 12, "sessions": 7}; err != nil || !maps.Equal(got, want) {
+		t.Errorf("%v, %v, want %v", got, err, want)
 	}
-	if _, err := parseGauges(strings.NewReader("{")); err == nil {
-		t.Error("no error")
+}
+
+// TestFilesAreCounted: however the system tells it, the number of open files follows them.
+func TestFilesAreCounted(t *testing.T) {
+	p, err := process.NewProcess(int32(os.Getpid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := files(p)
+	if before == 0 {
+		t.Skip("the system does not tell how many files are open")
+	}
+	const more = 20
+	for range more {
+		f, err := os.Open(os.Args[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+	}
+	// Other tests of the package may close or open a few meanwhile.
+	if got := files(p) - before; got < more/2 || got > 2*more {
+		t.Errorf("%d more files, want about %d", got, more)
 	}
 }

@@ -36,13 +36,47 @@ const (
 // be read.
 var ErrMetrics = errors.New("metrics")
 
-// remoteMeter measures the CPU time and memory of a process by its metrics.
-type remoteMeter struct {
+// Metrics reads the metrics of a target in Prometheus' text format. It is safe for concurrent use.
+type Metrics struct {
 	url    string
 	client *http.Client
-	before float64
-	at     time.Time // of the last reading
-	err    error     // of the last reading that failed
+
+	mu  sync.Mutex
+	at  time.Time // of the last reading
+	all map[string]*dto.MetricFamily
+	err error
+}
+
+// NewMetrics returns the metrics at url, to which guard checks the connections. It reads nothing yet. It
+// returns nil if url is empty.
+func NewMetrics(url string, guard *dialguard.Guard) *Metrics {
+	if url == "" {
+		return nil
+	}
+	return &Metrics{url: url, client: guard.Client()}
+}
+
+// read returns the last reading if it is at most so old, and else a new one: two who watch the target need
+// not ask it twice.
+func (m *Metrics) read(age time.Duration) (map[string]*dto.MetricFamily, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.at.IsZero() || time.Since(m.at) > age {
+		m.all, m.err = scrape(m.client, m.url)
+		m.at = time.Now()
+	}
+	return m.all, m.err
+}
+
+// scrapeAge is how old a reading may be for the two who take one each [scrapeEvery].
+const scrapeAge = scrapeEvery * 3 / 4
+
+// remoteMeter measures the CPU time and memory of a process by its metrics.
+type remoteMeter struct {
+	metrics *Metrics
+	before  float64
+	at      time.Time // of the last reading
+	err     error     // of the last reading that failed
 
 	mu     sync.Mutex
 	last   float64
@@ -50,9 +84,9 @@ type remoteMeter struct {
 }
 
 // newRemoteMeter takes a first reading, and returns an error if that fails.
-func newRemoteMeter(url string, guard *dialguard.Guard) (*remoteMeter, error) {
-	m := &remoteMeter{url: url, client: guard.Client()}
-	m.read()
+func newRemoteMeter(metrics *Metrics) (*remoteMeter, error) {
+	m := &remoteMeter{metrics: metrics}
+	m.read(0)
 	if m.err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMetrics, m.err)
 	}
@@ -62,18 +96,18 @@ func newRemoteMeter(url string, guard *dialguard.Guard) (*remoteMeter, error) {
 
 func (m *remoteMeter) sample() {
 	if time.Since(m.at) >= scrapeEvery {
-		m.read()
+		m.read(scrapeAge)
 	}
 }
 
-func (m *remoteMeter) read() {
+func (m *remoteMeter) read(age time.Duration) {
 	m.at = time.Now()
+	all, err := m.metrics.read(age)
 	var cpu float64
 	var memory int64
-	err := scrape(m.client, m.url, func(in io.Reader) (err error) {
-		cpu, memory, err = parseProcess(in)
-		return err
-	})
+	if err == nil {
+		cpu, memory, err = processOf(all)
+	}
 	if err != nil {
 		m.err = err
 		return
@@ -91,7 +125,7 @@ func (m *remoteMeter) used() (cpu float64, most int64, ok bool) {
 
 func (m *remoteMeter) finish(wall time.Duration) *results.Process {
 	m.err = nil
-	m.read()
+	m.read(0)
 	if m.err != nil || m.last < m.before { // the process is gone, or was restarted
 		return nil
 	}
@@ -99,26 +133,27 @@ func (m *remoteMeter) finish(wall time.Duration) *results.Process {
 	return &results.Process{CPU: results.Nanos(cpu * 1e9), CPUShare: cpu / wall.Seconds(), Memory: m.memory}
 }
 
-// scrape gets the metrics at url and has them parsed.
-func scrape(client *http.Client, url string, parse func(io.Reader) error) error {
+// scrape reads the metrics at url.
+func scrape(client *http.Client, url string) (map[string]*dto.MetricFamily, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	req.Header.Set("Accept", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
 	resp, err := client.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return errtext.Answered(resp)
+		return nil, errtext.Answered(resp)
 	}
-	return parse(io.LimitReader(resp.Body, maxScrape))
+	return families(io.LimitReader(resp.Body, maxScrape))
 }
 
+// families parses the Prometheus text format.
 func families(in io.Reader) (map[string]*dto.MetricFamily, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	all, err := parser.TextToMetricFamilies(in)
@@ -128,12 +163,8 @@ func families(in io.Reader) (map[string]*dto.MetricFamily, error) {
 	return all, nil
 }
 
-// parseProcess reads CPU seconds and resident bytes in the Prometheus text format.
-func parseProcess(in io.Reader) (cpu float64, memory int64, err error) {
-	all, err := families(in)
-	if err != nil {
-		return 0, 0, err
-	}
+// processOf returns the CPU seconds and resident bytes.
+func processOf(all map[string]*dto.MetricFamily) (cpu float64, memory int64, err error) {
 	cpu, ok := sum(all[metricCPU])
 	bytes, has := sum(all[metricMemory])
 	if !ok || !has {

@@ -21,8 +21,15 @@ process_resident_memory_bytes{worker="a"} 1e+06
 process_resident_memory_bytes{worker="b"} 2.5e+06
 `
 
-func TestParseProcess(t *testing.T) {
-	cpu, memory, err := parseProcess(strings.NewReader(fmt.Sprintf(metricsText, 1.5)))
+func TestProcessOf(t *testing.T) {
+	parse := func(text string) (cpu float64, memory int64, err error) {
+		all, err := families(strings.NewReader(text))
+		if err != nil {
+			return 0, 0, err
+		}
+		return processOf(all)
+	}
+	cpu, memory, err := parse(fmt.Sprintf(metricsText, 1.5))
 	if err != nil || cpu != 1.5 || memory != 3_500_000 {
 		t.Errorf("%v, %v, %v", cpu, memory, err)
 	}
@@ -32,7 +39,7 @@ func TestParseProcess(t *testing.T) {
 		"<html>no metrics</html>\n":       "not the Prometheus text format",
 		"process_cpu_seconds_total one\n": "not the Prometheus text format",
 	} {
-		if _, _, err := parseProcess(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
@@ -49,7 +56,7 @@ func TestRemoteMeter(t *testing.T) {
 		fmt.Fprintf(w, metricsText, float64(cpu.Add(1)))
 	}))
 	defer server.Close()
-	m, err := newRemoteMeter(server.URL, nil)
+	m, err := newRemoteMeter(NewMetrics(server.URL, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +72,7 @@ func TestRemoteMeter(t *testing.T) {
 	if p := m.finish(time.Second); p != nil {
 		t.Errorf("%+v of nothing", p)
 	}
-	if _, err := newRemoteMeter(server.URL, nil); !errors.Is(err, ErrMetrics) || !strings.Contains(err.Error(), "503") {
+	if _, err := newRemoteMeter(NewMetrics(server.URL, nil)); !errors.Is(err, ErrMetrics) || !strings.Contains(err.Error(), "503") {
 		t.Errorf("%v", err)
 	}
 }
@@ -77,10 +84,34 @@ func TestScrapeStays(t *testing.T) {
 	defer elsewhere.Close()
 	server := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusFound))
 	defer server.Close()
-	if _, err := newRemoteMeter(server.URL, nil); !errors.Is(err, ErrMetrics) || !strings.Contains(err.Error(), "302") {
+	if _, err := newRemoteMeter(NewMetrics(server.URL, nil)); !errors.Is(err, ErrMetrics) || !strings.Contains(err.Error(), "302") {
 		t.Errorf("%v", err)
 	}
 	if (*dialguard.Guard)(nil).Client().Transport.(*http.Transport).Proxy != nil {
 		t.Error("it would ask a proxy of the environment")
+	}
+}
+
+// TestReadingsAreShared: two who follow the same target do not ask it twice.
+func TestReadingsAreShared(t *testing.T) {
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, metricsText, float64(asked.Add(1)))
+	}))
+	defer server.Close()
+	m := NewMetrics(server.URL, nil)
+	for range 3 {
+		if got := m.gauges(); got["memory"] != 3.5e6 {
+			t.Errorf("%v", got)
+		}
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the target was asked %d times for three readings at once", n)
+	}
+	if _, err := m.read(0); err != nil || asked.Load() != 2 {
+		t.Errorf("asked %d times, %v; want a new reading", asked.Load(), err)
+	}
+	if NewMetrics("", nil) != nil {
+		t.Error("there is no URL")
 	}
 }

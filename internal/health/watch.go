@@ -13,7 +13,6 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/eventmeter/eventmeter/internal/crash"
-	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
@@ -24,11 +23,8 @@ type WatchOptions struct {
 	// TargetPID is the process id of the target; 0 if it is not on this machine or
 	// not known.
 	TargetPID int
-	// TargetMetrics, if not empty, is the URL of the target's metrics in Prometheus'
-	// text format. They are used instead of the process.
-	TargetMetrics string
-	// Guard checks the connections to TargetMetrics.
-	Guard *dialguard.Guard
+	// TargetMetrics, if not nil, are used instead of the process.
+	TargetMetrics *Metrics
 	// Siblings are the process ids of the run's other generators on this machine,
 	// which do not count as other processes.
 	Siblings []int
@@ -74,8 +70,8 @@ type gauge interface {
 // Start starts a watch. The caller must call [Watch.Stop].
 func Start(o WatchOptions) (*Watch, error) {
 	var target gauge = (*meter)(nil)
-	if o.TargetMetrics != "" {
-		remote, err := newRemoteMeter(o.TargetMetrics, o.Guard)
+	if o.TargetMetrics != nil {
+		remote, err := newRemoteMeter(o.TargetMetrics)
 		if err != nil {
 			return nil, err
 		}
@@ -100,7 +96,7 @@ func Start(o WatchOptions) (*Watch, error) {
 		kernelEcho: k,
 		self:       newMeter(os.Getpid()),
 		target:     target,
-		elsewhere:  o.TargetMetrics != "" && o.TargetPID == 0,
+		elsewhere:  o.TargetMetrics != nil && o.TargetPID == 0,
 		machine:    newMachineMeter(),
 		gcBefore:   gcPauses(),
 		started:    time.Now(),

@@ -111,7 +111,7 @@ func (x *wholeRun) conformance() *results.Conformance {
 }
 
 var phaseFamilies = []family[wholeRun]{
-	ofRun(gauge, "eventmeter_phase", "1 for the phase that the run is in, 0 for the others: attach, wait (for other shards), warm-up, measure, drain, detach, done.", phases, "phase"),
+	ofRun(gauge, "eventmeter_phase", "1 for the phase that the run is in, 0 for the others: attach, wait (for other shards), warm-up, measure, drain, detach, cool-down, done.", phases, "phase"),
 	ofRun(gauge, "eventmeter_phase_start_timestamp_seconds", "When a phase began. lane is empty unless lanes take turns.", func(x *wholeRun, emit emitter) {
 		x.eachPhase(func(p *Phase) { emit(seconds(p.Start), p.Lane, p.Name) })
 	}, "lane", "phase"),

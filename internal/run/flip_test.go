@@ -151,7 +151,7 @@ func TestNamesAreResolvedOnce(t *testing.T) {
 			return fire(upstream.NewReplay(upstream.ReplayOptions{URL: "http://" + addr, Probe: "p", Trace: []upstream.TraceEntry{{Payload: []byte(`{}`)}}, ClientOptions: upstream.ClientOptions{Dial: dial(g)}}))
 		},
 		"the target's metrics": func(addr string, g *dialguard.Guard) error {
-			w, err := health.Start(health.WatchOptions{TargetMetrics: "http://" + addr, Guard: g})
+			w, err := health.Start(health.WatchOptions{TargetMetrics: health.NewMetrics("http://"+addr, g)})
 			if err == nil {
 				w.Stop(0)
 			}

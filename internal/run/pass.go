@@ -28,9 +28,10 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	defer p.watchers.Wait()
 	defer p.closeDrivers()
 
-	levels := health.FollowLevels(p.watchOptions(ctx), p.seconds)
+	watched := p.watchOptions(ctx)
+	levels := p.followLevels(watched)
 	defer levels.Stop()
-	marks := health.Marks{Attach: p.seconds()}
+	marks := p.marks()
 	p.enter("attach", r.profile.Phases.Ready)
 	shown := p.follow(ctx)
 	defer shown.Settle(nil) // if there is no account
@@ -44,7 +45,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 		p.detach(ctx)
 		return err
 	}
-	if err := p.watchGenerator(ctx); err != nil {
+	if err := p.watchGenerator(watched); err != nil {
 		return err
 	}
 	endCheckpoints := p.checkpoints()
@@ -78,9 +79,11 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	own := p.driverFigures()
 	p.observed(own, p.observedUntil, p.Warn)
 	p.findings(own, p.Warn)
-	p.coolDown(ctx, &marks, err)
-	if p.turn() == "" {
-		r.Result.Target.Leak = health.Growths(levels.Stop(), marks)
+	if err == nil {
+		err = p.coolDown(ctx, &marks)
+	}
+	if g := health.Growths(levels.Stop(), marks); g != nil {
+		r.Result.Target.Leak = g
 	}
 	shown.Settle(p.lastLook(&account, own, process))
 	p.keepPart(account, own, generator, process)
@@ -88,23 +91,38 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	return err
 }
 
-// coolDown leaves the target alone, without subscriptions, unless the run failed.
-func (p *pass) coolDown(ctx context.Context, m *health.Marks, failed error) {
-	d := p.profile.Phases.Cooldown
+// followLevels follows what the target holds. It returns nil where nothing could be said about it: lanes
+// that take turns are no constant load, and a shard does not know when the others end.
+func (p *pass) followLevels(o health.WatchOptions) *health.Levels {
+	if p.turn() != "" || p.opts.Shard != nil {
+		return nil
+	}
+	return health.FollowLevels(o, p.seconds)
+}
+
+// marks begins the times of the pass.
+func (p *pass) marks() health.Marks {
 	kind := p.profile.Schedule.Kind
-	m.Varying = kind == "ramp" || kind == "trace"
-	if d == 0 || failed != nil {
-		return
+	return health.Marks{Attach: p.seconds(), Varying: kind == "ramp" || kind == "trace", Planned: p.profile.Phases.Cooldown > 0}
+}
+
+// coolDown leaves the target alone, without subscriptions.
+func (p *pass) coolDown(ctx context.Context, m *health.Marks) error {
+	d := p.profile.Phases.Cooldown
+	if d == 0 {
+		return nil
 	}
 	p.closeDrivers()
 	p.enter("cool-down", d)
+	defer p.enter("", 0)
 	m.Cool = p.seconds()
-	if p.pause(ctx, d) == nil {
-		m.Cooled = p.seconds()
-	} else {
-		m.Cool = 0 // interrupted: it says nothing
+	ctx, cancel := p.untilStopped(ctx)
+	defer cancel(nil)
+	if err := p.pause(ctx, d); err != nil {
+		return err
 	}
-	p.enter("", 0)
+	m.Cooled = p.seconds()
+	return nil
 }
 
 // seconds is the time since the start of the run.
@@ -114,14 +132,14 @@ func (p *pass) seconds() float64 { return time.Duration(p.clock.Now()).Seconds()
 func (p *pass) watchOptions(ctx context.Context) health.WatchOptions {
 	ph := &p.profile.Phases
 	return health.WatchOptions{
-		TargetPID: p.targetPID(ctx), TargetMetrics: p.opts.TargetMetrics, Guard: p.guard, Siblings: p.siblings,
+		TargetPID: p.targetPID(ctx), TargetMetrics: health.NewMetrics(p.opts.TargetMetrics, p.guard), Siblings: p.siblings,
 		KernelTimestamps: p.stamped(p.lanes), Length: ph.Warmup + ph.Longest(),
 	}
 }
 
 // watchGenerator starts to watch this process and the target's.
-func (p *pass) watchGenerator(ctx context.Context) (err error) {
-	p.watch, err = health.Start(p.watchOptions(ctx))
+func (p *pass) watchGenerator(o health.WatchOptions) (err error) {
+	p.watch, err = health.Start(o)
 	switch {
 	case errors.Is(err, health.ErrMetrics):
 		return fmt.Errorf("%w: %w", ErrTarget, err)

@@ -1,5 +1,5 @@
 // Package run takes a profile through its phases (attach, warm-up, measure, drain,
-// detach) and returns the result. It connects the schedule, the upstream, the
+// detach, cool-down) and returns the result. It connects the schedule, the upstream, the
 // drivers, the ledger and the target.
 package run
 

@@ -78,6 +78,8 @@ func (s *Shard) check(p *profiles.Profile, recorded bool) error {
 		return fmt.Errorf("%w: shard %d of %d: nothing says when it begins", ErrProfile, s.Index, s.Count)
 	case len(p.Phases.Until) > 0:
 		return fmt.Errorf("%w: phases.until: no shard knows the latencies of the whole run; remove it and set phases.measure, or run without shards", ErrProfile)
+	case p.Phases.Cooldown > 0:
+		return fmt.Errorf("%w: phases.cooldown: no shard knows when the others end their subscriptions; remove it, or run without shards", ErrProfile)
 	case len(p.Cases) > 0:
 		return fmt.Errorf("%w: a calibration is one run; do it without shards", ErrProfile)
 	case p.Upstream.Kind == "feed":

@@ -369,7 +369,7 @@ func TestOtherAnswersAreQuoted(t *testing.T) {
 		http.Error(w, "not here\nmore", http.StatusGone)
 	}))
 	defer s.Close()
-	if _, err := health.Start(health.WatchOptions{TargetMetrics: s.URL + "/metrics?key=s3cr3t"}); err == nil || err.Error() != "metrics: GET "+s.URL+"/metrics?key=…: 410 Gone: not here" {
+	if _, err := health.Start(health.WatchOptions{TargetMetrics: health.NewMetrics(s.URL+"/metrics?key=s3cr3t", nil)}); err == nil || err.Error() != "metrics: GET "+s.URL+"/metrics?key=…: 410 Gone: not here" {
 		t.Errorf("metrics: %v", err)
 	}
 	if err := CheckHost(t.Context(), nil, "ftp://me:hunter22@host/?key=s3cr3t", "target.url", nil); err == nil || !strings.Contains(err.Error(), `"ftp://host/?key=…"`) {

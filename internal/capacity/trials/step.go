@@ -23,6 +23,7 @@ func (s *finder) profile(plan stepPlan) (*profiles.Profile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", run.ErrProfile, err)
 	}
+	at.Phases.Cooldown = 0 // a search judges no leaks
 	if plan.one {
 		at.Lanes[0].Subscriptions = 1
 	}
@@ -64,7 +65,7 @@ func (s *finder) stepWith(ctx context.Context, plan stepPlan) (results.CapacityS
 		return step, nil, nil
 	}
 	s.out.Target = outcome.Result.Target
-	s.out.Target.Process = nil // each step has its own
+	s.out.Target.Process, s.out.Target.Leak = nil, nil // each step has its own
 	s.measure(&step, p, outcome)
 	if !plan.idle {
 		verdict, reasons := s.judge(&step, outcome.Result, err)

@@ -10,6 +10,7 @@
 package leak
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -94,17 +95,7 @@ func Judge(g Gauge) (Finding, bool) {
 
 // least is the lowest value.
 func least(points []Point) float64 {
-	return slices.MinFunc(points, func(a, b Point) int { return compare(a.Value, b.Value) }).Value
-}
-
-func compare(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
+	return slices.MinFunc(points, func(a, b Point) int { return cmp.Compare(a.Value, b.Value) }).Value
 }
 
 // lowest returns the lowest point of each window, or nil if a window has too few points.
@@ -142,7 +133,7 @@ func trend(points []Point) Finding {
 		ties[a.Value]++
 		for _, b := range points[i+1:] {
 			slopes = append(slopes, (b.Value-a.Value)/(b.Seconds-a.Seconds)*60)
-			score += compare(b.Value, a.Value)
+			score += cmp.Compare(b.Value, a.Value)
 		}
 	}
 	slices.Sort(slopes)

@@ -120,3 +120,64 @@ func TestLeaksAreFound(t *testing.T) {
 		}
 	}
 }
+
+// TestTheIntervalOfTheSlope: of 95 % intervals, 95 of 100 hold the slope, also where each window
+// resembles the one before. And a gauge that does not rise has a chance below 1 in 20 as often as
+// the chance says.
+func TestTheIntervalOfTheSlope(t *testing.T) {
+	const runs = 2000
+	for _, c := range []struct {
+		name               string
+		memory             float64 // correlation of a window with the one before
+		fewest, mostChance int
+	}{
+		{"independent", 0, runs * 93 / 100, runs * 7 / 100},
+		{"resembles the one before", 0.5, runs * 87 / 100, runs * 13 / 100},
+	} {
+		held, small := 0, 0
+		for run := range runs {
+			rng := rand.New(rand.NewPCG(7, uint64(run)))
+			points, last := make([]Point, Windows), rng.NormFloat64()
+			const slope = 2.0
+			for i := range points {
+				at := 25 * float64(i)
+				points[i] = Point{Seconds: at, Value: slope*at/60 + last}
+				last = c.memory*last + math.Sqrt(1-c.memory*c.memory)*rng.NormFloat64()
+			}
+			f := trend(points)
+			if f.Low <= slope && slope <= f.High {
+				held++
+			}
+			for i := range points {
+				points[i].Value -= slope * points[i].Seconds / 60
+			}
+			if trend(points).Chance < 0.05 {
+				small++
+			}
+		}
+		t.Logf("%s: the slope is in %d of %d intervals, and a chance below 0.05 in %d", c.name, held, runs, small)
+		if held < c.fewest || small > c.mostChance {
+			t.Errorf("%s: the slope is in %d of %d intervals, a chance below 0.05 in %d", c.name, held, runs, small)
+		}
+	}
+}
+
+// TestConstantGauges: a gauge that never moves has no trend, and too few points have no verdict.
+func TestConstantGauges(t *testing.T) {
+	var points []Point
+	for s := range 100 {
+		points = append(points, Point{Seconds: float64(s), Value: 5})
+	}
+	if f, ok := Judge(Gauge{Measured: points, After: points[:1]}); !ok || f.Rises || f.Slope != 0 || f.Chance != 1 {
+		t.Errorf("%+v, %v", f, ok)
+	}
+	for n := range Windows * leastPoints {
+		if _, ok := Judge(Gauge{Measured: points[:n]}); ok {
+			t.Errorf("%d points are judged", n)
+		}
+	}
+	same := make([]Point, 100) // all at the same time
+	if _, ok := Judge(Gauge{Measured: same}); ok {
+		t.Error("points without time are judged")
+	}
+}
