@@ -1,4 +1,4 @@
-// Soak runs the built program for an hour with 10,000 subscriptions that come
+// Soak runs the built-in profile soak, an hour with 10,000 subscriptions that come
 // and go, and follows the memory of the generator and of the reference server.
 // Run it from anywhere in the module:
 //
@@ -14,7 +14,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	_ "embed"
 	"encoding/csv"
 	"errors"
 	"flag"
@@ -35,9 +34,6 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/crash"
 )
-
-//go:embed soak.yaml
-var profile []byte
 
 // windows is into how many equal parts the run is cut. The first is the warm-up.
 const windows = 10
@@ -109,18 +105,16 @@ func soak(ctx context.Context, o options, log io.Writer) (_ []sample, err error)
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	bin, plan := filepath.Join(dir, "eventmeter"), filepath.Join(dir, "soak.yaml")
+	bin := filepath.Join(dir, "eventmeter")
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", bin, "github.com/eventmeter/eventmeter/cmd/eventmeter")
 	build.Stderr = log
 	if err := build.Run(); err != nil {
 		return nil, fmt.Errorf("build the program: %w", err)
 	}
-	if err := os.WriteFile(plan, profile, 0o600); err != nil {
-		return nil, err
-	}
-
-	args := []string{"run", "--profile", plan, "--plain", "--out", filepath.Join(o.out, "run"),
-		"--metrics", "127.0.0.1:0", "--metrics-linger", "0s", "--pprof", "--set", "phases.measure=" + o.length.String()}
+	beside := (o.length / 12).String() // as in the profile
+	args := []string{"run", "--profile", "soak", "--plain", "--out", filepath.Join(o.out, "run"),
+		"--metrics", "127.0.0.1:0", "--metrics-linger", "0s", "--pprof",
+		"--set", "phases.measure=" + o.length.String(), "--set", "phases.warmup=" + beside, "--set", "phases.cooldown=" + beside}
 	for _, s := range o.set {
 		args = append(args, "--set", s)
 	}

@@ -55,8 +55,8 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-func TestProfileIsValid(t *testing.T) {
-	p, err := profiles.Parse("soak.yaml", profile, nil, systems.Table)
+func TestTheProfile(t *testing.T) {
+	p, err := profiles.Load("soak", nil, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,10 +22,10 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// measured are the built-in profiles that are one run each.
+// measured are the built-in profiles that are one run each, of less than an hour.
 func measured() (names []string) {
 	for _, p := range profiles.Builtin(systems.Table) {
-		if !slices.Contains([]string{"calibrate", "capacity"}, p.Name) {
+		if !slices.Contains([]string{"calibrate", "capacity", "soak"}, p.Name) {
 			names = append(names, p.Name)
 		}
 	}
