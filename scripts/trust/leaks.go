@@ -29,10 +29,10 @@ upstream:
   sources: 10
   payload: {channel: general, text: "{{.Probe}}"}
 schedule: {kind: poisson, rate: 10/s}
-phases: {ready: 1m, warmup: 30s, drain: 10s, cooldown: 1m}
+phases: {ready: 1m, drain: 10s, cooldown: 1m}
 `
 
-// leakRest is how long a run of leakText takes beside the measured phase, at most.
+// leakRest is how long a run of leakText takes beside the warm-up and the measured phase, at most.
 const leakRest = 5 * time.Minute
 
 // plantedLeak is a kind of server: what it keeps each minute, in bytes.
@@ -87,7 +87,7 @@ func runLeaks(ctx context.Context, o options, dir string, out, log io.Writer) er
 	if err != nil {
 		return err
 	}
-	a.limit = o.measure + leakRest
+	a.limit = o.warmup + o.measure + leakRest
 	profile := filepath.Join(dir, "leak.yaml")
 	if err := os.WriteFile(profile, []byte(leakText), 0o644); err != nil {
 		return err
@@ -100,7 +100,7 @@ func runLeaks(ctx context.Context, o options, dir string, out, log io.Writer) er
 		for i, p := range plantedLeaks {
 			g.Go(func() error {
 				at := filepath.Join(dir, fmt.Sprintf("leak-%d-%02d", i, n))
-				args := []string{"--profile", profile, "--set", "phases.measure=" + o.measure.String(), "--set", fmt.Sprintf("schedule.seed=%d", n+1)}
+				args := []string{"--profile", profile, "--set", "phases.warmup=" + o.warmup.String(), "--set", "phases.measure=" + o.measure.String(), "--set", fmt.Sprintf("schedule.seed=%d", n+1)}
 				if p.faults != "" {
 					args = append(args, "--set", "target.embedded.faults='"+p.faults+"'")
 				}
@@ -130,7 +130,7 @@ func runLeaks(ctx context.Context, o options, dir string, out, log io.Writer) er
 
 // printLeaks prints the table.
 func printLeaks(out io.Writer, o options, found []leaked) error {
-	fmt.Fprintf(out, "%s, %s/%s, %d processors; %s measured, %d runs of each kind, %d at once\n\n", time.Now().UTC().Format(time.DateOnly), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), o.measure, o.runs, o.parallel)
+	fmt.Fprintf(out, "%s, %s/%s, %d processors; %s measured after a warm-up of %s, %d runs of each kind, %d at once\n\n", time.Now().UTC().Format(time.DateOnly), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), o.measure, o.warmup, o.runs, o.parallel)
 	fmt.Fprint(out, "| server | runs | memory called a leak | no verdict | other gauges called one | slope, MiB a minute: median (least to most) | its interval holds the planted one |  |\n|---|--:|--:|--:|---|--:|--:|---|\n")
 	missed := false
 	for i, p := range plantedLeaks {

@@ -8,7 +8,7 @@
 //	go run ./scripts/trust -mode history -pairs 1000 # series with and without a step
 //	go run ./scripts/trust -mode intervals -pairs 1000 # how often the interval of a percentile covers the truth
 //	go run ./scripts/trust -mode intervals-real -parallel 4 # the same, of runs with a known delay
-//	go run ./scripts/trust -mode leak -runs 20 -parallel 20 # servers that leak and that do not, ten minutes each
+//	go run ./scripts/trust -mode leak -runs 20 -parallel 20 # servers that leak and that do not, half an hour each
 //	go run ./scripts/trust -mode clean -runs 10   # every built-in profile: is a row of conformance broken?
 //	go run ./scripts/trust -mode planted -parallel 6 # eventmeter check of servers that break a row each
 //	go run ./scripts/trust -mode planted-load -parallel 4 # the same, of servers that do so under load alone
@@ -73,6 +73,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	fl.StringVar(&o.mode, "mode", "synthetic", "synthetic, real, duet, history, intervals, intervals-real, leak, clean, planted or planted-load")
 	fl.IntVar(&o.busy, "busy", 0, "with -mode duet: processes beside that do nothing but compute")
 	fl.DurationVar(&o.measure, "measure", 0, "with -mode duet or leak: length of the measured phase (default 20s, or 10m)")
+	fl.DurationVar(&o.warmup, "warmup", 11*time.Minute, "with -mode leak: length of the warm-up; the reference server keeps events for 10 minutes")
 	fl.StringVar(&o.only, "only", "all", "with -mode clean: the built-in profiles to run, with commas between them; with planted: the rows")
 	fl.StringVar(&o.keep, "keep", "", "directory to keep the archives in (default: they are deleted)")
 	fl.DurationVar(&o.timeout, "timeout", 6*time.Hour, "end early after this time")
@@ -87,8 +88,8 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	} else if o.measure == 0 {
 		o.measure = 20 * time.Second
 	}
-	if o.busy < 0 || o.busy > maxBusy || o.measure < time.Second || o.measure > maxMeasure {
-		return fmt.Errorf("want 0 to %d processes that compute, and 1s to %v measured", maxBusy, maxMeasure)
+	if o.busy < 0 || o.busy > maxBusy || o.measure < time.Second || o.measure > maxMeasure || o.warmup < time.Second || o.warmup > 2*maxMeasure {
+		return fmt.Errorf("want 0 to %d processes that compute, 1s to %v measured, and 1s to %v of warm-up", maxBusy, maxMeasure, 2*maxMeasure)
 	}
 	if o.mode == "history" {
 		return histories(ctx, o.pairs, out)
