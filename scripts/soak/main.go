@@ -85,10 +85,12 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 		return err
 	}
 	samples, err := soak(ctx, o, log)
-	if err := errors.Join(err, writeSamples(filepath.Join(o.out, "memory.csv"), samples)); err != nil {
+	err = errors.Join(err, writeSamples(filepath.Join(o.out, "memory.csv"), samples))
+	if len(samples) == 0 {
 		return err
 	}
-	return judge(out, samples, o.length)
+	// A target that leaks fails the run, and says nothing against the generator.
+	return errors.Join(judge(out, samples, o.length), err)
 }
 
 // sample is the memory of both processes at one moment of the measured window.
