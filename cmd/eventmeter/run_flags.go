@@ -36,7 +36,7 @@ type runFlags struct {
 }
 
 // targetMetricsHelp is the help of --target-metrics.
-const targetMetricsHelp = "URL of the target's metrics in Prometheus' text format, for a target on another machine: CPU, memory, files, goroutines"
+const targetMetricsHelp = "URL of the target's metrics in Prometheus' text format, used instead of its process, such as for a target on another machine"
 
 // loadAll reads the profiles that are run in turn.
 func (f *runFlags) loadAll() ([]*profiles.Profile, error) {

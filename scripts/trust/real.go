@@ -34,7 +34,7 @@ const (
 	delaySlow  = "delay(rate=1, uniform=44ms..66ms, seed=%d)"
 )
 
-// runLimit is longer than any run of the profiles takes, beside a measured phase that is set.
+// runLimit is longer than any run of the profiles takes; runLeaks sets another.
 const runLimit = 3 * time.Minute
 
 // measuredCodes are the exit codes of runs that have a result: all was well, the generator
