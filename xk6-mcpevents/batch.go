@@ -37,28 +37,27 @@ func (g *gauge) send(o *origin, to *metrics.Metric) {
 	now := g.now.Load()
 	// A rise since then is in most now or in the next sample's.
 	if most := g.most.Swap(now); most > now {
-		b.add(to, b.at, float64(most))
+		b.add(to, float64(most))
 	}
-	b.add(to, b.at, float64(now))
+	b.add(to, float64(now))
 	o.send(b)
 }
 
-// batch collects samples that leave together.
+// batch collects samples that leave together. They get their time when they leave.
 type batch struct {
-	at     time.Time
 	tags   *metrics.TagSet
 	meta   map[string]string
 	single metrics.Samples
-	full   []metrics.SampleContainer
+	full   []metrics.Samples
 }
 
-func (b *batch) sample(m *metrics.Metric, at time.Time, value float64) metrics.Sample {
-	return metrics.Sample{TimeSeries: metrics.TimeSeries{Metric: m, Tags: b.tags}, Time: at, Value: value, Metadata: b.meta}
+func (b *batch) sample(m *metrics.Metric, value float64) metrics.Sample {
+	return metrics.Sample{TimeSeries: metrics.TimeSeries{Metric: m, Tags: b.tags}, Value: value, Metadata: b.meta}
 }
 
-// add puts a sample into the batch, taken at the given time.
-func (b *batch) add(m *metrics.Metric, at time.Time, value float64) {
-	b.single = append(b.single, b.sample(m, at, value))
+// add puts a sample into the batch.
+func (b *batch) add(m *metrics.Metric, value float64) {
+	b.single = append(b.single, b.sample(m, value))
 	if len(b.single) == chunk {
 		b.full, b.single = append(b.full, b.single), nil
 	}
@@ -66,7 +65,7 @@ func (b *batch) add(m *metrics.Metric, at time.Time, value float64) {
 
 // count adds to a counter. A zero is a sample, too: k6 does not judge a threshold
 // on a counter without samples.
-func (b *batch) count(m *metrics.Metric, n int64) { b.add(m, b.at, float64(n)) }
+func (b *batch) count(m *metrics.Metric, n int64) { b.add(m, float64(n)) }
 
 // rate adds n equal observations to a rate. k6 needs a sample for each. All are
 // equal, so one piece of them is made and sent repeatedly: memory does not depend
@@ -77,19 +76,18 @@ func (b *batch) rate(m *metrics.Metric, value float64, n int64) {
 	}
 	piece := make(metrics.Samples, min(n, chunk))
 	for i := range piece {
-		piece[i] = b.sample(m, b.at, value)
+		piece[i] = b.sample(m, value)
 	}
-	whole := metrics.SampleContainer(piece)
 	for ; n >= int64(len(piece)); n -= int64(len(piece)) {
-		b.full = append(b.full, whole)
+		b.full = append(b.full, piece)
 	}
 	if n > 0 {
 		b.full = append(b.full, piece[:n])
 	}
 }
 
-// containers returns the batch in the form that k6 takes.
-func (b *batch) containers() []metrics.SampleContainer {
+// pieces returns the samples. A piece may be in it more than once.
+func (b *batch) pieces() []metrics.Samples {
 	if len(b.single) > 0 {
 		b.full, b.single = append(b.full, b.single), nil
 	}
@@ -104,11 +102,11 @@ type origin struct {
 	meta  map[string]string
 }
 
-// batch begins a batch with the current time.
-func (o *origin) batch() *batch { return &batch{at: time.Now(), tags: o.tags, meta: o.meta} }
+// batch begins a batch.
+func (o *origin) batch() *batch { return &batch{tags: o.tags, meta: o.meta} }
 
 // send passes a batch on to k6.
-func (o *origin) send(b *batch) { o.life.send(o.state, b.containers()) }
+func (o *origin) send(b *batch) { o.life.send(o.state, b.pieces()) }
 
 const (
 	// flushEvery is how often measurements are sent to k6.

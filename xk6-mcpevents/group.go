@@ -39,7 +39,7 @@ type group struct {
 	every    int       // one of this many latencies becomes a sample
 	nth      int       // latencies so far, modulo every
 	arrivals []arrival // that are not samples yet
-	ready    []arrival
+	ready    []time.Duration
 
 	pushing sync.Mutex // one flush at a time
 	pushed  [len(counts)]int64
@@ -68,7 +68,6 @@ type member struct {
 
 // arrival is a duration that becomes a sample.
 type arrival struct {
-	at   eventmeter.Instant
 	took time.Duration
 	// Of a delivery that could not be judged when it arrived.
 	member *member
@@ -210,7 +209,7 @@ func (g *group) change(s *member, t eventmeter.Transition) {
 		s.asked.Store(int64(t.At))
 	case eventmeter.Active:
 		g.mu.Lock()
-		g.ready = append(g.ready, arrival{at: t.At, took: t.At.Sub(eventmeter.Instant(s.asked.Load()))})
+		g.ready = append(g.ready, t.At.Sub(eventmeter.Instant(s.asked.Load())))
 		g.mu.Unlock()
 		s.began.Store(int64(t.At))
 		if !s.open.Swap(true) {
@@ -273,7 +272,7 @@ func (s *member) judged(d eventmeter.Delivery, v ledger.Verdict) {
 
 // arrive keeps every Nth latency for a sample.
 func (g *group) arrive(s *member, d *eventmeter.Delivery, v *ledger.Verdict) {
-	a := arrival{at: d.At, took: v.FromIntended}
+	a := arrival{took: v.FromIntended}
 	if v.Kind == ledger.VerdictUndecided {
 		a.member, a.stamp = s, d.Stamp
 	}

@@ -3,6 +3,7 @@ package mcpevents
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -104,7 +105,7 @@ func TestSilence(t *testing.T) {
 	root := New()
 	s := newStage(t, root)
 	s.iterate()
-	one := []metrics.SampleContainer{metrics.Samples{{}}}
+	one := []metrics.Samples{{{}}}
 	root.hub.life.send(s.VU.State(), one)
 	finished(t, root)
 	s.over()
@@ -170,6 +171,50 @@ func TestJobs(t *testing.T) {
 	}
 }
 
+// Samples leave k6 in the order of their times, whenever they were made: Prometheus
+// would not get those that are older than what it has.
+func TestSamplesLeaveInOrder(t *testing.T) {
+	noLeaks(t)
+	root := New()
+	s := newStage(t, root)
+	s.iterate()
+	m, err := metrics.NewRegistry().NewMetric("some_trend", metrics.Trend, metrics.Time)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := s.VU.State()
+	o := &origin{&root.hub.life, state, state.Tags.GetCurrentValues().Tags, nil}
+	early, late := o.batch(), o.batch()
+	early.add(m, 1)
+	late.add(m, 2)
+	began := time.Now()
+	o.send(late)
+	o.send(early)
+	var both sync.WaitGroup
+	for range 4 { // VUs
+		both.Go(func() {
+			for range 100 {
+				b := o.batch()
+				b.add(m, 3)
+				o.send(b)
+			}
+		})
+	}
+	both.Wait()
+	finished(t, root)
+	s.over()
+	if len(s.got) != 402 {
+		t.Fatalf("%d samples", len(s.got))
+	}
+	last := began
+	for i, v := range s.got {
+		if v.Time.Before(last) {
+			t.Errorf("sample %d (%v) is %v older than the one before", i, v.Value, last.Sub(v.Time))
+		}
+		last = v.Time
+	}
+}
+
 // A rate's samples are many, and made once.
 func TestRate(t *testing.T) {
 	r := metrics.NewRegistry()
@@ -179,14 +224,14 @@ func TestRate(t *testing.T) {
 	}
 	const zeros, ones = 1_000_000, 2_049
 	made := testing.AllocsPerRun(1, func() {
-		b := &batch{at: time.Now(), tags: r.RootTagSet()}
+		b := &batch{tags: r.RootTagSet()}
 		b.rate(m, 0, zeros)
 		b.rate(m, 1, ones)
 	})
 	if made > 40 {
 		t.Errorf("%v allocations", made)
 	}
-	b := &batch{at: time.Now(), tags: r.RootTagSet()}
+	b := &batch{tags: r.RootTagSet()}
 	b.rate(m, 0, zeros)
 	b.rate(m, 1, ones)
 	b.rate(m, 1, 0)
@@ -194,8 +239,7 @@ func TestRate(t *testing.T) {
 	sink := &metrics.RateSink{}
 	backing := map[*metrics.Sample]bool{}
 	last := 0.0
-	for _, c := range b.containers() {
-		list := c.GetSamples()
+	for _, list := range b.pieces() {
 		backing[&list[0]] = true
 		for _, v := range list {
 			last = v.Value

@@ -38,8 +38,8 @@ type lifetime struct {
 	closers []func(context.Context)
 	shared  map[string]any // sinks and feeds, by their options
 
-	sending sync.RWMutex // held for reading while samples are sent
-	silent  bool         // k6 takes no more samples
+	sending sync.Mutex // held while samples get their time and are sent
+	silent  bool       // k6 takes no more samples
 }
 
 func (l *lifetime) init() {
@@ -130,14 +130,24 @@ func (l *lifetime) keeper(name string) keepable {
 	return l.kept[name]
 }
 
-// send passes samples on while k6 accepts them.
-func (l *lifetime) send(to *lib.State, list []metrics.SampleContainer) {
-	l.sending.RLock()
-	defer l.sending.RUnlock()
+// send passes samples on while k6 accepts them, with the current time.
+//
+// All VUs share the order of these times: k6's outputs add a sample that is older than
+// the last one of its series to the sum, but Prometheus does not get that sum before
+// a newer sample comes, which after the last one is never.
+func (l *lifetime) send(to *lib.State, list []metrics.Samples) {
+	l.sending.Lock()
+	defer l.sending.Unlock()
 	if l.silent {
 		return
 	}
-	for _, c := range list {
-		to.Samples <- c
+	at := time.Now()
+	for _, piece := range list { // before the first leaves, because pieces share memory
+		for i := range piece {
+			piece[i].Time = at
+		}
+	}
+	for _, piece := range list {
+		to.Samples <- piece
 	}
 }

@@ -61,7 +61,7 @@ func (c *client) listed(l *mcpclient.Listing, state *lib.State, now metrics.Tags
 	k := kind{system: cmp.Or(l.System, "mcp"), mode: "list", event: l.Method, lane: "list"}
 	o := &origin{&c.m.hub.life, state, k.tags(now.Tags), now.Metadata}
 	b := o.batch()
-	b.add(c.m.metrics.list, b.at, metrics.D(l.Took))
+	b.add(c.m.metrics.list, metrics.D(l.Took))
 	c.passed.sample(b, o)
 	o.send(b)
 }

@@ -72,10 +72,10 @@ func (g *group) messageCounts(b *batch) {
 		return
 	}
 	v := g.own.Values
-	b.add(g.metrics.messagesExpected, b.at, v["messagesExpected"])
-	b.add(g.metrics.messagesDelivered, b.at, v["messagesDelivered"])
-	b.add(g.metrics.messagesLost, b.at, v["messagesLost"])
-	b.add(g.metrics.messagesRepeated, b.at, v["messagesRepeated"])
+	b.add(g.metrics.messagesExpected, v["messagesExpected"])
+	b.add(g.metrics.messagesDelivered, v["messagesDelivered"])
+	b.add(g.metrics.messagesLost, v["messagesLost"])
+	b.add(g.metrics.messagesRepeated, v["messagesRepeated"])
 }
 
 // conformance adds what was seen of each row of conformance, and how often it was
@@ -103,7 +103,6 @@ func (g *group) times(b *batch, last bool) {
 	g.arrivals, g.ready = nil, nil
 	g.mu.Unlock()
 	var keep []arrival
-	clock := g.hub.clock
 	for _, a := range list {
 		if a.member != nil {
 			known, owed := g.judge(&a)
@@ -114,10 +113,10 @@ func (g *group) times(b *batch, last bool) {
 				continue
 			}
 		}
-		b.add(g.metrics.latency, clock.Time(a.at), metrics.D(a.took))
+		b.add(g.metrics.latency, metrics.D(a.took))
 	}
-	for _, a := range ready {
-		b.add(g.metrics.ready, clock.Time(a.at), metrics.D(a.took))
+	for _, took := range ready {
+		b.add(g.metrics.ready, metrics.D(took))
 	}
 	if keep != nil {
 		g.mu.Lock()
