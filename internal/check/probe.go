@@ -21,6 +21,8 @@ import (
 const (
 	// callTime bounds a call of a step.
 	callTime = 15 * time.Second
+	// callTries bounds how often a call is made for which the target has no room.
+	callTries = 10
 	// patience is how long a step waits for an event or a delivery.
 	patience = 20 * time.Second
 )
@@ -152,6 +154,7 @@ type answer struct {
 	status  int
 	result  map[string]json.RawMessage // nil unless there is a result
 	silent  string                     // why there was no answer; "" = there was one
+	retry   time.Duration              // when the target, which has no room, wants to be asked again; 0 = it does not say
 }
 
 // granted tells whether the target did what it was asked for.
@@ -173,8 +176,8 @@ func (a *answer) isTrue(name string) bool { return string(a.result[name]) == "tr
 // base are the params that all methods share.
 func (p *probe) base() params { return params{"name": p.Event, "arguments": p.Arguments} }
 
-// call makes a call as principal who. A call that gets no answer, or one that says
-// that there is no room, judges nothing.
+// call makes a call as principal who, again if the target has no room and says when
+// to ask again. A call that gets no answer, or no room in the end, judges nothing.
 func (p *probe) call(ctx context.Context, who *mcpclient.Principal, method string, of params) answer {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -186,9 +189,20 @@ func (p *probe) call(ctx context.Context, who *mcpclient.Principal, method strin
 	if err != nil {
 		return answer{silent: err.Error()}
 	}
-	a := p.caller.Call(ctx, method, session.Header(method, ""), body)
-	defer a.Release()
-	return p.read(a)
+	return patient(ctx, func() answer {
+		from := p.caller.Call(ctx, method, session.Header(method, ""), body)
+		defer from.Release()
+		return p.read(from)
+	})
+}
+
+// patient asks again as long as the target has no room and says when to ask.
+func patient(ctx context.Context, ask func() answer) answer {
+	for try := 1; ; try++ {
+		if a := ask(); a.retry == 0 || try == callTries || !wait(ctx, a.retry) {
+			return a
+		}
+	}
 }
 
 // request encodes a request.
@@ -213,7 +227,7 @@ func (p *probe) read(from *mcpclient.Answer) answer {
 		a.code, a.coded = e.Code()
 		switch {
 		case e.Throttled():
-			a.silent = "the target has no room: " + a.text
+			a.silent, a.retry = "the target has no room: "+a.text, e.RetryAfter
 		case e.HasCode:
 			a.meaning, a.data = e.Meaning(), string(from.Msg.Error.Data)
 			if a.code == -32602 {

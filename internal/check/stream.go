@@ -27,6 +27,14 @@ func (p *probe) open(ctx context.Context, over http.RoundTripper, of params) (a 
 	if err != nil {
 		return answer{silent: err.Error()}, false
 	}
+	a = patient(ctx, func() (a answer) {
+		a, opened = p.openOnce(ctx, over, session, body)
+		return a
+	})
+	return a, opened
+}
+
+func (p *probe) openOnce(ctx context.Context, over http.RoundTripper, session *mcpclient.Session, body []byte) (a answer, opened bool) {
 	resp, err := over.RoundTrip(p.caller.NewPost(ctx, session.Header(methodStream, ""), body))
 	if err != nil {
 		return answer{silent: "no answer: " + mcpclient.TransportError(ctx, err).Failure()}, false
