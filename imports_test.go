@@ -70,6 +70,7 @@ var mayImport = map[string][]string{
 	"cmd/eventmeter":              {"*"},
 	"cmd/eventbench":              {"*"},
 	"scripts/screenshots":         {"*"},
+	"scripts/studies":             {"*"},
 	"scripts/trust":               {"*"},
 	"scripts/soak":                {"internal/crash"},
 
