@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/shirou/gopsutil/v4/host"
@@ -21,14 +22,16 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// lab makes the runs of a study. It is used by one goroutine.
+// lab makes the runs of a study. Several goroutines may use it, for runs side by side.
 type lab struct {
 	binary string
 	temp   string // archives of runs
 	dir    string // of the study
 	scale  float64
-	log    io.Writer
-	runs   []runRecord
+
+	mu   sync.Mutex // of what follows
+	log  io.Writer
+	runs []runRecord // in the order in which they ended
 }
 
 // runRecord is one run of a study.
@@ -51,7 +54,7 @@ type machine struct {
 }
 
 // runLimit is longer than any run of a study takes.
-const runLimit = 30 * time.Minute
+const runLimit = 40 * time.Minute
 
 // measuredCodes are the exit codes of runs that have a result: all was well, the generator was the
 // bottleneck, a threshold was not evaluated, or one failed.
@@ -96,17 +99,29 @@ func (l *lab) run(ctx context.Context, name string, args ...string) (*results.Re
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if r.Generator.Bottleneck {
-		l.runs[len(l.runs)-1].Bottleneck = r.Generator.Reasons
-		fmt.Fprintf(l.log, "%s: the generator was the bottleneck: %s\n", name, strings.Join(r.Generator.Reasons, "; "))
+		l.blame(name, r.Generator.Reasons)
 	}
 	return r, errors.Join(l.keep(name, filepath.Join(at, results.File)), os.RemoveAll(at))
 }
 
+// blame keeps why the generator was the bottleneck of a run.
+func (l *lab) blame(name string, reasons []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.IndexFunc(l.runs, func(r runRecord) bool { return r.Name == name })
+	l.runs[i].Bottleneck = reasons
+	fmt.Fprintf(l.log, "%s: the generator was the bottleneck: %s\n", name, strings.Join(reasons, "; "))
+}
+
+// logf writes a line for people.
+func (l *lab) logf(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fmt.Fprintf(l.log, format+"\n", args...)
+}
+
 // command starts the program and waits for it.
 func (l *lab) command(ctx context.Context, name string, args []string) error {
-	if slices.ContainsFunc(l.runs, func(r runRecord) bool { return r.Name == name }) {
-		return fmt.Errorf("the study has two runs %q", name)
-	}
 	ctx, cancel := context.WithTimeout(ctx, runLimit)
 	defer cancel()
 	var text bytes.Buffer
@@ -115,11 +130,16 @@ func (l *lab) command(ctx context.Context, name string, args []string) error {
 	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) } // killed, it would not end its target
 	c.WaitDelay = 30 * time.Second
 	began := time.Now()
-	fmt.Fprintf(l.log, "%s: eventmeter %s\n", name, strings.Join(args, " "))
+	l.logf("%s: eventmeter %s", name, strings.Join(args, " "))
 	err := c.Run()
 	rec := runRecord{Name: name, Args: l.shown(args), ExitCode: c.ProcessState.ExitCode(), Seconds: time.Since(began).Round(time.Millisecond).Seconds(), Load: loadAverage()}
 	if !slices.Contains(measuredCodes, rec.ExitCode) {
 		return fmt.Errorf("%s: %w\n%s", name, err, strings.TrimSpace(text.String()))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if slices.ContainsFunc(l.runs, func(r runRecord) bool { return r.Name == name }) {
+		return fmt.Errorf("the study has two runs %q", name)
 	}
 	l.runs = append(l.runs, rec)
 	return nil

@@ -30,7 +30,9 @@ type entry struct {
 }
 
 // all is the list of the studies, in the order in which they are shown.
-var all = []entry{}
+var all = []entry{
+	{"leak", "Is a leak found, and is a clean server accused?", func() study { return &leak{} }},
+}
 
 func find(name string) (entry, error) {
 	i := slices.IndexFunc(all, func(e entry) bool { return e.name == name })
@@ -59,7 +61,7 @@ type file struct {
 	Finished time.Time       `json:"finished"`
 	Partial  bool            `json:"partial,omitempty"` // it ended early
 	Machine  machine         `json:"machine"`
-	Runs     []runRecord     `json:"runs"` // in the order in which they were made
+	Runs     []runRecord     `json:"runs"` // in the order in which they ended
 	Data     json.RawMessage `json:"data"`
 }
 

@@ -8,7 +8,6 @@
 //	go run ./scripts/trust -mode history -pairs 1000 # series with and without a step
 //	go run ./scripts/trust -mode intervals -pairs 1000 # how often the interval of a percentile covers the truth
 //	go run ./scripts/trust -mode intervals-real -parallel 4 # the same, of runs with a known delay
-//	go run ./scripts/trust -mode leak -runs 20 -parallel 20 # servers that leak and that do not, half an hour each
 //	go run ./scripts/trust -mode clean -runs 10   # every built-in profile: is a row of conformance broken?
 //	go run ./scripts/trust -mode planted -parallel 6 # eventmeter check of servers that break a row each
 //	go run ./scripts/trust -mode planted-load -parallel 4 # the same, of servers that do so under load alone
@@ -68,12 +67,11 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	fl := flag.NewFlagSet("trust", flag.ContinueOnError)
 	fl.SetOutput(log)
 	fl.IntVar(&o.pairs, "pairs", 100, "how many pairs of sides are compared, or series or runs of each kind")
-	fl.IntVar(&o.runs, "runs", 1, "runs on each side, of each profile or of each kind of server")
+	fl.IntVar(&o.runs, "runs", 1, "runs on each side or of each profile")
 	fl.IntVar(&o.parallel, "parallel", 1, "pairs that are recorded at once; real runs mostly wait")
-	fl.StringVar(&o.mode, "mode", "synthetic", "synthetic, real, duet, history, intervals, intervals-real, leak, clean, planted or planted-load")
+	fl.StringVar(&o.mode, "mode", "synthetic", "synthetic, real, duet, history, intervals, intervals-real, clean, planted or planted-load")
 	fl.IntVar(&o.busy, "busy", 0, "with -mode duet: processes beside that do nothing but compute")
-	fl.DurationVar(&o.measure, "measure", 0, "with -mode duet or leak: length of the measured phase (default 20s, or 10m)")
-	fl.DurationVar(&o.warmup, "warmup", 11*time.Minute, "with -mode leak: length of the warm-up; the reference server keeps events for 10 minutes")
+	fl.DurationVar(&o.measure, "measure", 0, "with -mode duet: length of the measured phase (default 20s)")
 	fl.StringVar(&o.only, "only", "all", "with -mode clean: the built-in profiles to run, with commas between them; with planted: the rows")
 	fl.StringVar(&o.keep, "keep", "", "directory to keep the archives in (default: they are deleted)")
 	fl.DurationVar(&o.timeout, "timeout", 6*time.Hour, "end early after this time")
@@ -83,13 +81,11 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	if o.pairs < 1 || o.pairs > maxPairs || o.runs < 1 || o.runs > maxRuns || o.parallel < 1 || o.parallel > maxParallel || fl.NArg() > 0 {
 		return fmt.Errorf("want 1 to %d pairs, 1 to %d runs, 1 to %d at once and no arguments", maxPairs, maxRuns, maxParallel)
 	}
-	if o.measure == 0 && o.mode == "leak" {
-		o.measure = 10 * time.Minute
-	} else if o.measure == 0 {
+	if o.measure == 0 {
 		o.measure = 20 * time.Second
 	}
-	if o.busy < 0 || o.busy > maxBusy || o.measure < time.Second || o.measure > maxMeasure || o.warmup < time.Second || o.warmup > 2*maxMeasure {
-		return fmt.Errorf("want 0 to %d processes that compute, 1s to %v measured, and 1s to %v of warm-up", maxBusy, maxMeasure, 2*maxMeasure)
+	if o.busy < 0 || o.busy > maxBusy || o.measure < time.Second || o.measure > maxMeasure {
+		return fmt.Errorf("want 0 to %d processes that compute, and 1s to %v measured", maxBusy, maxMeasure)
 	}
 	if o.mode == "history" {
 		return histories(ctx, o.pairs, out)
@@ -114,8 +110,6 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 		record = synthetic{}
 	case "duet":
 		return duets(ctx, o, dir, out, log)
-	case "leak":
-		return runLeaks(ctx, o, dir, out, log)
 	case "clean":
 		return runClean(ctx, o, dir, out, log)
 	case "planted", "planted-load":
@@ -129,7 +123,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 		}
 		record = r
 	default:
-		return fmt.Errorf("mode %q: write synthetic, real, duet, history, intervals, intervals-real, leak, clean, planted or planted-load", o.mode)
+		return fmt.Errorf("mode %q: write synthetic, real, duet, history, intervals, intervals-real, clean, planted or planted-load", o.mode)
 	}
 	t, err := measure(ctx, o, dir, record, log)
 	if o.mode == "real" {

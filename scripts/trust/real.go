@@ -34,7 +34,7 @@ const (
 	delaySlow  = "delay(rate=1, uniform=44ms..66ms, seed=%d)"
 )
 
-// runLimit is longer than any run of the profiles takes; runLeaks sets another.
+// runLimit is longer than any run takes.
 const runLimit = 3 * time.Minute
 
 // measuredCodes are the exit codes of runs that have a result: all was well, the generator
@@ -46,7 +46,6 @@ var measuredCodes = []int{0, 4, 5, 99}
 type actual struct {
 	binary  string
 	profile string
-	limit   time.Duration // of a run
 	log     io.Writer
 }
 
@@ -55,7 +54,6 @@ func newReal(ctx context.Context, dir string, log io.Writer) (*actual, error) {
 	a := &actual{
 		binary:  filepath.Join(dir, "eventmeter"),
 		profile: filepath.Join(dir, "trust.yaml"),
-		limit:   runLimit,
 		log:     log,
 	}
 	if runtime.GOOS == "windows" {
@@ -84,7 +82,7 @@ func (a *actual) record(ctx context.Context, dir string, number int, slow bool) 
 // launch makes one run, with its archive in dir, and returns its exit code. A run that has
 // no result is an error.
 func (a *actual) launch(ctx context.Context, dir string, args ...string) (code int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, a.limit)
+	ctx, cancel := context.WithTimeout(ctx, runLimit)
 	defer cancel()
 	var text bytes.Buffer
 	c := exec.CommandContext(ctx, a.binary, append([]string{"run", "--quiet", "--out", dir}, args...)...)

@@ -20,7 +20,6 @@ type options struct {
 	timeout     time.Duration
 	busy        int
 	measure     time.Duration
-	warmup      time.Duration
 }
 
 // figures are those in which the change is looked for. The tail of a run of seconds is

@@ -115,29 +115,3 @@ func TestWilson(t *testing.T) {
 		}
 	}
 }
-
-func TestLeakTable(t *testing.T) {
-	const mib = 1 << 20
-	none := map[string]results.Growth{"memory": {Verdict: results.LeakNone, Low: -1, High: 1}, "files": {Verdict: results.LeakNone}}
-	found := map[string]results.Growth{"memory": {Verdict: results.LeakFound, Slope: mib, Low: mib / 2, High: 2 * mib}}
-	files := map[string]results.Growth{"memory": {Verdict: results.LeakNone}, "files": {Verdict: results.LeakFound}}
-	for name, c := range map[string]struct {
-		clean, leaking map[string]results.Growth
-		missed         bool
-	}{
-		"all right":     {none, found, false},
-		"accused":       {found, found, true},
-		"files accused": {files, found, true},
-		"not found":     {none, none, true},
-		"no verdict":    {none, nil, true},
-	} {
-		rows := make([]leaked, len(plantedLeaks))
-		rows[0].add(c.clean, 0)
-		rows[1].add(c.leaking, mib)
-		var out bytes.Buffer
-		err := printLeaks(&out, options{runs: 1}, rows)
-		if errors.Is(err, errGoal) != c.missed || strings.Contains(out.String(), "MISSED") != c.missed {
-			t.Errorf("%s: %v\n%s", name, err, &out)
-		}
-	}
-}
