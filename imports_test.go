@@ -80,7 +80,7 @@ var mayImport = map[string][]string{
 	"internal/capacity/trials": {"profiles", "results", "internal/run", "internal/capacity", "internal/dialguard", "internal/embedded", "internal/errtext", "internal/health", "internal/metrics"},
 	"internal/check":           {".", "loadgen/driver", "loadgen/mcpclient", "profiles", "results", "sinks", "internal/conform", "internal/crash", "internal/errtext", "internal/run", "internal/wire"},
 	"internal/embedded":        {"profiles", "sinks", "sinks/ledger", "internal/refserver", "internal/refserver/faults", "internal/crash", "internal/lockfile", "internal/stderrtail"},
-	"internal/health":          {"results", "sinks", "sinks/ledger", "internal/crash", "internal/dialguard", "internal/errtext", "internal/metrics", "internal/stats/leak", "internal/streamclient"},
+	"internal/health":          {"results", "sinks", "sinks/ledger", "internal/cputime", "internal/crash", "internal/dialguard", "internal/errtext", "internal/metrics", "internal/stats/leak", "internal/streamclient"},
 	"internal/run": {
 		".", "loadgen", "loadgen/driver", "loadgen/driver/events", "loadgen/mcpclient", "loadgen/systems", "loadgen/upstream", "profiles", "results", "sinks", "sinks/ledger",
 		"internal/settings", "internal/budget", "internal/capacity", "internal/conform", "internal/crash", "internal/dialguard", "internal/embedded", "internal/errtext", "internal/figure", "internal/health",

@@ -112,6 +112,21 @@ type CapacityStep struct {
 	Target    *Process           `json:"target,omitempty"` // the target's use of its machine
 	// the generator's own health
 	Generator Generator `json:"generator"`
+	// the work that the CPU times of target and generator paid for, in a step with one lane
+	Usage *CapacityUsage `json:"usage,omitempty"`
+}
+
+// CapacityUsage is the work of a step with one lane while its processes were watched: from the
+// warm-up to the end of the drain.
+type CapacityUsage struct {
+	Seconds       float64 `json:"seconds"`       // how long the processes were watched
+	Subscriptions int     `json:"subscriptions"` // subscriptions that were open
+	Events        int64   `json:"events"`        // events published, warm-up included
+	Deliveries    int64   `json:"deliveries"`    // copies of events received, warm-up included
+	// connections of the lane, opened in the whole step
+	Connections int64 `json:"connections"`
+	// the lane's traffic in the measured window
+	Measured OverheadWindow `json:"measured"`
 }
 
 // CapacityBacklog describes the deliveries that were owed and not yet made during a step.
@@ -167,6 +182,10 @@ type CapacityCost struct {
 	// cost of 1,000 idle subscriptions for an hour
 	Idle      CostOf `json:"idle"`
 	Delivered CostOf `json:"delivered"` // cost of a million delivered events
+	// cost of taking a million events and finding their subscribers, apart from their deliveries
+	Event *CostOf `json:"event,omitempty"`
+	// cost of the target for an hour with one idle subscription
+	Base *CostOf `json:"base,omitempty"`
 	// what was not measured, or only roughly, and why
 	Missing []string `json:"missing"`
 }

@@ -131,6 +131,9 @@ type Process struct {
 	CPUShare float64 `json:"cpuShare"`
 	// largest resident set seen, in bytes
 	Memory int64 `json:"memory"`
+	// resolution of cpu: 1 µs where the system has a CPU clock for each process (Linux), 10 ms
+	// elsewhere and with --target-metrics; 0 = not known
+	Resolution Nanos `json:"resolution,omitempty"`
 }
 
 // Arrivals describes how exactly receive times are known, over all copies of all events, warm-up

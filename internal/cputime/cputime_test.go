@@ -1,6 +1,9 @@
 package cputime_test
 
 import (
+	"errors"
+	"os"
+	"runtime"
 	"testing"
 	"time"
 
@@ -27,5 +30,36 @@ func TestUsedGrowsWithWork(t *testing.T) {
 	}
 	if sum == 0 {
 		t.Error("nothing was computed")
+	}
+}
+
+// The clock of a process, read by its id, agrees with what it says of itself, and a
+// process that does not exist has none.
+func TestOfAgreesWithUsed(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		if _, err := cputime.Of(os.Getpid()); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("the error is %v", err)
+		}
+		return
+	}
+	before := cputime.Used()
+	of, err := cputime.Of(os.Getpid())
+	after := cputime.Used()
+	// The two are counted apart, and agree to a tick.
+	if err != nil || of < before-20*time.Millisecond || of > after+20*time.Millisecond {
+		t.Errorf("%v, %v, want between %v and %v", of, err, before, after)
+	}
+	for last := of; ; {
+		now, err := cputime.Of(os.Getpid())
+		if err != nil || now < last {
+			t.Fatalf("%v after %v, %v", now, last, err)
+		}
+		if now-last > 0 && now-last < 10*time.Millisecond {
+			break // finer than a tick
+		}
+		last = now
+	}
+	if _, err := cputime.Of(1 << 28); err == nil {
+		t.Error("a process that does not exist has a clock")
 	}
 }

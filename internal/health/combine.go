@@ -41,7 +41,7 @@ func Together(a, b *results.Process) *results.Process {
 			wall += float64(p.CPU) / p.CPUShare
 		}
 	}
-	sum := &results.Process{CPU: a.CPU + b.CPU, Memory: max(a.Memory, b.Memory)}
+	sum := &results.Process{CPU: a.CPU + b.CPU, Memory: max(a.Memory, b.Memory), Resolution: max(a.Resolution, b.Resolution)}
 	if wall > 0 {
 		sum.CPUShare = float64(sum.CPU) / wall
 	}
@@ -56,6 +56,7 @@ func Beside(a, b results.Generator) results.Generator {
 	}
 	sum := results.Process{
 		CPU: a.Process.CPU + b.Process.CPU, CPUShare: a.Process.CPUShare + b.Process.CPUShare, Memory: a.Process.Memory + b.Process.Memory,
+		Resolution: max(a.Process.Resolution, b.Process.Resolution),
 	}
 	out := Worse(a, b)
 	out.Process, out.Goroutines = sum, a.Goroutines+b.Goroutines

@@ -6,9 +6,26 @@ import (
 
 	"github.com/shirou/gopsutil/v4/process"
 
+	"github.com/eventmeter/eventmeter/internal/cputime"
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/results"
 )
+
+// tick is the resolution of CPU times in the process table, and in the metrics that
+// client libraries of Prometheus read from it.
+const tick = 10 * time.Millisecond
+
+// cpuOf returns the CPU seconds of a process, and their resolution.
+func cpuOf(p *process.Process) (seconds float64, step time.Duration, err error) {
+	if used, err := cputime.Of(int(p.Pid)); err == nil {
+		return used.Seconds(), cputime.Step, nil
+	}
+	t, err := p.Times()
+	if err != nil {
+		return 0, 0, err
+	}
+	return t.User + t.System, tick, nil
+}
 
 // meter measures the CPU time and memory of one process. Its methods do nothing on
 // nil.
@@ -18,6 +35,7 @@ type meter struct {
 
 	mu     sync.Mutex
 	last   float64
+	step   time.Duration // resolution of last
 	memory int64
 }
 
@@ -40,8 +58,8 @@ func (m *meter) sample() {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if t, err := m.proc.Times(); err == nil {
-		m.last = t.User + t.System
+	if cpu, step, err := cpuOf(m.proc); err == nil {
+		m.last, m.step = cpu, step
 	}
 	if mem, err := m.proc.MemoryInfo(); err == nil {
 		m.memory = max(m.memory, int64(mem.RSS))
@@ -64,9 +82,10 @@ func (m *meter) finish(wall time.Duration) *results.Process {
 	m.sample()
 	cpu := m.last - m.before
 	return &results.Process{
-		CPU:      results.Nanos(cpu * 1e9),
-		CPUShare: cpu / wall.Seconds(),
-		Memory:   m.memory,
+		CPU:        results.Nanos(cpu * 1e9),
+		CPUShare:   cpu / wall.Seconds(),
+		Memory:     m.memory,
+		Resolution: results.Nanos(m.step),
 	}
 }
 
@@ -77,7 +96,7 @@ func ProcessUsage(pid int) func() metrics.Usage {
 		return func() metrics.Usage { return metrics.Usage{} }
 	}
 	return func() metrics.Usage {
-		t, err := proc.Times()
+		cpu, _, err := cpuOf(proc)
 		if err != nil {
 			return metrics.Usage{}
 		}
@@ -85,6 +104,6 @@ func ProcessUsage(pid int) func() metrics.Usage {
 		if err != nil {
 			return metrics.Usage{}
 		}
-		return metrics.Usage{CPU: t.User + t.System, Memory: int64(m.RSS), OK: true}
+		return metrics.Usage{CPU: cpu, Memory: int64(m.RSS), OK: true}
 	}
 }

@@ -130,7 +130,7 @@ func (m *remoteMeter) finish(wall time.Duration) *results.Process {
 		return nil
 	}
 	cpu := m.last - m.before
-	return &results.Process{CPU: results.Nanos(cpu * 1e9), CPUShare: cpu / wall.Seconds(), Memory: m.memory}
+	return &results.Process{CPU: results.Nanos(cpu * 1e9), CPUShare: cpu / wall.Seconds(), Memory: m.memory, Resolution: results.Nanos(tick)}
 }
 
 // scrape reads the metrics at url.

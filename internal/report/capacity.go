@@ -196,6 +196,13 @@ var costRows = []struct {
 	{"  memory", func(c *results.CapacityCost) string { return costOf(c.Idle.Memory, bytes) }},
 	{"  requests", func(c *results.CapacityCost) string { return costOf(c.Idle.Requests, ratio) }},
 	{"  bytes", func(c *results.CapacityCost) string { return costOf(c.Idle.Bytes, bytes) }},
+	{"the target, for an hour", func(*results.CapacityCost) string { return "" }},
+	{"  CPU", func(c *results.CapacityCost) string { return costPart(c.Base, costCPU) }},
+	{"  memory", func(c *results.CapacityCost) string {
+		return costPart(c.Base, func(o results.CostOf) string { return costOf(o.Memory, bytes) })
+	}},
+	{"a million events, without deliveries", func(*results.CapacityCost) string { return "" }},
+	{"  CPU", func(c *results.CapacityCost) string { return costPart(c.Event, costCPU) }},
 	{"a million delivered events", func(*results.CapacityCost) string { return "" }},
 	{"  CPU", func(c *results.CapacityCost) string { return costCPU(c.Delivered) }},
 	{"  requests", func(c *results.CapacityCost) string { return costOf(c.Delivered.Requests, ratio) }},
@@ -207,6 +214,14 @@ func costOf(v *float64, as func(float64) string) string {
 		return "not measured"
 	}
 	return as(*v)
+}
+
+// costPart is a part of the sheet that may not have been measured.
+func costPart(c *results.CostOf, as func(results.CostOf) string) string {
+	if c == nil {
+		return "not measured"
+	}
+	return as(*c)
 }
 
 func costCPU(c results.CostOf) string {

@@ -1,9 +1,11 @@
 package trials
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"runtime/debug"
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/capacity"
@@ -12,19 +14,25 @@ import (
 )
 
 const (
-	// cpuStep is the resolution of a process's CPU time. A difference of two readings
-	// must be at least twice that to mean anything.
+	// cpuStep is the resolution of a process's CPU time where it is not known.
 	cpuStep = 10 * time.Millisecond
+	// cpuNoise is how much CPU time a process uses more or less by itself, for timers and
+	// the garbage collector.
+	cpuNoise = time.Millisecond
 	// memoryNoise is how much the memory of a process with a garbage collector varies
 	// by itself.
 	memoryNoise = 2 << 20
 
+	hour          = 3600.0        // in seconds
 	thousandHours = 1000 * 3600.0 // seconds of 1,000 subscriptions held for an hour
 	million       = 1e6
 )
 
 // costs draws up the cost sheet. For each lane alone it measures one idle
-// subscription, all subscriptions idle, and half the capacity.
+// subscription, one subscription with events, all subscriptions idle, and all with
+// events, at half the capacity. One subscription with events and all with events
+// differ in deliveries per event, which tells the cost of an event from that of a
+// delivery.
 func (s *finder) costs(ctx context.Context) error {
 	k := s.search.Maximum()
 	if s.p.Capacity.Idle == 0 || k.Load == 0 || s.search.Outcome() == capacity.Searching {
@@ -40,21 +48,37 @@ func (s *finder) costs(ctx context.Context) error {
 		if s.p.Target.IsEmbedded() {
 			s.keep.Stop()
 		}
-		base, err := s.costStep(ctx, stepPlan{load: load, purpose: purposeIdle, lane: l.Name, idle: true, one: true})
-		if err != nil {
-			return err
+		var m costSteps
+		// In the order of the memory that they need, because a process does not give
+		// memory back at once.
+		for _, step := range []struct {
+			of      **usageOf
+			purpose string
+			idle    bool
+			one     bool
+		}{
+			{&m.base, purposeIdle, true, true}, {&m.event, purposeCost, false, true},
+			{&m.idle, purposeIdle, true, false}, {&m.busy, purposeCost, false, false},
+		} {
+			debug.FreeOSMemory() // so that the generator's memory is that of the step
+			var err error
+			*step.of, err = s.costStep(ctx, stepPlan{load: load, purpose: step.purpose, lane: l.Name, idle: step.idle, one: step.one})
+			if err != nil {
+				return err
+			}
 		}
-		idle, err := s.costStep(ctx, stepPlan{load: load, purpose: purposeIdle, lane: l.Name, idle: true})
-		if err != nil {
-			return err
-		}
-		busy, err := s.costStep(ctx, stepPlan{load: load, purpose: purposeCost, lane: l.Name})
-		if err != nil {
-			return err
-		}
-		s.out.Costs = append(s.out.Costs, costSheet(s.p.Lanes[i].Name, s.p.Lanes[i].Mode, base, idle, busy))
+		s.out.Costs = append(s.out.Costs, costSheet(s.p.Lanes[i].Name, s.p.Lanes[i].Mode, m))
 	}
 	return nil
+}
+
+// costSteps are the four steps of a cost sheet; nil where a step could not open its
+// subscriptions.
+type costSteps struct {
+	base  *usageOf // one subscription, no events
+	event *usageOf // one subscription, with events
+	idle  *usageOf // all subscriptions, no events
+	busy  *usageOf // all subscriptions, with events
 }
 
 // costStep runs a step whose failure only leaves a figure out.
@@ -68,9 +92,9 @@ func (s *finder) costStep(ctx context.Context, plan stepPlan) (*usageOf, error) 
 
 // usageOf is what a step with one lane used.
 type usageOf struct {
-	subscriptions        int
-	seconds              float64 // wall time in which the processes were watched
+	results.CapacityUsage
 	cpu                  float64 // seconds of the target; NaN if not known
+	noise                float64 // seconds that cpu may be off
 	memory               float64 // bytes of the target; NaN if not known
 	messages, bytes      float64 // copies of events, warm-up included
 	requests             float64 // that carried events
@@ -81,27 +105,43 @@ type usageOf struct {
 func newUsage(step results.CapacityStep, m *run.Outcome) *usageOf {
 	lane, account := &m.Result.Lanes[0], &m.Accounts[0].Lanes[0]
 	u := &usageOf{
-		subscriptions: lane.Subscriptions, cpu: math.NaN(), memory: math.NaN(),
+		CapacityUsage: *step.Usage, cpu: math.NaN(), memory: math.NaN(),
 		messages: float64(account.EventMessages), bytes: float64(account.EventBytes),
 		requests:     float64(lane.Overhead.Causes["events"].Requests),
 		hourRequests: lane.Overhead.PerSubscriptionHour.Requests, hourUp: lane.Overhead.PerSubscriptionHour.Bytes,
 		sound: !step.Generator.Bottleneck && step.Lost == 0,
 	}
-	for _, ph := range m.Result.Phases {
-		if ph.Name != "attach" && ph.Name != "detach" {
-			u.seconds += (ph.End - ph.Start).Duration().Seconds()
-		}
-	}
 	if t := step.Target; t != nil {
 		u.cpu, u.memory = t.CPU.Duration().Seconds(), float64(t.Memory)
+		u.noise = max(cpuNoise, cmp.Or(t.Resolution.Duration(), cpuStep)).Seconds()
+	}
+	return u
+}
+
+// usage returns the work of a step with one lane, nil for several.
+func usage(m *run.Outcome) *results.CapacityUsage {
+	r := m.Result
+	if len(r.Lanes) != 1 || len(m.Accounts) != 1 || len(m.Accounts[0].Lanes) != 1 {
+		return nil
+	}
+	lane := &r.Lanes[0]
+	u := &results.CapacityUsage{
+		Subscriptions: lane.Subscriptions, Events: r.Upstream.Published + r.Upstream.Warmup,
+		Deliveries: m.Accounts[0].Lanes[0].EventMessages, Connections: lane.Overhead.Connections, Measured: lane.Overhead.Measured,
+	}
+	for _, ph := range r.Phases {
+		if ph.Name != "attach" && ph.Name != "detach" {
+			u.Seconds += (ph.End - ph.Start).Duration().Seconds()
+		}
 	}
 	return u
 }
 
 // costSheet returns the entry of one lane.
-func costSheet(lane, mode string, base, idle, busy *usageOf) results.CapacityCost {
+func costSheet(lane, mode string, m costSteps) results.CapacityCost {
 	c := results.CapacityCost{Lane: lane, Mode: mode, Missing: []string{}}
 	miss := func(format string, args ...any) { c.Missing = append(c.Missing, fmt.Sprintf(format, args...)) }
+	base, idle, busy := m.base, m.idle, m.busy
 	if base == nil || idle == nil || busy == nil {
 		miss("everything: the subscriptions could not be opened")
 		return c
@@ -109,13 +149,13 @@ func costSheet(lane, mode string, base, idle, busy *usageOf) results.CapacityCos
 	for _, part := range []struct {
 		name  string
 		sound bool
-	}{{"idle", base.sound && idle.sound}, {"delivered", busy.sound}} {
+	}{{"idle", base.sound && idle.sound}, {"event", m.event == nil || m.event.sound}, {"delivered", busy.sound}} {
 		if !part.sound {
 			miss("%s: the generator was the bottleneck, or deliveries went missing, so its figures are too high if anything", part.name)
 		}
 	}
-	c.Idle.Basis = fmt.Sprintf("%d subscriptions held for %.3gs, less 1 held for %.3gs", idle.subscriptions, idle.seconds, base.seconds)
-	c.Delivered.Basis = fmt.Sprintf("%.0f deliveries to %d subscriptions in %.3gs, less what these cost idle", busy.messages, busy.subscriptions, busy.seconds)
+	c.Idle.Basis = fmt.Sprintf("%d subscriptions held for %.3gs, less 1 held for %.3gs", idle.Subscriptions, idle.Seconds, base.Seconds)
+	c.Delivered.Basis = fmt.Sprintf("%.0f deliveries to %d subscriptions in %.3gs, less what these and the events cost", busy.messages, busy.Subscriptions, busy.Seconds)
 	c.Idle.Requests, c.Idle.Bytes = number(1000*idle.hourRequests), number(1000*idle.hourUp)
 	if busy.messages > 0 {
 		c.Delivered.Requests, c.Delivered.Bytes = number(million*busy.requests/busy.messages), number(million*busy.bytes/busy.messages)
@@ -124,29 +164,64 @@ func costSheet(lane, mode string, base, idle, busy *usageOf) results.CapacityCos
 		miss("CPU and memory: the target's process is not known; give --target-metrics")
 		return c
 	}
+	c.Base = &results.CostOf{
+		CPU: number(base.cpu / base.Seconds * hour), Resolution: base.noise / base.Seconds * hour, Memory: number(base.memory),
+		Basis: fmt.Sprintf("1 subscription held for %.3gs", base.Seconds),
+	}
 	costIdle(&c, base, idle, miss)
 	if busy.messages > 0 {
-		c.Delivered.Resolution = 2 * cpuStep.Seconds() / busy.messages * million
-		used := busy.cpu - idle.cpu/idle.seconds*busy.seconds
-		if cost := used / busy.messages * million; cost >= c.Delivered.Resolution {
-			c.Delivered.CPU = number(cost)
-		} else {
-			miss("CPU of deliveries: %.0f are too few to be distinguished from none; raise capacity.step", busy.messages)
-		}
+		costEvents(&c, m, miss)
 	}
 	return c
 }
 
+// costEvents sets the CPU time that events and deliveries cost: the two steps with
+// events are two equations in the cost of an event and that of a delivery.
+func costEvents(c *results.CapacityCost, m costSteps, miss func(string, ...any)) {
+	busy, event := m.busy, m.event
+	used := busy.cpu - m.idle.cpu/m.idle.Seconds*busy.Seconds
+	events, deliveries := float64(busy.Events), busy.messages
+	perEvent := 0.0
+	switch {
+	case event == nil || math.IsNaN(event.cpu) || event.Events == 0:
+		miss("CPU of events: one subscription with events could not be measured, so it is in that of deliveries")
+	default:
+		alone := event.cpu - m.base.cpu/m.base.Seconds*event.Seconds
+		det := float64(event.Events)*deliveries - event.messages*events
+		// Without twice as many deliveries per event, the two equations are nearly the same.
+		if det < float64(event.Events)*deliveries/2 {
+			miss("CPU of events: %.3g deliveries per event with all subscriptions, %.3g with one, so it cannot be told from that of deliveries and is in it; hold more subscriptions for each event", deliveries/events, event.messages/float64(event.Events))
+			break
+		}
+		c.Event = &results.CostOf{
+			Resolution: 2 * event.noise / float64(event.Events) * million,
+			Basis:      fmt.Sprintf("%d events to 1 subscription in %.3gs, less what it costs idle and the %.0f deliveries", event.Events, event.Seconds, event.messages),
+		}
+		perEvent = max(0, (alone*deliveries-used*event.messages)/det)
+		if cost := perEvent * million; cost >= c.Event.Resolution {
+			c.Event.CPU = number(cost)
+		} else {
+			miss("CPU of events: less than %.3g s per million events cannot be distinguished from none here; raise capacity.step", c.Event.Resolution)
+		}
+	}
+	c.Delivered.Resolution = 2 * busy.noise / deliveries * million
+	if cost := (used - perEvent*events) / deliveries * million; cost >= c.Delivered.Resolution {
+		c.Delivered.CPU = number(cost)
+	} else {
+		miss("CPU of deliveries: %.0f are too few to be distinguished from none; raise capacity.step", deliveries)
+	}
+}
+
 // costIdle sets the CPU time and memory that idle subscriptions cost.
 func costIdle(c *results.CapacityCost, base, idle *usageOf, miss func(string, ...any)) {
-	more := float64(idle.subscriptions - base.subscriptions)
+	more := float64(idle.Subscriptions - base.Subscriptions)
 	if more < 1 {
 		miss("idle: the cost of one subscription cannot be distinguished from none; hold more subscriptions")
 		return
 	}
-	perSecond := thousandHours / more / idle.seconds
-	c.Idle.Resolution = 2 * cpuStep.Seconds() * perSecond
-	if cost := (idle.cpu - base.cpu/base.seconds*idle.seconds) * perSecond; cost >= c.Idle.Resolution {
+	perSecond := thousandHours / more / idle.Seconds
+	c.Idle.Resolution = 2 * idle.noise * perSecond
+	if cost := (idle.cpu - base.cpu/base.Seconds*idle.Seconds) * perSecond; cost >= c.Idle.Resolution {
 		c.Idle.CPU = number(cost)
 	} else {
 		miss("idle CPU: less than %.3g s per 1,000 subscription-hours cannot be distinguished from none here; raise capacity.idle, or hold more subscriptions", c.Idle.Resolution)

@@ -47,7 +47,7 @@ func meets(o run.Options, lost int64) *run.Outcome {
 	}
 	seconds := p.Phases.Measure.Seconds() + 1
 	r.Phases = []results.Phase{{Name: "attach", End: 1e9}, {Name: "measure", Start: 1e9, End: results.Nanos(1e9 + seconds*1e9)}}
-	cpu := 50e-6*float64(deliveries) + 0.001*float64(subscriptions)*seconds + 0.01*seconds
+	cpu := 50e-6*float64(deliveries) + 200e-6*float64(emissions) + 0.001*float64(subscriptions)*seconds + 0.01*seconds
 	r.Target.Process = &results.Process{CPU: results.Nanos(cpu * 1e9), CPUShare: cpu / seconds, Memory: 10<<20 + subscriptions<<16}
 	return &run.Outcome{
 		Result: r, Accounts: []ledger.Account{account},
@@ -101,10 +101,10 @@ func TestCapacitySearch(t *testing.T) {
 			purposes = purposes[:len(purposes)-1]
 		}
 	}
-	if want := []string{"bracket", "bisect", "confirm", "idle", "cost"}; !slices.Equal(purposes, want) {
+	if want := []string{"bracket", "bisect", "confirm", "idle", "cost", "idle", "cost"}; !slices.Equal(purposes, want) {
 		t.Errorf("purposes %v, want %v", purposes, want)
 	}
-	// The pretended target: 50 µs for a delivery, 1 ms/s and 64 KiB for a
+	// The pretended target: 50 µs for a delivery, 200 µs for an event, 1 ms/s and 64 KiB for a
 	// subscription, and 10 ms/s for being there.
 	cost := c.Costs[0]
 	near := func(name string, got *float64, want float64) {
@@ -116,6 +116,9 @@ func TestCapacitySearch(t *testing.T) {
 	near("memory", cost.Idle.Memory, 1000<<16)
 	near("idle requests", cost.Idle.Requests, 2000)
 	near("CPU of deliveries", cost.Delivered.CPU, 50)
+	near("CPU of events", cost.Event.CPU, 200)
+	near("CPU of the target", cost.Base.CPU, 3600*0.011)
+	near("memory of the target", cost.Base.Memory, 10<<20+1<<16)
 	near("requests of deliveries", cost.Delivered.Requests, 1e6)
 	near("bytes of deliveries", cost.Delivered.Bytes, 3e8)
 	if len(cost.Missing) != 0 {

@@ -102,6 +102,7 @@ func (s *finder) isLimit(err error) bool {
 func (s *finder) measure(step *results.CapacityStep, p *profiles.Profile, o *run.Outcome) {
 	r := o.Result
 	step.Fill(r)
+	step.Usage = usage(o)
 	if r.Upstream.Scheduled > 0 {
 		step.Events = eventRate(p, r.Upstream.Scheduled)
 	}
