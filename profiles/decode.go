@@ -42,7 +42,7 @@ var (
 	parsers = map[reflect.Type]func(text string) (any, error){
 		reflect.TypeFor[time.Duration](): func(text string) (any, error) { return settings.ParseDuration(text) },
 		reflect.TypeFor[Rate]():          func(text string) (any, error) { return ParseRate(text) },
-		reflect.TypeFor[Bytes]():         func(text string) (any, error) { return parseBytes(text) },
+		reflect.TypeFor[Bytes]():         func(text string) (any, error) { return ParseBytes(text) },
 	}
 )
 

@@ -42,8 +42,8 @@ var byteUnits = []struct {
 	size int64
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
 
-// parseBytes reads "256MiB", "512KiB", "1GiB" or a bare number of bytes.
-func parseBytes(text string) (Bytes, error) {
+// ParseBytes reads "256MiB", "512KiB", "1GiB" or a bare number of bytes.
+func ParseBytes(text string) (Bytes, error) {
 	number, size := strings.TrimSpace(text), int64(1)
 	for _, u := range byteUnits {
 		if rest, ok := strings.CutSuffix(number, u.name); ok {
@@ -58,7 +58,7 @@ func parseBytes(text string) (Bytes, error) {
 	return Bytes(int64(v) * size), nil
 }
 
-// String returns the amount in the largest unit that divides it, so that parseBytes
+// String returns the amount in the largest unit that divides it, so that ParseBytes
 // reads the same value.
 func (b Bytes) String() string {
 	for _, u := range byteUnits {
