@@ -73,6 +73,7 @@ var mayImport = map[string][]string{
 	"scripts/screenshots":         {"*"},
 	"scripts/studies":             {"*"},
 	"scripts/trust":               {"*"},
+	"scripts/proxy":               {},
 	"scripts/soak":                {"internal/crash"},
 
 	// A run and what is built on it.

@@ -3,7 +3,7 @@ module github.com/eventmeter/eventmeter/xk6-mcpevents
 go 1.26.0
 
 require (
-	github.com/eventmeter/eventmeter v0.0.0-00010101000000-000000000000
+	github.com/eventmeter/eventmeter v0.1.0
 	github.com/grafana/sobek v0.0.0-20260727154728-7781506a890f
 	github.com/sirupsen/logrus v1.9.3
 	go.k6.io/k6/v2 v2.2.0
@@ -116,5 +116,3 @@ require (
 	gopkg.in/guregu/null.v3 v3.3.0 // indirect
 	gopkg.in/validator.v2 v2.0.1 // indirect
 )
-
-replace github.com/eventmeter/eventmeter => ../
