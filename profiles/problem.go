@@ -92,7 +92,7 @@ func newError(problems []Problem) *Error {
 
 // advise suggests the known word that was probably meant, or lists all known words.
 func advise(word string, known []string) string {
-	if best := nearest(word, known); best != "" {
+	if best := Nearest(word, known); best != "" {
 		return fmt.Sprintf("did you mean %s?", best)
 	}
 	if len(known) == 0 {
@@ -101,9 +101,9 @@ func advise(word string, known []string) string {
 	return "there is " + strings.Join(known, ", ")
 }
 
-// nearest returns the known word that differs from word by a small typing error, or
+// Nearest returns the known word that differs from word by a small typing error, or
 // "".
-func nearest(word string, known []string) string {
+func Nearest(word string, known []string) string {
 	best, least := "", 1+max(1, len(word)/3)
 	for _, k := range known {
 		if strings.EqualFold(k, word) {
