@@ -158,6 +158,9 @@ func secretsOf(o mcpclient.EndpointOptions) []string {
 	return all
 }
 
+// address is the URL of the endpoint, without secrets.
+func (c *client) address() string { return errtext.Address(c.opts.URL) }
+
 // cleaned is an error whose text can be printed.
 type cleaned struct {
 	text  string

@@ -2,6 +2,7 @@ package mcpevents
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,8 +24,9 @@ type group struct {
 	client  *client
 	book    *book
 	driver  driver.Driver
-	listens bool     // for changes of the event types
-	wakeup  *wakeup  // holds the iteration; nil if the group is kept
+	listens bool    // for changes of the event types
+	wakeup  *wakeup // holds the iteration while there are handlers; nil if the group is kept
+	during  *iteration
 	indexes []uint32 // of the members, in the book
 	members []member
 	open    *gauge   // subscriptions with these tags, of all VUs
@@ -44,6 +46,8 @@ type group struct {
 	pushing sync.Mutex // one flush at a time
 	pushed  [len(counts)]int64
 	over    bool
+
+	closing atomic.Bool // the script has called close()
 
 	once sync.Once
 	done chan struct{} // closed when everything is ended and counted
@@ -91,9 +95,9 @@ func newGroup(c *client, w way, o *subscribeOptions) (*group, error) {
 	}
 	g := &group{
 		origin: *c.m.origin(), hub: h, metrics: c.m.metrics, client: c, every: o.SampleEvery,
-		book: b, indexes: list, members: make([]member, len(list)), open: h.openOf(k), done: make(chan struct{}), asked: h.clock.Now(),
+		book: b, indexes: list, members: make([]member, len(list)), open: h.openOf(k, o.Tags), done: make(chan struct{}), asked: h.clock.Now(),
 	}
-	g.tags, g.handlers.messages = k.tags(g.tags), o.Payload
+	g.tags, g.handlers.messages = k.tags(o.Tags.of(g.tags)), o.Payload
 	for i, index := range list {
 		m := &g.members[i]
 		m.group, m.self, m.number = g, m, i
@@ -138,8 +142,11 @@ func (g *group) stopListening() {
 func (g *group) attach(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if _, err := loadgen.Attach(ctx, loadgen.AttachOptions{N: len(g.members)}, g.driver.Attach); err != nil {
-		return err
+	if got, err := loadgen.Attach(ctx, loadgen.AttachOptions{N: len(g.members)}, g.driver.Attach); err != nil {
+		if got.FirstError != nil { // context.Cause may know less
+			err = got.FirstError
+		}
+		return late(ctx, timeout, fmt.Sprintf("readyTimeout, %d of %d are active", got.Attached, len(g.members)), err)
 	}
 	if d, ok := g.driver.(driver.Beginner); ok {
 		const never = eventmeter.Instant(1 << 62)
@@ -154,12 +161,28 @@ func (g *group) watch(ctx context.Context) {
 	work.begin()
 	stop := context.AfterFunc(ctx, func() {
 		defer work.end()
+		if !g.closing.Load() && g.during.calls.Load() == 0 { // else it was interrupted
+			g.leftOpen()
+		}
 		g.finish(ctx, 0)
 	})
 	g.mu.Lock()
 	g.stop = stop
 	g.mu.Unlock()
 }
+
+// leftOpen logs that the script did not close the group: once for each kind, because
+// every iteration does it.
+func (g *group) leftOpen() {
+	if _, said := g.hub.warned.LoadOrStore(leftOpen{g.book.event, g.book.lane}, true); said {
+		return
+	}
+	g.state.Logger.Warnf("lane %s: when the iteration ended, subscriptions to %s (%d) were still open; they are ended without settle, so events in flight count as lost: await close() before, or use keep (said once)",
+		g.book.lane, g.book.event, len(g.members))
+}
+
+// leftOpen is what a warning is logged once for.
+type leftOpen struct{ event, lane string }
 
 // ours translates the driver's subscription to the book's.
 func (g *group) ours(s eventmeter.Sub) (eventmeter.Sub, *member) {
@@ -315,17 +338,21 @@ func (o *observer) Observed(v eventmeter.Observation) {
 
 // handle calls the handlers; it runs on the event loop.
 func (g *group) handle() error {
-	items, calls := g.handlers.take()
+	items := g.handlers.take()
 	vu := g.client.m.vu
 	for n := range items {
 		if vu.Context().Err() != nil {
 			return nil //nolint:nilerr // the iteration is over: scripts run no more
 		}
+		calls, left := g.handlers.next(items[n].kind)
 		v := items[n].script(vu.Runtime(), g.handlers.messages)
-		for _, f := range calls[items[n].kind] {
-			if _, err := f(sobek.Undefined(), v); err != nil {
+		for _, f := range calls {
+			if _, err := f.call(sobek.Undefined(), v); err != nil {
 				return err
 			}
+		}
+		if !left && !g.handlers.any() {
+			g.wakeup.release()
 		}
 	}
 	return nil

@@ -40,24 +40,60 @@ type item struct {
 	what string // kind of error
 }
 
+// handler is a handler of a script.
+type handler struct {
+	call sobek.Callable
+	self *sobek.Object // by which it is found again
+	once bool
+}
+
 // handlers are the handlers of a group and the items that wait for them. They
 // are safe for concurrent use.
 type handlers struct {
 	messages bool // events carry their message
 
 	mu      sync.Mutex
-	calls   [itemKinds][]sobek.Callable
+	calls   [itemKinds][]handler // the lists are replaced, never changed
 	items   []item
 	pending []item // events whose message has not been observed yet
 	skipped int64  // items that were dropped because the queue was full
 }
 
 // add adds a handler.
-func (h *handlers) add(kind itemKind, f sobek.Callable) {
+func (h *handlers) add(kind itemKind, f handler) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.calls[kind] = append(h.calls[kind], f)
+	h.calls[kind] = append(slices.Clip(h.calls[kind]), f)
 }
+
+// remove removes the handlers of a kind for which which is true, and reports whether
+// any handler is left.
+func (h *handlers) remove(kind itemKind, which func(handler) bool) (left bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls[kind] = slices.DeleteFunc(slices.Clone(h.calls[kind]), which)
+	for _, list := range h.calls {
+		left = left || len(list) > 0
+	}
+	if !left {
+		h.items, h.pending = nil, nil
+	}
+	return left
+}
+
+// next returns the handlers of a kind for one item, and removes those that are called
+// only once. left is false if none is left of any kind.
+func (h *handlers) next(kind itemKind) (list []handler, left bool) {
+	h.mu.Lock()
+	list = h.calls[kind]
+	h.mu.Unlock()
+	if !slices.ContainsFunc(list, handler.isOnce) {
+		return list, true
+	}
+	return list, h.remove(kind, handler.isOnce)
+}
+
+func (f handler) isOnce() bool { return f.once }
 
 // queue keeps an item for the handlers, if there are any of its kind. It
 // returns true if the handlers have to be woken.
@@ -95,12 +131,19 @@ func (h *handlers) observed(v eventmeter.Observation) (wake bool) {
 }
 
 // take returns the queue and empties it.
-func (h *handlers) take() ([]item, [itemKinds][]sobek.Callable) {
+func (h *handlers) take() []item {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	items := h.items
 	h.items = nil
-	return items, h.calls
+	return items
+}
+
+// any reports whether there is a handler.
+func (h *handlers) any() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(h.calls[:], func(list []handler) bool { return len(list) > 0 })
 }
 
 // unhandled returns how many items were dropped.

@@ -137,11 +137,11 @@ func newHub() *hub {
 }
 
 // tagged is the tags that distinguish metrics.
-type tagged struct{ system, mode, event, lane string }
+type tagged struct{ system, mode, event, lane, more string }
 
-// openOf counts the open subscriptions with the tags of a kind.
-func (h *hub) openOf(k kind) *gauge {
-	n, _ := h.gauges.LoadOrStore(tagged{k.system, string(k.mode), k.event, k.lane}, new(gauge))
+// openOf counts the open subscriptions with the tags of a kind, and more.
+func (h *hub) openOf(k kind, more ownTags) *gauge {
+	n, _ := h.gauges.LoadOrStore(tagged{k.system, string(k.mode), k.event, k.lane, fmt.Sprint(more)}, new(gauge))
 	return n.(*gauge)
 }
 
@@ -162,7 +162,7 @@ func (h *hub) topic(name string) (uint16, error) {
 
 // errTopics is the error of too many topics. It ends the run, because it would no
 // longer be known which events are owed.
-var errTopics = fmt.Errorf("a process has at most %d topics: use fewer, or more processes", maxTopics)
+var errTopics error = &coded{codeLimit, fmt.Errorf("a process has at most %d topics: use fewer, or more processes", maxTopics)}
 
 // lend lends n subscriptions of a kind, all in one book.
 func (h *hub) lend(k kind, n int) (*book, []uint32, error) {
@@ -180,7 +180,7 @@ func (h *hub) lend(k kind, n int) (*book, []uint32, error) {
 	}
 	size = max(n, min(size, maxPlaces-h.places))
 	if h.places+size > maxPlaces {
-		return nil, nil, fmt.Errorf("a process has at most %d subscriptions, and there are places for %d already: open fewer, or use more processes", maxPlaces, h.places)
+		return nil, nil, &coded{codeLimit, fmt.Errorf("a process has at most %d subscriptions, and there are places for %d already: open fewer, or use more processes", maxPlaces, h.places)}
 	}
 	b, err := h.begin(k, size)
 	if err != nil {

@@ -42,10 +42,10 @@ func TestBrokenOff(t *testing.T) {
 					t.Fatal(err)
 				}
 				_ = s.run(fmt.Sprintf("const topic = 'broken-%s-%s';", name, method) + fmt.Sprintf(at(srv, begin), method, more) + rest)
-				if open := root.hub.openOf(kind{system: "events", mode: modeOf[method], event: "chat.message", lane: string(modeOf[method])}).now.Load(); open != 0 {
+				finished(t, root)
+				if open := root.hub.openOf(kind{system: "events", mode: modeOf[method], event: "chat.message", lane: string(modeOf[method])}, nil).now.Load(); open != 0 {
 					t.Errorf("%d subscriptions are open after the iteration", open)
 				}
-				finished(t, root)
 				s.over()
 				expected, n := s.sum("mcp_events_expected", "event", "chat.message")
 				delivered, _ := s.sum("mcp_events_delivered", "event", "chat.message")

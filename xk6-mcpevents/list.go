@@ -14,39 +14,42 @@ import (
 )
 
 // List fetches a list once.
-func (c *client) List(what string, options sobek.Value) (*sobek.Promise, error) {
+func (c *client) List(what string, options sobek.Value) *sobek.Promise {
 	state := c.m.vu.State()
 	if state == nil {
-		return nil, errors.New("list: call it in setup() or an iteration, not in the init context")
+		return c.m.rejected(errors.New("list: call it in setup() or an iteration, not in the init context"))
 	}
 	var o onceOptions
 	if err := decode(options, &o); err != nil {
-		return nil, fmt.Errorf("list: %w", err)
+		return c.m.rejected(fmt.Errorf("list: %w", err))
 	}
 	ctx, now := c.m.vu.Context(), state.Tags.GetCurrentValues() // only available on the event loop
+	now.Tags = o.Tags.of(now.Tags)
 	ep, err := c.met()
 	if err != nil {
-		return nil, fmt.Errorf("list: %w", err)
+		return c.m.rejected(fmt.Errorf("list: %w", err))
 	}
+	limit := o.Timeout.or(defaultReceived)
 	promise, resolve, reject := c.m.promised()
 	c.groups.begin()
 	c.m.hub.life.work.Go(func() {
 		defer c.groups.end()
-		ctx, cancel := context.WithTimeout(ctx, o.Timeout.or(defaultReceived))
+		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		out, err := c.fetch(ctx, ep, what, state, now)
 		if err != nil {
-			reject(c.clean(err))
+			reject(c.clean(fmt.Errorf("list %s at %s: %w", what, c.address(), late(ctx, limit, "timeout", err))))
 			return
 		}
 		resolve(out)
 	})
-	return promise, nil
+	return promise
 }
 
 // onceOptions are the second argument of list.
 type onceOptions struct {
 	Timeout *duration `json:"timeout"`
+	Tags    ownTags   `json:"tags"`
 }
 
 // plain decodes JSON for a script.

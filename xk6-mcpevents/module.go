@@ -64,7 +64,7 @@ func construct[T any](m *instance, name string, made func([]sobek.Value) (T, err
 			if err = m.fatal(err); err == nil {
 				return call.This // the script does not continue
 			}
-			common.Throw(rt, fmt.Errorf("%s: %w", name, err))
+			m.throw(fmt.Errorf("%s: %w", name, err))
 		}
 		return rt.ToValue(v).ToObject(rt)
 	}
@@ -82,13 +82,13 @@ func (m *instance) fatal(err error) error {
 }
 
 // kept returns subscriptions that were opened with the option keep.
-func (m *instance) kept(name string) (*subscription, error) {
+func (m *instance) kept(name string) *subscription {
 	if m.vu.State() == nil {
-		return nil, fmt.Errorf("kept: call it in an iteration or teardown(), not in the init context")
+		m.throw(errors.New("kept: call it in an iteration or teardown(), not in the init context"))
 	}
 	g, _ := m.hub.life.keeper(name).(*group)
 	if g == nil {
-		return nil, fmt.Errorf("kept: there are no subscriptions named %q in this process: open them with the option keep", name)
+		m.throw(fmt.Errorf("kept: there are no subscriptions named %q in this process: open them with the option keep", name))
 	}
-	return &subscription{m: m, g: g}, nil
+	return &subscription{m: m, g: g}
 }

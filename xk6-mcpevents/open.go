@@ -13,31 +13,31 @@ import (
 
 // Stream opens push streams and resolves with their Subscription once every
 // one is active.
-func (c *client) Stream(event string, options sobek.Value) (*sobek.Promise, error) {
+func (c *client) Stream(event string, options sobek.Value) *sobek.Promise {
 	return c.open(way{"stream", eventmeter.Push, event}, options)
 }
 
 // Poll begins to poll and resolves with the Subscription once every poller has
 // its position.
-func (c *client) Poll(event string, options sobek.Value) (*sobek.Promise, error) {
+func (c *client) Poll(event string, options sobek.Value) *sobek.Promise {
 	return c.open(way{"poll", eventmeter.Poll, event}, options)
 }
 
 // Subscribe registers webhooks and resolves with their Subscription once all are
 // active.
-func (c *client) Subscribe(event string, options sobek.Value) (*sobek.Promise, error) {
+func (c *client) Subscribe(event string, options sobek.Value) *sobek.Promise {
 	return c.open(way{"subscribe", eventmeter.Webhook, event}, options)
 }
 
 // WatchLists makes clients use a list and keep it for its time to live, and resolves
 // with the Subscription once every client has its first copy.
-func (c *client) WatchLists(list string, options sobek.Value) (*sobek.Promise, error) {
+func (c *client) WatchLists(list string, options sobek.Value) *sobek.Promise {
 	return c.open(way{"watchLists", eventmeter.Poll, list}, options)
 }
 
 // Resumable makes long requests that lose their connection and are resumed, and
 // resolves with the Subscription once every first request can be resumed.
-func (c *client) Resumable(tool, options sobek.Value) (*sobek.Promise, error) {
+func (c *client) Resumable(tool, options sobek.Value) *sobek.Promise {
 	w := way{"resumable", eventmeter.Push, "work"}
 	if tool != nil && !sobek.IsUndefined(tool) && !sobek.IsNull(tool) {
 		w.what = tool.String()
@@ -46,8 +46,8 @@ func (c *client) Resumable(tool, options sobek.Value) (*sobek.Promise, error) {
 }
 
 // open opens a group of subscriptions.
-func (c *client) open(w way, options sobek.Value) (*sobek.Promise, error) {
-	fail := func(err error) (*sobek.Promise, error) { return nil, fmt.Errorf("%s: %w", w.method, err) }
+func (c *client) open(w way, options sobek.Value) *sobek.Promise {
+	fail := func(err error) *sobek.Promise { return c.m.rejected(fmt.Errorf("%s: %w", w.method, err)) }
 	if c.m.vu.State() == nil {
 		return fail(errors.New("call it in setup() or an iteration, not in the init context"))
 	}
@@ -58,7 +58,7 @@ func (c *client) open(w way, options sobek.Value) (*sobek.Promise, error) {
 	g, err := newGroup(c, w, o)
 	if err != nil {
 		if err = c.m.fatal(err); err == nil {
-			return nil, nil
+			return nil // the script does not continue
 		}
 		return fail(err)
 	}
@@ -70,7 +70,7 @@ func (c *client) open(w way, options sobek.Value) (*sobek.Promise, error) {
 	ctx := c.m.vu.Context()
 	life := &c.m.hub.life
 	if o.Keep == "" {
-		g.wakeup = newWakeup(c.m.vu, g.handle)
+		g.wakeup, g.during = &wakeup{vu: c.m.vu, work: g.handle}, c.m.iteration()
 	}
 	promise, resolve, reject := c.m.promised()
 	c.groups.begin()
@@ -78,7 +78,7 @@ func (c *client) open(w way, options sobek.Value) (*sobek.Promise, error) {
 		if err := g.attach(ctx, o.ReadyTimeout.or(defaultReady)); err != nil {
 			g.unopened = true
 			g.finish(ctx, 0)
-			reject(c.clean(fmt.Errorf("%s %s: %w", w.method, w.what, err)))
+			reject(c.clean(fmt.Errorf("%s %s at %s: %w", w.method, w.what, c.address(), err)))
 			return
 		}
 		if o.Keep == "" {
@@ -87,7 +87,7 @@ func (c *client) open(w way, options sobek.Value) (*sobek.Promise, error) {
 		life.work.Go(g.pump)
 		resolve(&subscription{m: c.m, g: g})
 	})
-	return promise, nil
+	return promise
 }
 
 // warnAssumptions logs the assumptions about the imitated client, once.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/grafana/sobek"
 )
 
@@ -65,7 +66,7 @@ func decode(v sobek.Value, to any) error {
 	if err != nil || given == nil {
 		return err
 	}
-	return readStrictly(given, to)
+	return readStrictly(given, to, optionsIn(to))
 }
 
 // objectOf returns the options of an object, nil for undefined and null.
@@ -91,8 +92,19 @@ func objectOf(v sobek.Value) (given map[string]json.RawMessage, err error) {
 	return given, nil
 }
 
-// readStrictly reads options strictly, and holds their counts to their bounds.
-func readStrictly(given map[string]json.RawMessage, to any) error {
+// optionsIn are the names of the options in a struct.
+func optionsIn(to any) (names []string) {
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(to).Elem()) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// readStrictly reads options strictly, and holds their counts to their bounds. known
+// are the options of the call.
+func readStrictly(given map[string]json.RawMessage, to any, known []string) error {
 	raw, err := json.Marshal(given)
 	if err != nil {
 		return fmt.Errorf("options: %w", err)
@@ -106,7 +118,11 @@ func readStrictly(given map[string]json.RawMessage, to any) error {
 			err = strictly(one, reflect.New(reflect.TypeOf(to).Elem()).Interface())
 		}
 		if err != nil {
-			return fmt.Errorf("options: %s", blame(name, err))
+			text := blame(name, err)
+			if meant := profiles.Nearest(name, known); meant != "" && !slices.Contains(known, name) {
+				text += fmt.Sprintf("; did you mean %q?", meant)
+			}
+			return fmt.Errorf("options: %s", text)
 		}
 	}
 	return errors.New("options: they are not those of this call")

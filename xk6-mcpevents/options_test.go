@@ -20,7 +20,17 @@ func TestBadScripts(t *testing.T) {
 	for _, c := range []struct{ script, want string }{
 		{"new Client()", "Client: give the URL of the MCP endpoint"},
 		{"new Client('nowhere')", `"nowhere" is not a URL`},
-		{"new Client(TARGET, {tokn: 'k'})", `Client: options: unknown field "tokn"`},
+		{"new Client(TARGET, {tokn: 'k'})", `Client: options: unknown field "tokn"; did you mean "token"?`},
+		{"client.stream('e', {stream: 2})", `stream: options: unknown field "stream"; did you mean "streams"?`},
+		{"client.stream('e', {cutevery: '1s'})", `unknown field "cutevery"; did you mean "cutEvery"?`},
+		{"client.subscribe('e', {shareURL: true})", `unknown field "shareURL"; did you mean "shareUrl"?`},
+		{"client.subscribe('e', {client: 'chatgtp'})", `client "chatgtp" is not known: did you mean "chatgpt"?`},
+		{"client.subscribe('e', {system: 'smitery'})", `has no system "smitery": did you mean "smithery"?`},
+		{"client.resumable('work', {step: '1s', stepps: 2})", `unknown field "stepps"; did you mean "steps"?`},
+		{"new Upstream({evnt: 'e', admin: ADMIN})", `unknown field "evnt"; did you mean "event"?`},
+		{"client.stream('e', {tags: {mode: 'x'}})", "options: tags: mode is set by the extension: use another name"},
+		{"client.stream('e', {tags: ['x']})", "options: tags: use an object of texts"},
+		{"client.list('tools', {tags: {a: 1}})", "options: tags: use an object of texts"},
 		{"new Client(TARGET, {token: 'a', tokens: ['b']})", "there are token and tokens"},
 		{"new Client(TARGET, {ca: 'x'})", "ca: there is no certificate in it: give PEM"},
 		{"new Client(TARGET, {era: 'stone'})", `era "stone" is not known`},
@@ -109,9 +119,11 @@ func TestBadScripts(t *testing.T) {
 		{"kept('nothing')", `kept: there are no subscriptions named "nothing" in this process`},
 		{"(await client.stream('chat.message', {keep: 'k'})).on('event', () => 0)", "belong to no VU, and have no handlers"},
 		{"client.stream('chat.message', {keep: 'k'})", `there are open subscriptions named "k"`},
-		{"(async () => { const one = await client.stream('tick'); one.close(); await one.on('meow', () => 0) })()", `on: there is no "meow": use event, gap, closed, error`},
+		{"(async () => { const one = await client.stream('tick'); one.close(); await one.on('meow', () => 0) })()", `on: there is no "meow": use event or gap or closed or error`},
 		{"(async () => { const one = await client.stream('tick'); one.close(); await one.on('event') })()", "on: give a function"},
-		{"client.stream('no.such.event')", "stream no.such.event: attach"},
+		{"(async () => { const one = await client.stream('tick'); one.close(); one.once('evnet', () => 0) })()", `once: there is no "evnet": did you mean "event"?`},
+		{"(async () => { const one = await client.stream('tick'); one.close(); one.off('event', 5) })()", "off: give the function that on() was given"},
+		{"client.stream('no.such.event')", "stream no.such.event at http://127.0.0.1:"},
 	} {
 		err := s.run(at(srv, "const client = new Client(TARGET, {token: 'k6'}); await "+c.script))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -215,11 +227,14 @@ func TestInitContext(t *testing.T) {
 		"client.stream('e')": "stream: call it in setup() or an iteration", "client.list('tools')": "list: call it in",
 		"up.fire()": "fire: call it in", "kept('a')": "kept: call it in",
 	} {
-		_, err := s.VU.Runtime().RunString(at(srv, fmt.Sprintf(`{
-			const client = new Client(TARGET);
-			const up = new Upstream({event: 'e', admin: ADMIN});
-			%s;
-		}`, call)))
+		err := s.EventLoop.Start(func() error {
+			_, err := s.VU.Runtime().RunString(at(srv, fmt.Sprintf(`{
+				const client = new Client(TARGET);
+				const up = new Upstream({event: 'e', admin: ADMIN});
+				%s;
+			}`, call)))
+			return err
+		})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", call, err, want)
 		}

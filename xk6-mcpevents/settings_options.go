@@ -43,7 +43,7 @@ func (o *subscribeOptions) readWebhook(given map[string]json.RawMessage, w way) 
 		return fmt.Errorf("options: %s", blame("client", err))
 	}
 	if o.Client != "" && !slices.Contains(settings.Clients, o.Client) {
-		return fmt.Errorf("options: client %q is not known: use %s", o.Client, strings.Join(settings.Clients, " or "))
+		return fmt.Errorf("options: client %q is not known: %s", o.Client, choose(o.Client, settings.Clients))
 	}
 	o.webhook = settings.WebhookOf(o.Client)
 	fields := settingFields(reflect.ValueOf(&o.webhook))

@@ -22,6 +22,7 @@ type sinkOptions struct {
 // sink is the object WebhookSink: a listener that the VUs of a process share.
 // Its exported methods are those of the script's object.
 type sink struct {
+	m    *instance
 	hub  *hub
 	opts sinkOptions
 	cert *tls.Certificate
@@ -30,7 +31,7 @@ type sink struct {
 // sink makes a WebhookSink. The port is opened when it is first used,
 // because every VU runs the init context at least once.
 func (m *instance) sink(options sobek.Value) (*sink, error) {
-	s := &sink{hub: m.hub}
+	s := &sink{m: m, hub: m.hub}
 	if err := decode(options, &s.opts); err != nil {
 		return nil, err
 	}
@@ -80,22 +81,22 @@ func (s *sink) open() (*sharedSink, error) {
 }
 
 // Url is the address that targets receive.
-func (s *sink) Url() (string, error) { //nolint:revive // the script's name is url
+func (s *sink) Url() string { //nolint:revive // the script's name is url
 	l, err := s.open()
 	if err != nil {
-		return "", err
+		s.m.throw(err)
 	}
-	return l.URL(""), nil
+	return l.URL("")
 }
 
 // CertPEM is the authority that targets must trust.
-func (s *sink) CertPEM() (string, error) {
+func (s *sink) CertPEM() string {
 	if s.cert != nil {
-		return "", nil
+		return ""
 	}
 	l, err := s.open()
 	if err != nil {
-		return "", err
+		s.m.throw(err)
 	}
-	return string(l.CertPEM()), nil
+	return string(l.CertPEM())
 }

@@ -28,6 +28,7 @@ type commonOptions struct {
 	ReadyTimeout  *duration `json:"readyTimeout"`
 	SampleEvery   int       `json:"sampleEvery"`
 	Keep          string    `json:"keep"`
+	Tags          ownTags   `json:"tags"`
 }
 
 // eventOptions are those of subscriptions to an event type.
@@ -137,7 +138,7 @@ func readSubscribe(v sobek.Value, w way) (*subscribeOptions, error) {
 	if err := foreign(given, o.System, w.method); err != nil {
 		return nil, err
 	}
-	if err := readStrictly(given, o); err != nil {
+	if err := readStrictly(given, o, optionsOf(o, w.method)); err != nil {
 		return nil, err
 	}
 	if o.Sink != nil {
@@ -150,6 +151,23 @@ func readSubscribe(v sobek.Value, w way) (*subscribeOptions, error) {
 	}
 	o.complete(w)
 	return o, nil
+}
+
+// optionsOf are the names of the options of a method.
+func optionsOf(o *subscribeOptions, method string) (names []string) {
+	for _, name := range optionsIn(o) {
+		if of := onlyOf[name]; of == nil || slices.Contains(of, method) {
+			names = append(names, name)
+		}
+	}
+	for _, system := range systemsOf[method] {
+		of, _ := systems.Table.Find(system)
+		names = append(names, optionsIn(of.Settings(""))...)
+	}
+	if method == "subscribe" {
+		names = append(names, optionsIn(&o.webhook)...)
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return notOptions[name] || ofListeners[name] })
 }
 
 // objectAt returns an object of this module from an options object.
@@ -178,7 +196,7 @@ func (o *subscribeOptions) check(w way) error {
 	case numbers > 1:
 		return errors.New("options: the number of subscriptions is given twice")
 	case o.System != "" && !slices.Contains(systemsOf[w.method], o.System):
-		return fmt.Errorf("options: %s() has no system %q: use %s", w.method, o.System, strings.Join(systemsOf[w.method], " or "))
+		return fmt.Errorf("options: %s() has no system %q: %s", w.method, o.System, choose(o.System, systemsOf[w.method]))
 	}
 	return nil
 }

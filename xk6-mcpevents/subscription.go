@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/eventmeter/eventmeter/loadgen/driver"
@@ -29,18 +28,44 @@ type subscription struct {
 }
 
 // On adds a handler.
-func (s *subscription) On(name string, handler sobek.Callable) error {
+func (s *subscription) On(name string, f sobek.Value) { s.handle("on", name, f, false) }
+
+// Once adds a handler for the next item only.
+func (s *subscription) Once(name string, f sobek.Value) { s.handle("once", name, f, true) }
+
+// handle adds a handler.
+func (s *subscription) handle(method, name string, f sobek.Value, once bool) {
+	kind := s.kindOf(method, name)
+	call, ok := sobek.AssertFunction(f)
+	if !ok {
+		s.m.throw(fmt.Errorf("%s: give a function", method))
+	}
+	s.g.wakeup.hold() // before there is a handler that has to be woken
+	s.g.handlers.add(kind, handler{call, f.ToObject(s.m.vu.Runtime()), once})
+}
+
+// Off removes a handler, or all of a name.
+func (s *subscription) Off(name string, f sobek.Value) {
+	kind := s.kindOf("off", name)
+	all := f == nil || sobek.IsUndefined(f)
+	if _, ok := sobek.AssertFunction(f); !all && !ok {
+		s.m.throw(errors.New("off: give the function that on() was given, or none for all"))
+	}
+	if !s.g.handlers.remove(kind, func(h handler) bool { return all || h.self.SameAs(f) }) {
+		s.g.wakeup.release()
+	}
+}
+
+// kindOf returns the kind of items that a handler receives.
+func (s *subscription) kindOf(method, name string) itemKind {
 	kind := slices.Index(itemNames[:], name)
 	switch {
 	case kind < 0:
-		return fmt.Errorf("on: there is no %q: use %s", name, strings.Join(itemNames[:], ", "))
-	case handler == nil:
-		return errors.New("on: give a function")
+		s.m.throw(fmt.Errorf("%s: there is no %q: %s", method, name, choose(name, itemNames[:])))
 	case s.g.wakeup == nil:
-		return errors.New("on: kept subscriptions belong to no VU, and have no handlers")
+		s.m.throw(fmt.Errorf("%s: kept subscriptions belong to no VU, and have no handlers", method))
 	}
-	s.g.handlers.add(itemKind(kind), handler)
-	return nil
+	return itemKind(kind)
 }
 
 // receivedOptions are the argument of received.
@@ -61,13 +86,13 @@ type received struct {
 // Received resolves when every subscription has received the given number of
 // events or, without a number, all events published so far; or when the time is
 // over. complete is false in the last case.
-func (s *subscription) Received(options sobek.Value) (*sobek.Promise, error) {
+func (s *subscription) Received(options sobek.Value) *sobek.Promise {
 	var o receivedOptions
 	if err := decode(options, &o); err != nil {
-		return nil, fmt.Errorf("received: %w", err)
+		return s.m.rejected(fmt.Errorf("received: %w", err))
 	}
 	if subscribesToNothing(s.g.book.system) {
-		return nil, errors.New("received: there are no events: close() waits for the open requests")
+		return s.m.rejected(errors.New("received: there are no events: close() waits for the open requests"))
 	}
 	g, ctx := s.g, s.m.vu.Context()
 	promise, resolve, _ := s.m.promised()
@@ -82,7 +107,7 @@ func (s *subscription) Received(options sobek.Value) (*sobek.Promise, error) {
 		out := g.totals()
 		resolve(received{complete, out.Delivered, out.Duplicates.Total(), out.OutOfOrder, out.Unexpected.Total()})
 	})
-	return promise, nil
+	return promise
 }
 
 // await waits until every subscription has received n events.
@@ -138,6 +163,7 @@ func (s *subscription) Stats() stats { return s.g.stats(s.g.totals()) }
 // Called again it resolves with the same figures.
 func (s *subscription) Close() *sobek.Promise {
 	g, ctx := s.g, s.m.vu.Context()
+	g.closing.Store(true)
 	promise, resolve, _ := s.m.promised()
 	g.hub.life.work.Go(func() {
 		g.settle(ctx)

@@ -148,24 +148,25 @@ type fired struct {
 // Fire publishes events and resolves when each is answered. Without a rate they
 // are published one after the other; with a rate, in an open loop: an event
 // without a free worker in time is dropped and counted, never published late.
-func (s *source) Fire(options sobek.Value) (*sobek.Promise, error) {
+func (s *source) Fire(options sobek.Value) *sobek.Promise {
+	fail := func(err error) *sobek.Promise { return s.m.rejected(fmt.Errorf("fire: %w", err)) }
 	if s.m.vu.State() == nil {
-		return nil, errors.New("fire: call it in setup() or an iteration, not in the init context")
+		return fail(errors.New("call it in setup() or an iteration, not in the init context"))
 	}
 	o := fireOptions{Count: 1}
 	if options != nil && sobek.IsNumber(options) {
 		o.Count = int(options.ToInteger())
 	} else if err := decode(options, &o); err != nil {
-		return nil, fmt.Errorf("fire: %w", err)
+		return fail(err)
 	}
 	if err := checkCount("count", int64(o.Count)); err != nil {
-		return nil, fmt.Errorf("fire: %w", err)
+		return fail(err)
 	}
 	if o.Rate < 0 {
-		return nil, errors.New("fire: options: rate must not be negative")
+		return fail(errors.New("options: rate must not be negative"))
 	}
 	if err := s.open(); err != nil {
-		return nil, fmt.Errorf("fire: %w", err)
+		return fail(err)
 	}
 	ctx, log, from := s.m.vu.Context(), s.m.vu.State().Logger, s.m.origin()
 	promise, resolve, reject := s.m.promised()
@@ -179,7 +180,7 @@ func (s *source) Fire(options sobek.Value) (*sobek.Promise, error) {
 		s.warn(log, &stats)
 		resolve(fired{stats.Fired, stats.Accepted, stats.Uncertain, stats.Refused, stats.Dropped})
 	})
-	return promise, nil
+	return promise
 }
 
 // warn logs, once per process, that an upstream refuses events; otherwise only the
