@@ -31,6 +31,7 @@ type declarations struct {
 var (
 	dtsComment = regexp.MustCompile(`(?s)/\*\*.*?\*/`)
 	dtsBlock   = regexp.MustCompile(`(?ms)^export (interface|class) (\w+)(?: extends (\w+))? \{\n(.*?)^\}`)
+	dtsAlias   = regexp.MustCompile(`(?m)^export type (\w+Options) = \w+<(\w+), `)
 	dtsFunc    = regexp.MustCompile(`(?m)^export function (\w+)\(`)
 	dtsMember  = regexp.MustCompile(`(?m)^  (private )?(\w+)(\??:|\()(.*);$`)
 	dtsOptions = regexp.MustCompile(`\w*Options`)
@@ -89,6 +90,20 @@ func readDeclarations(t *testing.T) *declarations {
 		}
 		if class && len(d.keys[name]) > 0 {
 			t.Errorf("class %s has properties %v", name, d.keys[name])
+		}
+	}
+	for _, m := range dtsAlias.FindAllStringSubmatch(plain, -1) {
+		alias, of := m[1], m[2]
+		d.keys[alias] = d.keys[of]
+		for place, words := range d.words {
+			if name, member, _ := strings.Cut(place, " "); name == of {
+				d.words[alias+" "+member] = words
+			}
+		}
+	}
+	for _, name := range regexp.MustCompile(`(?m)^export class (\w+)`).FindAllStringSubmatch(plain, -1) {
+		if !slices.Contains(d.exports, name[1]) {
+			t.Errorf("class %s has no public constructor: declare an interface", name[1])
 		}
 	}
 	return d

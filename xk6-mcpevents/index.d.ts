@@ -5,8 +5,17 @@
  * Upstream publishes to each subscription that it is owed to.
  */
 
-/** A time: "1.5s", "200ms", "1m", or a number of milliseconds. */
-export type Duration = string | number;
+/** A unit of times. */
+type Unit = "ns" | "us" | "ms" | "s" | "m" | "h";
+
+/** A time: "1.5s", "200ms", "1m30s", or a number of milliseconds. In a variable, a text needs "as const". */
+export type Duration = number | "0" | `${number}${Unit}` | `${number}${"h" | "m"}${number}${"m" | "s"}` | `${number}h${number}m${number}s`;
+
+/** T with at most one of the keys K. */
+type AtMostOne<T, K extends keyof T> = T & { [P in K]: { [Q in Exclude<K, P>]?: never } }[K];
+
+/** T with exactly one of the keys K. */
+type ExactlyOne<T, K extends keyof T> = T & { [P in K]: { [Q in P]-?: T[Q] } & { [Q in Exclude<K, P>]?: never } }[K];
 
 /** A JSON value. */
 export type JSONValue = null | boolean | number | string | JSONValue[] | { [key: string]: JSONValue };
@@ -14,7 +23,10 @@ export type JSONValue = null | boolean | number | string | JSONValue[] | { [key:
 /** A JSON object. */
 export type JSONObject = { [key: string]: JSONValue };
 
-export interface ClientOptions {
+/** Options of a Client: one of token, tokens and oauth, or none. */
+export type ClientOptions = AtMostOne<AllClientOptions, "token" | "tokens" | "oauth">;
+
+export interface AllClientOptions {
   /** Bearer token. None: no Authorization header. */
   token?: string;
   /** Bearer tokens, one per principal: subscription i is principal i modulo their number. Instead of token. */
@@ -73,6 +85,8 @@ export interface CommonOptions {
   sampleEvery?: number;
   /** Keeps the subscriptions open after setup() or the iteration, under this name: kept(name) returns them in any VU of the process. */
   keep?: string;
+  /** Tags of all samples of these subscriptions. system, mode, event, lane, level and row are taken. */
+  tags?: { [name: string]: string };
 }
 
 /** Options of subscriptions to an event type. */
@@ -245,6 +259,17 @@ export interface ResumableOptions extends CommonOptions {
 export interface ListOptions {
   /** Longest time of the call, with all pages. Default 30s. */
   timeout?: Duration;
+  /** Tags of all samples of the call. system, mode, event and lane are taken. */
+  tags?: { [name: string]: string };
+}
+
+/**
+ * An error of this module. Errors of methods that return a promise come by the promise; constructors and other methods throw them.
+ */
+export interface Failure {
+  message: string;
+  /** option: a mistake of the script; limit: this process has no room; timeout: an option such as readyTimeout was over; interrupted: the iteration ended before; unreachable, auth, notOffered, invalid, throttled, protocol and server: what the target did; failed: anything else. */
+  code: "option" | "limit" | "timeout" | "interrupted" | "unreachable" | "auth" | "notOffered" | "invalid" | "throttled" | "protocol" | "server" | "failed";
 }
 
 /** One list with all its pages. */
@@ -388,14 +413,20 @@ export interface ErrorInfo {
   message: string;
 }
 
-/** Subscriptions that were opened together. The iteration lasts until they are closed, unless they are kept. */
-export class Subscription {
-  private constructor();
+/** Subscriptions that were opened together. They end with the iteration, without settle and with a warning, unless they are closed before or kept. While there are handlers, the iteration lasts until they are closed. */
+export interface Subscription {
   /** Adds a handler, which is called on the event loop. An exception in it fails the iteration. */
   on(name: "event", handler: (e: EventInfo) => void): void;
   on(name: "gap", handler: (g: GapInfo) => void): void;
   on(name: "closed", handler: (c: ClosedInfo) => void): void;
   on(name: "error", handler: (e: ErrorInfo) => void): void;
+  /** Adds a handler that is called once. */
+  once(name: "event", handler: (e: EventInfo) => void): void;
+  once(name: "gap", handler: (g: GapInfo) => void): void;
+  once(name: "closed", handler: (c: ClosedInfo) => void): void;
+  once(name: "error", handler: (e: ErrorInfo) => void): void;
+  /** Removes a handler that was added with on or once, or all handlers of the name. */
+  off(name: "event" | "gap" | "closed" | "error", handler?: (info: any) => void): void;
   /** Waits until each subscription has its events, or the time is over. It never rejects. */
   received(options?: ReceivedOptions): Promise<Received>;
   /** Counts so far. Events in flight count as expected and lost. */
@@ -427,7 +458,17 @@ export class WebhookSink {
   certPEM(): string;
 }
 
-export interface UpstreamOptions {
+/** Options of an Upstream: exactly one of admin, url, tool and feed, with what belongs to it. */
+export type UpstreamOptions = ExactlyOne<AllUpstreamOptions, "admin" | "url" | "tool" | "feed"> & UpstreamExtras;
+
+/** method and headers belong to url, client to tool, and timeout is not for feed. */
+type UpstreamExtras =
+  | { url: string; tool?: never; client?: never }
+  | { tool: string; client: Client; method?: never; headers?: never }
+  | { admin: string; method?: never; headers?: never; client?: never }
+  | { feed: string; method?: never; headers?: never; client?: never; timeout?: never };
+
+export interface AllUpstreamOptions {
   /** Event type. */
   event: string;
   /** Subscriptions with the same topic are owed the published events. Default: the event type. */

@@ -27,9 +27,9 @@ type segment struct {
 	code      int
 }
 
-// runSegments runs the example in two processes at the same time. Each gets
-// the arguments that with returns for its number.
-func runSegments(t *testing.T, with func(i int) (args, env []string)) []segment {
+// runSegments runs a script in two processes at the same time. Each gets the
+// arguments that with returns for its number.
+func runSegments(t *testing.T, script string, with func(i int) (args, env []string)) []segment {
 	t.Helper()
 	target, admin := serve(t)
 	parts := []string{"0:1/2", "1/2:1"}
@@ -41,7 +41,7 @@ func runSegments(t *testing.T, with func(i int) (args, env []string)) []segment 
 		args := append([]string{
 			"run", "-q", "--address", "", "--no-color", "--execution-segment", part, "--execution-segment-sequence", "0,1/2,1",
 		}, s.args...)
-		c := exec.Command(k6Bin, append(args, "-e", "TARGET="+target, "-e", "ADMIN="+admin, "examples/segments.js")...)
+		c := exec.Command(k6Bin, append(args, "-e", "TARGET="+target, "-e", "ADMIN="+admin, script)...)
 		c.Env = append(os.Environ(), s.env...)
 		over.Go(func() {
 			out, err := c.CombinedOutput()
@@ -105,7 +105,7 @@ const (
 func TestSegments(t *testing.T) {
 	dir := t.TempDir()
 	file := func(i int) string { return filepath.Join(dir, strconv.Itoa(i)+".json") }
-	runSegments(t, func(i int) (args, env []string) { return []string{"-o", "json=" + file(i)}, nil })
+	runSegments(t, "examples/segments.js", func(i int) (args, env []string) { return []string{"-o", "json=" + file(i)}, nil })
 	for i := range 2 {
 		sum, count := sums(t, file(i))
 		for metric, want := range map[string]float64{
@@ -130,7 +130,7 @@ func TestSegments(t *testing.T) {
 func TestSegmentsRemoteWrite(t *testing.T) {
 	base := prometheus(t)
 	deployed, environment := testRun(t)
-	runSegments(t, func(i int) (args, env []string) {
+	runSegments(t, "examples/segments.js", func(i int) (args, env []string) {
 		// What comes later takes the place of what came before.
 		return append(slices.Clone(deployed), "--tag", fmt.Sprintf("instance_id=%d", i)),
 			append(slices.Clone(environment), "K6_PROMETHEUS_RW_SERVER_URL="+base+"/api/v1/write", "K6_PROMETHEUS_RW_PUSH_INTERVAL=200ms")
@@ -260,4 +260,33 @@ func ask(base, query string) (float64, error) {
 	}
 	text, _ := got.Data.Result[0].Value[1].(string)
 	return strconv.ParseFloat(text, 64)
+}
+
+// TestKeptInSegments: the script of README.md that keeps its subscriptions may run in
+// several processes. Its thresholds allow nothing unexpected.
+func TestKeptInSegments(t *testing.T) {
+	t.Parallel()
+	script := ""
+	for _, b := range regexp.MustCompile("(?s)```js\n(import .*?)```").FindAllStringSubmatch(readme(t), -1) {
+		if strings.Contains(b[1], "keep: ") {
+			script = b[1]
+		}
+	}
+	if !strings.Contains(script, "mcp_events_unexpected: ['count==0']") {
+		t.Fatalf("no script with keep that requires that nothing is unexpected:\n%s", script)
+	}
+	path := filepath.Join(t.TempDir(), "kept.js")
+	if err := os.WriteFile(path, []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	json := []string{path + "-0.json", path + "-1.json"}
+	runSegments(t, path, func(i int) (args, env []string) { return []string{"--out", "json=" + json[i]}, nil })
+	for _, file := range json {
+		sum, _ := sums(t, file)
+		// 25 of the 50 events a second, for two seconds, to 100 streams; some more or
+		// less, because iterations begin when they can.
+		if got := sum["mcp_events_delivered"]; got < 4000 || got != sum["mcp_events_expected"] {
+			t.Errorf("%v delivered, %v expected", got, sum["mcp_events_expected"])
+		}
+	}
 }

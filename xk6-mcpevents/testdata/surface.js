@@ -66,6 +66,8 @@ export default async function () {
     say('methods', name, methods(object));
   }
 
+  const failure = await client.stream(event, { noSuchOption: 1 }).catch((e) => e);
+  say('keys', 'Failure', ['message', 'code', 'stack', 'text'].filter((name) => name in failure && name !== 'stack'));
   say('keys', 'Fired', Object.keys(await upstream.fire(3)));
   say('keys', 'Received', Object.keys(await sub.received({ events: 3 })));
   say('keys', 'Totals', Object.keys(sub.stats()));
