@@ -175,7 +175,7 @@ func newExamples(es []ledger.Example) []Example {
 	for i, e := range es {
 		out[i] = Example{
 			Kind: string(e.Kind), Subscription: int(e.Sub.Index), Source: int(e.Source),
-			FromSeq: int64(e.From), ToSeq: int64(e.To), At: Nanos(e.At),
+			FromSeq: int64(e.From), ToSeq: int64(e.To), At: Nanos(e.At), Bytes: int64(e.Bytes),
 		}
 		if e.Detail != "" {
 			out[i].Kind += ": " + e.Detail

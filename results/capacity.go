@@ -24,8 +24,10 @@ const CapacityFile = "capacity.json"
 // Capacity is the outcome of a search for the maximum load. Loads are in the unit of the axis;
 // durations are in nanoseconds unless a field says otherwise.
 type Capacity struct {
-	Schema   string    `json:"schema"`   // always eventmeter.capacity/1
-	Version  string    `json:"version"`  // of the program that made it
+	Schema  string `json:"schema"`  // always eventmeter.capacity/1
+	Version string `json:"version"` // of the program that made it
+	// the name that a person gave the search (--name)
+	Name     string    `json:"name,omitempty"`
 	Started  time.Time `json:"started"`  // wall clock, UTC
 	Finished time.Time `json:"finished"` // wall clock, UTC
 	// whether the search was interrupted

@@ -23,7 +23,9 @@ type Result struct {
 	// version of the program that wrote it
 	Version string `json:"version"`
 	// the run id that its probe ids carry, in hexadecimal
-	Run      string    `json:"run"`
+	Run string `json:"run"`
+	// the name that a person gave the run (--name); see [CheckName]
+	Name     string    `json:"name,omitempty"`
 	Started  time.Time `json:"started"`  // wall clock, UTC
 	Finished time.Time `json:"finished"` // wall clock, UTC
 	// whether the run ended before its profile was complete. The figures of a partial result cover
@@ -348,6 +350,8 @@ type Example struct {
 	ToSeq        int64  `json:"toSeq"`             // last sequence number
 	EventID      string `json:"eventId,omitempty"` // hash, hexadecimal
 	At           Nanos  `json:"at"`                // since the run began
+	// size of the copy as read, framing included; absent for losses, and where it is not known
+	Bytes int64 `json:"bytes,omitempty"`
 }
 
 // Warning is something a reader of the figures should know.

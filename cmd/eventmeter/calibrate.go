@@ -25,6 +25,7 @@ func (f *runFlags) checkCalibration() error {
 		flag  string
 	}{
 		{f.out != "", "--out"},
+		{f.name != "", "--name"},
 		{f.json, "--json"},
 		{f.extra.junit != "" && len(f.profiles) > 1, "--junit with other profiles"},
 		{f.trials > 1, "--trials"},

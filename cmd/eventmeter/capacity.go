@@ -77,6 +77,7 @@ capacity is known.
 	fl.StringArrayVar(&f.run.set, "set", nil, "override a value of the profile, path=value (repeatable), e.g. capacity.step=10s")
 	fl.StringArrayVar(&f.run.allowHosts, "allow-host", nil, "put load on this host, which is not this machine (repeatable)")
 	fl.StringVarP(&f.run.out, "out", "o", "", "directory for the result (default results/runs/<time>-capacity-<profile>)")
+	f.run.addName(c)
 	fl.BoolVar(&f.run.json, "json", false, "print the result as JSON on standard output instead of the tables")
 	fl.BoolVar(&f.markdown, "markdown", false, "print tables in Markdown")
 	fl.BoolVarP(&f.run.quiet, "quiet", "q", false, "no progress")
@@ -141,6 +142,9 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 	if f.run.json && f.markdown {
 		return usageError{errors.New("--json and --markdown: give one of the two")}
 	}
+	if err := f.run.checkName(); err != nil {
+		return err
+	}
 	if err := f.run.metrics.check(); err != nil {
 		return err
 	}
@@ -185,7 +189,7 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 func (f *capacityFlags) options(p *profiles.Profile, dir string, stop <-chan struct{}, io streams) trials.Options {
 	o := trials.Options{
 		Options: run.Options{
-			Profile: p, AllowHosts: f.run.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(), Collector: f.run.collector, TargetMetrics: f.run.ofTarget,
+			Profile: p, AllowHosts: f.run.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(), Name: f.run.name, Collector: f.run.collector, TargetMetrics: f.run.ofTarget,
 		},
 		Archive: func(sub string, o *run.Outcome) error {
 			return unsaved(filepath.Join(dir, sub), archive(filepath.Join(dir, sub), o), false)

@@ -116,7 +116,7 @@ func runDuet(ctx context.Context, stop <-chan struct{}, f *runFlags, base *profi
 			return fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
 		}
 		o.Runs[i] = run.Options{
-			Profile: p, AllowHosts: f.allowHosts, Version: version(),
+			Profile: p, AllowHosts: f.allowHosts, Version: version(), Name: f.name,
 			Progress:   func(p run.Progress) { shown.update(i, p) },
 			Checkpoint: func(o *run.Outcome) error { return checkpoint(dirs[i], o) },
 		}

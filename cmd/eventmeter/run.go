@@ -78,6 +78,7 @@ twice to skip the drain.
 	fl.StringVar(&f.ofTarget, "target-metrics", "", targetMetricsHelp)
 	fl.StringArrayVar(&f.allowHosts, "allow-host", nil, "put load on this host, which is not this machine (repeatable)")
 	fl.StringVarP(&f.out, "out", "o", "", "directory for the result (default results/runs/<time>-<profile>)")
+	f.addName(c)
 	f.shards.add(c)
 	f.metrics.add(c)
 	f.extra.add(c)
@@ -94,6 +95,9 @@ func runAll(ctx context.Context, f runFlags, io streams) error {
 	}
 	if f.record != "" && (f.trials > 1 || len(f.profiles) > 1) {
 		return usageError{errors.New("--record takes one run: one profile, and no --trials")}
+	}
+	if err := f.checkName(); err != nil {
+		return err
 	}
 	if err := f.extra.check(); err != nil {
 		return err
@@ -155,7 +159,7 @@ func runProfile(ctx context.Context, stop <-chan struct{}, f *runFlags, p *profi
 		return fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
 	}
 	options := run.Options{
-		Profile: p, AllowHosts: f.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(), Collector: f.collector, TargetMetrics: f.ofTarget,
+		Profile: p, AllowHosts: f.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(), Name: f.name, Collector: f.collector, TargetMetrics: f.ofTarget,
 	}
 	var trace *traceFile
 	if f.record != "" {

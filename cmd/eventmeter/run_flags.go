@@ -7,9 +7,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // runFlags are the flags of the run command.
@@ -26,6 +29,7 @@ type runFlags struct {
 	until       []string
 	allowHosts  []string
 	out         string
+	name        string
 	json        bool
 	quiet       bool
 	plain       bool
@@ -37,6 +41,22 @@ type runFlags struct {
 
 // targetMetricsHelp is the help of --target-metrics.
 const targetMetricsHelp = "URL of the target's metrics in Prometheus' text format, used instead of its process, such as for a target on another machine"
+
+// addName adds --name, which run and capacity share.
+func (f *runFlags) addName(c *cobra.Command) {
+	c.Flags().StringVar(&f.name, "name", "", fmt.Sprintf("name for the result, its pages and its metrics: up to %d letters, digits, spaces and . _ - + # @", results.LongestName))
+}
+
+// checkName refuses a name that is given and cannot be one.
+func (f *runFlags) checkName() error {
+	if f.name == "" {
+		return nil
+	}
+	if err := results.CheckName(f.name); err != nil {
+		return usageError{fmt.Errorf("--name: %w", err)}
+	}
+	return nil
+}
 
 // loadAll reads the profiles that are run in turn.
 func (f *runFlags) loadAll() ([]*profiles.Profile, error) {

@@ -64,7 +64,7 @@ func (c *Collector) Begin(run Run) *Following {
 	if c == nil {
 		return nil
 	}
-	for _, s := range []*string{&run.ID, &run.Profile, &run.Version, &run.Upstream, &run.Schedule, &run.Fleet, &run.Shard} {
+	for _, s := range []*string{&run.ID, &run.Name, &run.Profile, &run.Version, &run.Upstream, &run.Schedule, &run.Fleet, &run.Shard} {
 		*s = strings.ToValidUTF8(*s, "\uFFFD")
 	}
 	f := &Following{run: run}

@@ -28,11 +28,11 @@ func once(name, help string, of func(x *wholeRun) float64) family[wholeRun] {
 }
 
 var identityFamilies = []family[wholeRun]{
-	ofRun(gauge, "eventmeter_run_info", "1, for each run that is shown. fleet is the name that all shards of a run share, or that of the run if it is not split; shard is the index of this shard, or empty.",
+	ofRun(gauge, "eventmeter_run_info", "1, for each run that is shown. name is the one that was given with --name, or empty. fleet is the name that all shards of a run share, or that of the run if it is not split; shard is the index of this shard, or empty.",
 		func(x *wholeRun, emit emitter) {
-			emit(1, x.Profile, x.Version, x.Upstream, x.Schedule, x.Fleet, x.Shard)
+			emit(1, x.Name, x.Profile, x.Version, x.Upstream, x.Schedule, x.Fleet, x.Shard)
 		},
-		"profile", "version", "upstream", "schedule", "fleet", "shard"),
+		"name", "profile", "version", "upstream", "schedule", "fleet", "shard"),
 	ofRun(gauge, "eventmeter_run_start_timestamp_seconds", "When the run began.", func(x *wholeRun, emit emitter) { emit(seconds(x.Started)) }),
 	once("eventmeter_run_end_timestamp_seconds", "When the run ended. Like every metric that comes from the result, it appears only then.", func(x *wholeRun) float64 { return seconds(x.result.Finished) }),
 	once("eventmeter_run_partial", "1 if the run ended early.", func(x *wholeRun) float64 { return truth(x.result.Partial) }),

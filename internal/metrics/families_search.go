@@ -12,20 +12,20 @@ import (
 
 // Search is one search for a capacity. Its methods do nothing on nil.
 type Search struct {
-	name, profile, axis string
+	name, given, profile, axis string
 
 	mu    sync.Mutex
 	steps []results.CapacityStep
 	end   *results.Capacity
 }
 
-// Search adds a search. name must be unique. On nil it returns nil, a search that is
+// Search adds a search. name must be unique; given is the name that a person gave it, or "". On nil it returns nil, a search that is
 // not shown.
-func (c *Collector) Search(name, profile, axis string) *Search {
+func (c *Collector) Search(name, given, profile, axis string) *Search {
 	if c == nil {
 		return nil
 	}
-	s := &Search{name: strings.ToValidUTF8(name, "\uFFFD"), profile: profile, axis: axis}
+	s := &Search{name: strings.ToValidUTF8(name, "\uFFFD"), given: strings.ToValidUTF8(given, "\uFFFD"), profile: profile, axis: axis}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.searches = append(c.searches, s)
@@ -82,7 +82,7 @@ func ofEnd(name, help string, of func(*results.CapacityMaximum) float64) family[
 // searchFamilies are the metrics of searches for a capacity. They are told when
 // a step is over.
 var searchFamilies = []family[Search]{
-	ofSearch("eventmeter_capacity_info", "1, for each search that is shown. axis is rate, subscriptions or burst.", func(x *Search, emit emitter) { emit(1, x.profile, x.axis) }, "profile", "axis"),
+	ofSearch("eventmeter_capacity_info", "1, for each search that is shown. name is the one that was given with --name, or empty. axis is rate, subscriptions or burst.", func(x *Search, emit emitter) { emit(1, x.given, x.profile, x.axis) }, "name", "profile", "axis"),
 	ofSearch("eventmeter_capacity_step_info", "1, for each step: what it was for, and how it was judged (passed, failed, unclear or aside).", func(x *Search, emit emitter) {
 		for _, s := range x.steps {
 			emit(1, strconv.Itoa(s.Number), s.Purpose, s.Verdict)

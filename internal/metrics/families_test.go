@@ -47,32 +47,32 @@ func TestMetricsOfTurns(t *testing.T) {
 	second.Upstream = Figures{Values: map[string]float64{"retries": 6}}
 	p := f.Pass(func() Look { return second })
 	want := map[string]float64{
-		`eventmeter_run_info{fleet="ab",profile="bad ",run="ab",schedule="burst",shard="",upstream="inject",version=""}`: 1,
-		`eventmeter_run_start_timestamp_seconds{run="ab"}`:                                                               50,
-		`eventmeter_phase{phase="attach",run="ab"}`:                                                                      1,
-		`eventmeter_phase_start_timestamp_seconds{lane="a",phase="measure",run="ab"}`:                                    60,
-		`eventmeter_phase_end_timestamp_seconds{lane="a",phase="measure",run="ab"}`:                                      70.5,
-		`eventmeter_phase_start_timestamp_seconds{lane="b",phase="attach",run="ab"}`:                                     71,
-		`eventmeter_bursts_total{run="ab"}`:                                                                              4,
-		`eventmeter_burst_start_timestamp_seconds{run="ab"}`:                                                             72,
-		`eventmeter_events_published_total{run="ab"}`:                                                                    14,
-		`eventmeter_events_resolved_total{outcome="uncertain",run="ab"}`:                                                 2, // of the pass that is over
-		`eventmeter_events_pending{run="ab"}`:                                                                            2,
-		`eventmeter_measured_cpu_seconds_total{process="target",run="ab"}`:                                               1.5,
-		`eventmeter_process_resident_memory_max_bytes{process="target",run="ab"}`:                                        300,
-		`eventmeter_turn_cpu_seconds_total{lane="a",mode="poll",run="ab",system="events"}`:                               1,
-		`eventmeter_turn_cpu_seconds_total{lane="b",mode="poll",run="ab",system="sep-2549"}`:                             0.5,
-		`eventmeter_generator_goroutines{run="ab"}`:                                                                      9,
-		`eventmeter_generator_others_cores{run="ab"}`:                                                                    0.25,
-		`eventmeter_upstream_figure{figure="retries",run="ab"}`:                                                          6,
-		`eventmeter_subscriptions_open{lane="a",mode="poll",run="ab",system="events"}`:                                   0, // it is over
-		`eventmeter_subscriptions_open{lane="b",mode="poll",run="ab",system="sep-2549"}`:                                 3,
-		`eventmeter_figure{figure="ttlMs",lane="b",mode="poll",run="ab",system="sep-2549"}`:                              1500,
-		`eventmeter_list_ttl_seconds{lane="b",mode="poll",run="ab",system="sep-2549"}`:                                   1.5,
-		`eventmeter_list_client_seconds_total{lane="b",mode="poll",run="ab",system="sep-2549"}`:                          1800,
-		`eventmeter_list_uses_total{lane="b",mode="poll",outcome="served",run="ab",system="sep-2549"}`:                   4,
-		`eventmeter_list_fetches_total{lane="b",mode="poll",reason="expired",run="ab",system="sep-2549"}`:                2,
-		`eventmeter_deliveries_expected_total{lane="b",mode="poll",run="ab",system="sep-2549"}`:                          21,
+		`eventmeter_run_info{fleet="ab",name="",profile="bad ",run="ab",schedule="burst",shard="",upstream="inject",version=""}`: 1,
+		`eventmeter_run_start_timestamp_seconds{run="ab"}`:                                                                       50,
+		`eventmeter_phase{phase="attach",run="ab"}`:                                                                              1,
+		`eventmeter_phase_start_timestamp_seconds{lane="a",phase="measure",run="ab"}`:                                            60,
+		`eventmeter_phase_end_timestamp_seconds{lane="a",phase="measure",run="ab"}`:                                              70.5,
+		`eventmeter_phase_start_timestamp_seconds{lane="b",phase="attach",run="ab"}`:                                             71,
+		`eventmeter_bursts_total{run="ab"}`:                                                                                      4,
+		`eventmeter_burst_start_timestamp_seconds{run="ab"}`:                                                                     72,
+		`eventmeter_events_published_total{run="ab"}`:                                                                            14,
+		`eventmeter_events_resolved_total{outcome="uncertain",run="ab"}`:                                                         2, // of the pass that is over
+		`eventmeter_events_pending{run="ab"}`:                                                                                    2,
+		`eventmeter_measured_cpu_seconds_total{process="target",run="ab"}`:                                                       1.5,
+		`eventmeter_process_resident_memory_max_bytes{process="target",run="ab"}`:                                                300,
+		`eventmeter_turn_cpu_seconds_total{lane="a",mode="poll",run="ab",system="events"}`:                                       1,
+		`eventmeter_turn_cpu_seconds_total{lane="b",mode="poll",run="ab",system="sep-2549"}`:                                     0.5,
+		`eventmeter_generator_goroutines{run="ab"}`:                                                                              9,
+		`eventmeter_generator_others_cores{run="ab"}`:                                                                            0.25,
+		`eventmeter_upstream_figure{figure="retries",run="ab"}`:                                                                  6,
+		`eventmeter_subscriptions_open{lane="a",mode="poll",run="ab",system="events"}`:                                           0, // it is over
+		`eventmeter_subscriptions_open{lane="b",mode="poll",run="ab",system="sep-2549"}`:                                         3,
+		`eventmeter_figure{figure="ttlMs",lane="b",mode="poll",run="ab",system="sep-2549"}`:                                      1500,
+		`eventmeter_list_ttl_seconds{lane="b",mode="poll",run="ab",system="sep-2549"}`:                                           1.5,
+		`eventmeter_list_client_seconds_total{lane="b",mode="poll",run="ab",system="sep-2549"}`:                                  1800,
+		`eventmeter_list_uses_total{lane="b",mode="poll",outcome="served",run="ab",system="sep-2549"}`:                           4,
+		`eventmeter_list_fetches_total{lane="b",mode="poll",reason="expired",run="ab",system="sep-2549"}`:                        2,
+		`eventmeter_deliveries_expected_total{lane="b",mode="poll",run="ab",system="sep-2549"}`:                                  21,
 	}
 	expect(t, r, want)
 	absent(t, r, `eventmeter_phase_end_timestamp_seconds{lane="b"`, "eventmeter_run_partial", "eventmeter_threshold_passed", `eventmeter_list_uses_total{lane="a"`)
@@ -189,14 +189,14 @@ func TestMetricsOfASearch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := c.Search("now-find", "find", "rate")
+	s := c.Search("now-find", "", "find", "rate")
 	s.Step(results.CapacityStep{
 		Number: 1, Purpose: "bracket", Verdict: "failed", Load: 40, Offered: 200, Achieved: 150, Expected: 100, Lost: 3,
 		Lanes:  []results.CapacityStepLane{{Name: "a", Mode: "push", FromIntended: results.Quantiles{Count: 97, P99: results.Nanos(250 * time.Millisecond)}}, {Name: "idle", Mode: "push"}},
 		Target: &results.Process{CPUShare: 0.75},
 	})
 	want := map[string]float64{
-		`eventmeter_capacity_info{axis="rate",profile="find",search="now-find"}`:                                 1,
+		`eventmeter_capacity_info{axis="rate",name="",profile="find",search="now-find"}`:                         1,
 		`eventmeter_capacity_step_info{purpose="bracket",search="now-find",step="1",verdict="failed"}`:           1,
 		`eventmeter_capacity_step_load{search="now-find",step="1"}`:                                              40,
 		`eventmeter_capacity_step_offered_rate{search="now-find",step="1"}`:                                      200,
@@ -225,7 +225,7 @@ func TestNobodyFollows(*testing.T) {
 	f.Shards(nil)
 	f.Pass(nil).Settle(nil)
 	f.Finish(nil, Figures{})
-	s := c.Search("", "", "")
+	s := c.Search("", "", "", "")
 	s.Step(results.CapacityStep{})
 	s.Finish(nil)
 }

@@ -160,7 +160,8 @@ func (l *Look) Clone() Look {
 // Run names what is measured.
 type Run struct {
 	// ID is the run's unique name in its result, of bounded length.
-	ID, Profile, Version, Upstream, Schedule string
+	// Name is the name that a person gave it, or "".
+	ID, Name, Profile, Version, Upstream, Schedule string
 	// Fleet is the name that all shards of a run have in common, and ID where
 	// there are none. Shard is the index of this one, "" without.
 	Fleet, Shard string

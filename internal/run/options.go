@@ -52,6 +52,8 @@ type Options struct {
 	Collector *metrics.Collector
 	// Version is the version of the program, for the result.
 	Version string
+	// Name is the name that a person gave the run; see [results.CheckName]. It may be "".
+	Name string
 
 	// Shard, if not nil, makes this run one of several.
 	Shard *Shard

@@ -178,6 +178,7 @@ func (r *run) emptyResult(profile json.RawMessage) *results.Result {
 		Schema:  results.Schema,
 		Version: r.opts.Version,
 		Run:     Name(r.id, r.opts.Shard),
+		Name:    r.opts.Name,
 		Started: time.Now().UTC(),
 		Profile: profile,
 		Host:    health.Host(),

@@ -52,6 +52,7 @@ func loadShards(dirs []string) ([]archived, error) {
 		}
 		for _, x := range []struct{ what, a, b string }{
 			{"versions of the program", first.result.Version, s.result.Version},
+			{"names", first.result.Name, s.result.Name},
 			{"profiles", first.part.Profile, s.part.Profile},
 			{"numbers of shards", fmt.Sprint(first.part.Count), fmt.Sprint(s.part.Count)},
 			{"runs", first.part.Run, s.part.Run},

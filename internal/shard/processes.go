@@ -129,7 +129,7 @@ func (c *parent) start() error {
 			c.receive(s, out)
 		})
 		s.send(order{Job: &job{
-			Profile: string(profile), AllowHosts: c.AllowHosts, Version: c.Version, Index: i, Count: c.Count, Run: c.run, Dir: c.Processes.dir(i), Looks: c.shown != nil,
+			Profile: string(profile), AllowHosts: c.AllowHosts, Version: c.Version, Name: c.Name, Index: i, Count: c.Count, Run: c.run, Dir: c.Processes.dir(i), Looks: c.shown != nil,
 		}})
 	}
 	return nil
@@ -349,7 +349,7 @@ func seenTogether(parts []*run.Progress) run.Progress {
 func (c *parent) follow() {
 	name := run.Name(c.run, nil)
 	followed := c.Collector.Begin(metrics.Run{
-		ID: name, Profile: c.Profile.Name, Version: c.Version, Upstream: c.Profile.Upstream.Kind, Schedule: c.Profile.Schedule.Kind,
+		ID: name, Name: c.Name, Profile: c.Profile.Name, Version: c.Version, Upstream: c.Profile.Upstream.Kind, Schedule: c.Profile.Schedule.Kind,
 		Fleet: name, Started: time.Now(),
 	})
 	if followed == nil {

@@ -35,6 +35,7 @@ type job struct {
 	Profile    string   `json:"profile"`
 	AllowHosts []string `json:"allowHosts"`
 	Version    string   `json:"version"`
+	Name       string   `json:"name,omitempty"`
 	Index      int      `json:"index"`
 	Count      int      `json:"count"`
 	Run        uint32   `json:"run"`
@@ -174,7 +175,7 @@ func (s *shardServer) run(ctx context.Context, j *job, archive func(string, *run
 	}
 	outcome, runErr := run.Run(ctx, run.Options{
 		Collector: shown,
-		Profile:   p, AllowHosts: j.AllowHosts, Version: j.Version, Stop: s.stop,
+		Profile:   p, AllowHosts: j.AllowHosts, Version: j.Version, Name: j.Name, Stop: s.stop,
 		Progress:   func(p run.Progress) { s.send(reply{Progress: &p}) },
 		Checkpoint: func(o *run.Outcome) error { return s.checkpoint(j.Dir, o) },
 		Shard: &run.Shard{

@@ -35,6 +35,8 @@ type Example struct {
 	// At is when the copy was read; for a gap when the first missing emission
 	// was fired.
 	At eventmeter.Instant
+	// Bytes is the size of the copy as read, 0 where it is not known.
+	Bytes int
 	// Detail is the kind of duplicate or unexpected copy.
 	Detail string
 }

@@ -147,7 +147,7 @@ func TestMergeByValue(t *testing.T) {
 		t.Errorf("gaps %+v", n)
 	}
 	apart := map[string]bool{".Lanes.Gaps.Incidents": true, ".Lanes.Gaps.Longest": true, ".Lanes.Series.Number": true}
-	for _, f := range []string{".Sub.Lane", ".Sub.Index", ".Source", ".From", ".To", ".EventID", ".At"} {
+	for _, f := range []string{".Sub.Lane", ".Sub.Index", ".Source", ".From", ".To", ".EventID", ".At", ".Bytes"} {
 		apart[".Lanes.Examples"+f] = true
 	}
 	checkMerged(t, a, b, got, apart)

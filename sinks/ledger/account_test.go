@@ -214,9 +214,9 @@ func TestAccountExamples(t *testing.T) {
 		{Kind: ExampleLostSilent, From: 1, To: 1, At: ms(3), Detail: "1 lost"},
 		{Kind: ExampleLostSilent, Sub: eventmeter.Sub{Index: 2}, From: 1, To: 3, At: ms(3), Detail: "3 lost"},
 		{Kind: ExampleLostAnnounced, Sub: eventmeter.Sub{Index: 1}, From: 1, To: 2, At: ms(3), Detail: "2 lost"},
-		{Kind: ExampleDuplicate, From: 2, To: 2, EventID: 9, At: ms(8), Detail: "same emission"},
-		{Kind: ExampleDuplicate, From: 2, To: 2, EventID: 1002, At: ms(9), Detail: "same event"},
-		{Kind: ExampleUnexpected, From: 1, To: 1, EventID: 1001, At: ms(9), Detail: "foreign run"},
+		{Kind: ExampleDuplicate, From: 2, To: 2, EventID: 9, At: ms(8), Bytes: 100, Detail: "same emission"},
+		{Kind: ExampleDuplicate, From: 2, To: 2, EventID: 1002, At: ms(9), Bytes: 100, Detail: "same event"},
+		{Kind: ExampleUnexpected, From: 1, To: 1, EventID: 1001, At: ms(9), Bytes: 100, Detail: "foreign run"},
 		{Kind: ExampleOutOfOrder, From: 2, To: 2, EventID: 1002, At: ms(7)},
 	}
 	if got := l.Account().Lanes[0].Examples; !reflect.DeepEqual(got, want) {

@@ -368,7 +368,7 @@ func (h *shard) duplicate(s *subState, t *slot, d *eventmeter.Delivery, lane *at
 		v.Kind, detail = VerdictDuplicateSameEmission, "same emission"
 	}
 	h.span(d.At).counts.duplicates++
-	h.examples.add(Example{Kind: ExampleDuplicate, Sub: d.Sub, Source: d.Stamp.Source, From: d.Stamp.Seq, To: d.Stamp.Seq, EventID: d.EventID, At: d.At, Detail: detail})
+	h.examples.add(Example{Kind: ExampleDuplicate, Sub: d.Sub, Source: d.Stamp.Source, From: d.Stamp.Seq, To: d.Stamp.Seq, EventID: d.EventID, At: d.At, Bytes: d.Bytes, Detail: detail})
 }
 
 // unexpected counts a copy that should not have come.
@@ -394,7 +394,7 @@ func (h *shard) unexpected(s *subState, d *eventmeter.Delivery, kind VerdictKind
 		detail = "stale"
 	}
 	h.span(d.At).counts.unexpected++
-	h.examples.add(Example{Kind: ExampleUnexpected, Sub: d.Sub, Source: d.Stamp.Source, From: d.Stamp.Seq, To: d.Stamp.Seq, EventID: d.EventID, At: d.At, Detail: detail})
+	h.examples.add(Example{Kind: ExampleUnexpected, Sub: d.Sub, Source: d.Stamp.Source, From: d.Stamp.Seq, To: d.Stamp.Seq, EventID: d.EventID, At: d.At, Bytes: d.Bytes, Detail: detail})
 	return Verdict{Kind: kind}
 }
 

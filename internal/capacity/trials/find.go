@@ -51,7 +51,7 @@ func search(ctx context.Context, opts Options, secrets *errtext.Secrets) (*resul
 	}
 	s.secrets = secrets
 	defer s.keep.Stop()
-	s.shown = opts.Collector.Search(s.out.Started.Format("20060102T150405Z")+"-"+s.p.Name, s.p.Name, s.out.Axis)
+	s.shown = opts.Collector.Search(s.out.Started.Format("20060102T150405Z")+"-"+s.p.Name, s.opts.Name, s.p.Name, s.out.Axis)
 	err = s.loads(ctx)
 	if err == nil {
 		err = s.costs(ctx)
@@ -104,7 +104,7 @@ func newFinder(ctx context.Context, opts Options) (*finder, error) {
 	}
 	l := c.SLO
 	s.out = &results.Capacity{
-		Schema: results.CapacitySchema, Version: opts.Version, Started: time.Now().UTC(), Profile: text, Host: health.Host(),
+		Schema: results.CapacitySchema, Version: opts.Version, Name: opts.Name, Started: time.Now().UTC(), Profile: text, Host: health.Host(),
 		Axis: c.Axis, Unit: profiles.Axes[c.Axis],
 		SLO: results.CapacitySLO{
 			P50: results.Nanos(l.P50), P90: results.Nanos(l.P90), P99: results.Nanos(l.P99), P999: results.Nanos(l.P999), Loss: l.Loss, Backlog: l.Backlog,
