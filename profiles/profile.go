@@ -149,6 +149,10 @@ type Embedded struct {
 	// largest number of deliveries in flight, over all webhook subscriptions, default 256; further ones
 	// wait. If answers take 275 ms, 256 senders make 930 deliveries per second.
 	Senders int `yaml:"senders,omitempty" json:"senders,omitempty" check:"0|1..20000"`
+	// largest number of these deliveries at one host and port of callbacks, for events and smithery;
+	// further ones wait without a sender, so that a slow host does not use them all up; 0 (the default) =
+	// no bound but senders
+	SendersPerHost int `yaml:"sendersPerHost,omitempty" json:"sendersPerHost,omitempty" check:"0|1..20000"`
 	// injected faults: a file, or text such as "drop(every=10)"
 	Faults string `yaml:"faults,omitempty" json:"faults,omitempty"`
 	// signatures of webhooks: v1 (the default) by the secret of the subscription; v1+v1a by a key of the

@@ -165,6 +165,8 @@ export interface SubscribeOptions extends EventOptions {
   ttl?: Duration | "none" | "default";
   /** Share of the granted time after which a refresh is sent, 0.1 to 0.95. Default 0.75. */
   refreshAt?: number;
+  /** Largest share of the granted time by which a refresh is sent earlier, at random for each; at most refreshAt - 0.05. Default 0.05. */
+  refreshJitter?: number;
   /** Refreshes between two new secrets, 0 to 1,000,000. Default 0: the secret stays. */
   rotateEvery?: number;
   /** How shares of the events and challenges are answered. Default: 200, at once. */

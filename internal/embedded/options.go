@@ -28,7 +28,7 @@ func OptionsOf(e profiles.Embedded) (Options, error) {
 		Heartbeat: e.Heartbeat, NextPoll: e.NextPoll, BufferEvents: e.Buffer, QueueLen: e.Queue, SendBuffer: e.SendBuffer,
 		Capacity: float64(e.Capacity), CapacityBurst: e.CapacityBurst,
 		TTLMin: e.TTLMin, TTLDefault: e.TTLDefault, TTLMax: e.TTLMax,
-		RetryMax: e.Retries, RetryBase: e.RetryBase, AckTimeout: e.AckTimeout, Senders: e.Senders, DualSignGrace: e.DualSign,
+		RetryMax: e.Retries, RetryBase: e.RetryBase, AckTimeout: e.AckTimeout, Senders: e.Senders, SendersPerHost: e.SendersPerHost, DualSignGrace: e.DualSign,
 		SuspendAfter: e.SuspendAfter, DropAfter: e.DropAfter, Signature: e.Signature, Proof: e.Proof, CallbackHosts: e.CallbackHosts,
 		ResumeMaxWait: e.ResumeMaxWait, ResumeOverlap: e.ResumeOverlap, ResumeAny: e.ResumeAny, FeedEvery: e.FeedEvery,
 		TokenLife: e.TokenLife, TokenEndsStreams: e.TokenEndsStreams,

@@ -181,3 +181,65 @@ func (p *pool[H]) close(cancel context.CancelFunc) {
 	cancel()
 	p.wg.Wait()
 }
+
+// hostBound bounds the attempts in flight at each host and port of callbacks. An H is what
+// makes them; one that finds its host full waits there, and occupies no sender. The zero
+// value bounds nothing. It is safe for concurrent use once most is set.
+type hostBound[H any] struct {
+	most int // attempts at a host; 0 = no bound
+
+	mu    sync.Mutex
+	hosts map[string]*hostLoad[H] // of hosts with attempts in flight
+}
+
+// hostLoad is what goes on at a host.
+type hostLoad[H any] struct {
+	inFlight int
+	waiting  []H // in the order in which they came
+}
+
+// enter reports whether h may begin an attempt at a host now; the caller then calls leave when
+// it has ended. Otherwise h waits until a call of leave returns it.
+func (b *hostBound[H]) enter(host string, h H) bool {
+	if b.most == 0 {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := b.hosts[host]
+	if at == nil {
+		if b.hosts == nil {
+			b.hosts = map[string]*hostLoad[H]{}
+		}
+		at = &hostLoad[H]{}
+		b.hosts[host] = at
+	}
+	if at.inFlight >= b.most {
+		at.waiting = append(at.waiting, h)
+		return false
+	}
+	at.inFlight++
+	return true
+}
+
+// leave ends an attempt at a host. If others wait there, it returns the one that has waited
+// longest, which the caller queues again.
+func (b *hostBound[H]) leave(host string) (next H, waits bool) {
+	if b.most == 0 {
+		return next, false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := b.hosts[host]
+	at.inFlight--
+	if len(at.waiting) == 0 {
+		if at.inFlight == 0 {
+			delete(b.hosts, host)
+		}
+		return next, false
+	}
+	next = at.waiting[0]
+	clear(at.waiting[:1])
+	at.waiting = at.waiting[1:]
+	return next, true
+}

@@ -370,6 +370,7 @@ type hooks struct {
 	retryBase        time.Duration
 
 	pool   *pool[*hook]
+	hosts  hostBound[*hook]
 	agenda *agenda
 	poster *poster
 	breach *breach.Set // nil = none
@@ -397,8 +398,20 @@ func newHooks(opts Options, counts *counters, limit *capacity, released func()) 
 		byKey: make(map[string]*hook),
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	h.pool = newPool(opts.Senders, h.attempt)
+	h.pool = newPool(opts.Senders, h.attemptAtHost)
+	h.hosts.most = opts.SendersPerHost
 	return h, nil
+}
+
+// attemptAtHost makes one attempt for a hook, or leaves it to wait for its host.
+func (hs *hooks) attemptAtHost(h *hook) {
+	if !hs.hosts.enter(h.url.Host, h) {
+		return
+	}
+	hs.attempt(h)
+	if next, waits := hs.hosts.leave(h.url.Host); waits {
+		hs.pool.push(next)
+	}
 }
 
 // attempt makes one attempt for a hook that spent a token on it. It returns the

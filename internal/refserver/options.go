@@ -135,6 +135,10 @@ type Options struct {
 	// Senders bounds the concurrent attempts of all webhook subscriptions.
 	// Default 256.
 	Senders int
+	// SendersPerHost bounds the attempts of MCP Events and Smithery at one host
+	// and port of callbacks. Further subscriptions wait without a sender. 0 = no
+	// bound but Senders.
+	SendersPerHost int
 
 	// ProxiesMayBuffer leaves out the header X-Accel-Buffering: no, which asks
 	// proxies not to collect the bytes of event streams.
@@ -241,6 +245,8 @@ func (o *Options) contradiction() error {
 		return fmt.Errorf("target: Signature is %q: want %s or %s", o.Signature, SignSecret, SignBoth)
 	case o.DropAfter < 0:
 		return fmt.Errorf("target: DropAfter is %v: want 0 or more", o.DropAfter)
+	case o.SendersPerHost < 0:
+		return fmt.Errorf("target: SendersPerHost is %d: want 0 or more", o.SendersPerHost)
 	case o.TypesPage < 0:
 		return fmt.Errorf("target: TypesPage is %d: want 0 or more", o.TypesPage)
 	case o.TypesEvery < 0:

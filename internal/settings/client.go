@@ -50,7 +50,7 @@ func (w *WebhookLane) Assumptions(client string) (all []string) {
 	switch client {
 	case clientChatGPT:
 		if w.RefreshAt == assumedRefreshAt {
-			all = append(all, "it is not known when ChatGPT refreshes: at 0.95 of the grant, up to 5 % of it earlier (webhook.refreshAt)")
+			all = append(all, fmt.Sprintf("it is not known when ChatGPT refreshes: at 0.95 of the grant, up to %g %% of it earlier (webhook.refreshAt)", w.RefreshJitter*100))
 		}
 		if w.RotateEvery == 0 {
 			all = append(all, "it is not known whether ChatGPT changes its secret: it does not (webhook.rotateEvery)")

@@ -29,5 +29,9 @@ const (
 	backoffMax = 30 * time.Second
 	// refreshAt: the draft only requires a refresh before the end of the grant.
 	refreshAt = 0.75
-	oldSecret = 5 * time.Minute
+	// refreshJitter: the draft asks for none; a few percent keep refreshes from falling on one instant.
+	refreshJitter = 0.05
+	// soonestRefresh is the least share of a grant after which a refresh may come.
+	soonestRefresh = 0.05
+	oldSecret      = 5 * time.Minute
 )

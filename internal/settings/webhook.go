@@ -17,6 +17,10 @@ type WebhookLane struct {
 	TTL string `yaml:"ttl,omitempty" json:"ttl,omitempty"`
 	// share of the granted time after which a refresh is sent, 0.1 to 0.95, default 0.75
 	RefreshAt float64 `yaml:"refreshAt,omitempty" json:"refreshAt,omitempty" check:"0.1..0.95"`
+	// largest share of the granted time by which a refresh is sent earlier than refreshAt says, drawn
+	// uniformly for each refresh, at most refreshAt - 0.05; default 0.05; 0 = none, so that
+	// subscriptions which were opened together are refreshed together
+	RefreshJitter float64 `yaml:"refreshJitter,omitempty" json:"refreshJitter" check:"0..0.9"`
 	// number of refreshes between two new secrets; 0 = never
 	RotateEvery int `yaml:"rotateEvery,omitempty" json:"rotateEvery,omitempty" check:"0.."`
 	// secret accepted while it changes: both (the default; the old one for oldSecret after the
@@ -81,7 +85,7 @@ const (
 
 // DefaultWebhook returns the defaults.
 func DefaultWebhook() WebhookLane {
-	return WebhookLane{TTL: TTLDefault, RefreshAt: refreshAt, Secrets: SecretsBoth, OldSecret: oldSecret, Verify: VerifyStrict}
+	return WebhookLane{TTL: TTLDefault, RefreshAt: refreshAt, RefreshJitter: refreshJitter, Secrets: SecretsBoth, OldSecret: oldSecret, Verify: VerifyStrict}
 }
 
 // Key returns the key of the settings in a lane.
@@ -113,6 +117,9 @@ func (w *WebhookLane) Check(l Lane) {
 		} else if what, fix := Span(ttl, shortest, longest); what != "" {
 			l.Bad("webhook.ttl", what, fix)
 		}
+	}
+	if most := w.RefreshAt - soonestRefresh; w.RefreshJitter > most+1e-9 {
+		l.Bad("webhook.refreshJitter", fmt.Sprintf("%g would refresh before %g of the grant is over", w.RefreshJitter, soonestRefresh), fmt.Sprintf("give at most %.2g, or raise webhook.refreshAt", most))
 	}
 	w.checkAnswers(l)
 	w.checkListener(l)

@@ -316,8 +316,8 @@ func (k *hook) expire(a *mcpclient.Answer, life time.Duration, ends bool) time.D
 		return 0
 	}
 	k.expires, k.soonest = a.At.Add(life), a.Began().Add(life)
-	jitter := 0.05 * k.r.rand.Float64()
-	return max(time.Duration(float64(life)*max(k.d.Opts.Webhook.RefreshAt-jitter, 0.05)), minRefresh)
+	w := &k.d.Opts.Webhook
+	return max(time.Duration(float64(life)*(w.RefreshAt-w.RefreshJitter*k.r.rand.Float64())), minRefresh)
 }
 
 // minRefresh is the shortest time until a refresh. It keeps grants that are over already
