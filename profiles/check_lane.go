@@ -54,7 +54,7 @@ func (c *checker) lane(path string, l *Lane) {
 // settings returns the lane as its system's settings need it for their checks.
 func (c *checker) settings(path string, l *Lane) settings.Lane {
 	return settings.Lane{
-		Mode: l.Mode, TTL: l.Webhook.TTL, LongPoll: l.Poll.Timeout, MaxAge: l.MaxAge, Revision: c.p.Target.Revision, NoSources: l.HasNoSources(), OverStdio: c.p.Target.OverStdio(), Drain: c.p.Phases.Drain,
+		Mode: l.Mode, HTTP: l.HTTP, TTL: l.Webhook.TTL, LongPoll: l.Poll.Timeout, MaxAge: l.MaxAge, Revision: c.p.Target.Revision, NoSources: l.HasNoSources(), OverStdio: c.p.Target.OverStdio(), Drain: c.p.Phases.Drain,
 		Given:   func(key string) bool { return c.given(join(path, key)) },
 		Bad:     func(key, what, fix string) { c.bad(join(path, key), what, fix) },
 		Missing: func(key, fix string) { c.missing(join(path, key), fix) },
@@ -116,7 +116,8 @@ func (c *checker) idleLane(path string, l *Lane) {
 	for _, d := range dependents(c.systems, l) {
 		key := join(path, d.key)
 		asked := c.given(key) && !(d.value.Kind() == reflect.Bool && d.value.IsZero())
-		if asked && !c.ignored[parent(key)] && !c.given(join(path, d.other)) {
+		enabled := slices.ContainsFunc(d.others, func(other string) bool { return c.given(join(path, other)) })
+		if asked && !c.ignored[parent(key)] && !enabled {
 			c.bad(key, "does nothing without "+d.name+": "+d.why, "remove it, or give "+d.name+" too")
 		}
 	}

@@ -78,12 +78,14 @@ func keysOf(fields []field) []string {
 	return keys
 }
 
-// dependent is a key of a lane that has no effect without another one. key is its
-// path, other the path of the other key, and name the other key as the group's
-// messages name it.
+// dependent is a key of a lane that has no effect without another one, or one of
+// several. key is its path, others the paths of the other keys, and name the other keys
+// as the group's messages name them.
 type dependent struct {
-	key, other, name, why string
-	value, standard, on   reflect.Value
+	key, name, why  string
+	others          []string
+	value, standard reflect.Value
+	on              bool // one of the others has a value
 }
 
 // dependents returns the keys of a lane with a needs tag.
@@ -100,16 +102,18 @@ func dependents(systems Systems, l *Lane) (all []dependent) {
 			key := join(group.key, f.key)
 			at[key] = f.value
 			if name, why, ok := strings.Cut(f.needs, ": "); ok {
-				other := name
-				if !strings.Contains(name, ".") {
-					other = join(group.key, name)
+				others := strings.Split(name, " or ")
+				for k, other := range others {
+					if !strings.Contains(other, ".") {
+						others[k] = join(group.key, other)
+					}
 				}
-				all = append(all, dependent{key: key, other: other, name: name, why: why, value: f.value, standard: standards[j].value})
+				all = append(all, dependent{key: key, others: others, name: name, why: why, value: f.value, standard: standards[j].value})
 			}
 		}
 	}
 	for i := range all {
-		all[i].on = at[all[i].other]
+		all[i].on = slices.ContainsFunc(all[i].others, func(other string) bool { return !at[other].IsZero() })
 	}
 	return all
 }

@@ -28,6 +28,7 @@ func TestLanesOfOtherSystems(t *testing.T) {
 		{"{name: a, mode: push, subscriptions: 1, event: e, churn: {rate: 1/s}, events: {listen: true, resume: true, cursor: c-7, cutEvery: 3s, cutFor: 1s, stallFor: 2s, stallShare: 0.5}}", ""},
 		{"{name: a, mode: poll, subscriptions: 1, event: e, churn: {rate: 1/s}, events: {listen: true, resume: true}}", ""},
 		{"{name: a, mode: poll, subscriptions: 1, event: e, events: {stallFor: 3s}}", "lanes.a.events.stallFor: a lane of mode poll has no streams that could stop reading"},
+		{"{name: a, mode: poll, subscriptions: 1, event: e, events: {cutAt: 3s}}", "lanes.a.events.cutAt: a lane of mode poll has no streams to cut"},
 		{"{name: a, mode: poll, subscriptions: 1, event: e, events: {cutEvery: 3s}}", "lanes.a.events.cutEvery: a lane of mode poll has no streams to cut"},
 	} {
 		p, err := Parse("p.yaml", []byte(strings.Replace(base, lane, "  - "+c.lane+"\n", 1)), nil, systems.Table)

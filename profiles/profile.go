@@ -457,7 +457,7 @@ func (p *Profile) settle() {
 	for i := range p.Lanes {
 		l := &p.Lanes[i]
 		for _, d := range dependents(p.systems, l) {
-			if d.on.IsZero() {
+			if !d.on {
 				d.value.Set(d.standard)
 			}
 		}

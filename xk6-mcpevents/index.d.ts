@@ -113,6 +113,8 @@ export interface StreamOptions extends EventOptions {
   /** Age at which a stream is cut, as by a lost network, and how long it stays closed. Default: streams are not cut. */
   cutEvery?: Duration;
   cutFor?: Duration;
+  /** System events only: cuts all streams of the call at once, this long after the call; cutFor and a random wait later they are opened again. Default: they are not cut together. */
+  cutAt?: Duration;
   /** System events only: a share of the streams stops reading for this long, once all are open. Default: no stream; all streams, if only stallFor is given. */
   stallFor?: Duration;
   stallShare?: number;

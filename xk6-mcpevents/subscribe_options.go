@@ -78,7 +78,7 @@ var onlyOf = map[string][]string{
 	"arguments": {"stream", "poll", "subscribe", "resumable"},
 	"system":    {"stream", "poll", "subscribe"}, "maxAge": {"stream", "poll", "subscribe"}, "payload": {"stream", "poll", "subscribe"},
 	"listen": {"stream", "poll", "subscribe"}, "cursor": {"stream", "poll", "subscribe"},
-	"streams": {"stream"}, "heartbeat": {"stream"}, "cutEvery": {"stream"}, "cutFor": {"stream"}, "stallFor": {"stream"}, "stallShare": {"stream"}, "perSession": {"stream"}, "redelivery": {"stream"},
+	"streams": {"stream"}, "heartbeat": {"stream"}, "cutEvery": {"stream"}, "cutAt": {"stream"}, "cutFor": {"stream"}, "stallFor": {"stream"}, "stallShare": {"stream"}, "perSession": {"stream"}, "redelivery": {"stream"},
 	"minInterval": {"poll"}, "longPoll": {"poll"}, "maxEvents": {"poll"},
 	"sink": {"subscribe"}, "client": {"subscribe"},
 	"secret": {"subscribe"}, "early": {"subscribe"}, "argumentsKey": {"subscribe"}, "anonymous": {"subscribe"}, "clientID": {"subscribe"},

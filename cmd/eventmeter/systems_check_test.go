@@ -323,3 +323,21 @@ func checkMixed(t *testing.T, r *results.Result) {
 	}
 	sum(t, laneOf(t, r, "callbacks"), "registrations", "secretsStandard")
 }
+
+// checkReconnect: all streams were cut once and came back within the jitter window, and
+// each event that they had missed was timed.
+func checkReconnect(t *testing.T, r *results.Result) {
+	push := laneOf(t, r, "push")
+	if cuts, n := figureOf(t, push, "cuts"), push.Timings["outage"].Count; cuts != 50 || n != 50 || push.Detail.Reconnects != 50 {
+		t.Errorf("%v cuts, %d outages and %d reconnects of 50 streams", cuts, n, push.Detail.Reconnects)
+	}
+	if peak := figureOf(t, push, "reopenedPeak"); peak < 5 || peak > 50 { // of 50 in ten tenths of a second
+		t.Errorf("at most %v streams returned together", peak)
+	}
+	if n := push.Timings["catchUp"].Count; n == 0 || float64(n) != figureOf(t, push, "replayedOnReconnect") {
+		t.Errorf("%d times of %v missed events", n, figureOf(t, push, "replayedOnReconnect"))
+	}
+	if least := push.Timings["outage"].Min; least < results.Nanos(2*time.Second) {
+		t.Errorf("a stream was back after %v, before cutFor", least)
+	}
+}

@@ -57,6 +57,7 @@ func TestBuiltinProfiles(t *testing.T) {
 		{name: "resume", watched: true, profile: "resume", set: []string{
 			"lanes.*.subscriptions=20", "lanes.*.sep975.step=400ms", "lanes.*.sep975.away=1s", "phases.measure=1s", "target.embedded.resumeOverlap=30s",
 		}, check: checkResume},
+		{name: "reconnect", profile: "reconnect", set: []string{"lanes.push.subscriptions=50", "phases.measure=4s"}, check: checkReconnect},
 		{name: "sep-2549", profile: "sep-2549", set: []string{"lanes.*.subscriptions=10", "phases.measure=3s", "schedule.rate=5/s"}, check: checkSEP2549},
 		{name: "today", profile: "today", set: []string{"phases.measure=3s"}, check: checkToday},
 		{name: "today in sessions", profile: "today", set: []string{"phases.measure=3s", "target.era=legacy"}, check: checkToday},

@@ -255,7 +255,7 @@ var uncalibrated = func() map[string]string {
 	out := map[string]string{}
 	for _, u := range []struct{ reason, keys string }{
 		{"what they do to a lane depends on its clock: how often streams are cut, and what is published until then",
-			".events.cutEvery .events.cutFor"},
+			".events.cutEvery .events.cutAt .events.cutFor"},
 		{"it acts when churn reopens subscriptions, whose number depends on time",
 			".events.resume"},
 		{"it chooses the streams that stallFor stops, and has no figure of its own",

@@ -137,6 +137,8 @@ func TestSettingsExplain(t *testing.T) {
 	cut := poll(0, 0, 0)
 	cut.Profile = json.RawMessage(`{"lanes": [{"name": "push", "events": {"cutEvery": 3000000000}}, {"name": "poll", "webhook": {"answer": [{"status": 503, "share": 0.05}, {"delay": 1000}]}}]}`)
 	cut.Lanes[1].Duplicates.Requested = 7
+	together := poll(0, 0, 0)
+	together.Profile = json.RawMessage(`{"lanes": [{"name": "push", "events": {"cutAt": 1000000000, "cutFor": 2000000000}}, {"name": "poll"}]}`)
 	alone := poll(90, 10, 1004e6)
 	alone.Lanes = alone.Lanes[1:]
 	for name, tt := range map[string]struct {
@@ -148,6 +150,7 @@ func TestSettingsExplain(t *testing.T) {
 		"the only lane":     {alone, []string{"poll waits for its polls: the server asked for 1s between polls (nextPollMs)"}},
 		"neither":           {poll(0, 0, 1000e6), nil},
 		"too short a pace":  {poll(90, 0, 100e6), nil}, // 990 ms are not explained by 100 ms
+		"a cut of all":      {together, []string{"push cuts all of its streams at once for 2s (events.cutAt)"}},
 		"cuts and refusals": {cut, []string{"push cuts its streams every 3s (events.cutEvery)", "poll refuses 5 % of its deliveries, which delays them (webhook.answer)"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -34,6 +34,8 @@ type sinkAnswer struct {
 
 type cutSettings struct {
 	CutEvery time.Duration `json:"cutEvery"`
+	CutAt    time.Duration `json:"cutAt"`
+	CutFor   time.Duration `json:"cutFor"`
 }
 
 // settingLines returns, for each lane, the settings that explain its figures.
@@ -118,8 +120,12 @@ func (s *laneSettings) UnmarshalJSON(data []byte) error {
 func cuts(s *laneSettings) string {
 	for _, key := range slices.Sorted(maps.Keys(s.groups)) {
 		var set cutSettings
-		if json.Unmarshal(s.groups[key], &set) == nil && set.CutEvery > 0 {
+		switch {
+		case json.Unmarshal(s.groups[key], &set) != nil:
+		case set.CutEvery > 0:
 			return fmt.Sprintf("cuts its streams every %s (%s.cutEvery)", settingText(set.CutEvery), key)
+		case set.CutAt > 0:
+			return fmt.Sprintf("cuts all of its streams at once for %s (%s.cutAt)", settingText(set.CutFor), key)
 		}
 	}
 	return ""

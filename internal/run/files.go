@@ -67,6 +67,9 @@ func callbackConnections(p *profiles.Profile, limit, memory int64) int {
 // leastCallbacks is the least number of connections that a webhook listener accepts.
 const leastCallbacks = 16
 
+// h2Streams is how many streams servers usually allow on an HTTP/2 connection.
+const h2Streams = 100
+
 // FilesOf estimates the sockets of a lane at this end.
 func FilesOf(l profiles.Lane) int64 {
 	n := int64(l.Subscriptions)
@@ -75,7 +78,11 @@ func FilesOf(l profiles.Lane) int64 {
 		// Callbacks arrive over the target's own pool of connections.
 		return min(n, 2048)
 	case l.HTTP != "1.1":
-		return 1 + n/100
+		per := int64(h2Streams)
+		if set := int64(l.Push.StreamsPerConnection); set > 0 {
+			per = min(per, set)
+		}
+		return 1 + n/per
 	}
 	if of, err := systems.Find(l.System); err == nil && of.Connections != nil {
 		o := LaneSettings(&l)

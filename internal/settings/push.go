@@ -9,6 +9,9 @@ type PushLane struct {
 	Heartbeat time.Duration `yaml:"heartbeat,omitempty" json:"heartbeat,omitempty" check:"1ms.."`
 	// first and longest wait before a reconnect, default 500ms to 30s
 	Backoff Backoff `yaml:"backoff,omitempty" json:"backoff,omitempty"`
+	// most streams of an HTTP/2 connection, where the server allows as many; 0 = 2000, which is the
+	// most
+	StreamsPerConnection int `yaml:"streamsPerConnection,omitempty" json:"streamsPerConnection,omitempty" check:"0|1..2000"`
 }
 
 // Backoff doubles from min to max, with full jitter.
@@ -29,5 +32,8 @@ func (p *PushLane) Key() string { return "push" }
 func (p *PushLane) Check(l Lane) {
 	if what, fix := Span(p.Backoff.Max, p.Backoff.Min, Longest); what != "" {
 		l.Bad("push.backoff.max", what, fix)
+	}
+	if l.HTTP == HTTP {
+		l.Reject("push", []string{"streamsPerConnection"}, "over HTTP/1.1 a connection carries one stream", "remove it, or set http: h2c or http: 2")
 	}
 }

@@ -16,7 +16,7 @@ import (
 // Settings are the settings of lanes of one system: a pointer to a struct. Its fields
 // have the tags of a profile: yaml and json (the same key), check (bounds) and needs
 // (another key of the group, or of another group of the lane, without which this one
-// has no effect, and why).
+// has no effect, and why; or several with "or" in between).
 type Settings interface {
 	// Key returns the key of the settings in a lane.
 	Key() string
@@ -69,6 +69,8 @@ func (t Table) Names() (names []string) {
 // key by its path in the lane, such as poll.minInterval.
 type Lane struct {
 	Mode string
+	// HTTP is the version of HTTP, as in the profile.
+	HTTP string
 	// TTL is webhook.ttl, LongPoll is poll.timeout.
 	TTL      string
 	LongPoll time.Duration

@@ -119,6 +119,9 @@ type Options struct {
 	// LocalIPs are addresses to connect from, in turn: there are about 28,000
 	// ports for each pair of addresses. Empty = the system chooses.
 	LocalIPs []net.IP
+	// StreamsPerConnection is the most streams of an HTTP/2 connection; 0 = 2000, which
+	// is the most.
+	StreamsPerConnection int
 	// Dial, if not nil, opens connections. [New] then returns the portable client.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Resolve, if not nil, replaces the system's resolver for Addr. It is called for each connection, by many

@@ -111,6 +111,9 @@ func newH2(o Options, l h2Limits) *h2Client {
 	if o.ConnectTimeout <= 0 {
 		o.ConnectTimeout = 30 * time.Second
 	}
+	if n := o.StreamsPerConnection; n > 0 {
+		l.streams = min(l.streams, n)
+	}
 	p := &h2Client{opts: o, limits: l, scheme: "http", conns: map[*h2Conn]struct{}{}, room: l.streams}
 	if o.TLS != nil {
 		p.scheme = "https"

@@ -168,14 +168,15 @@ func events(release <-chan struct{}, n int) http.HandlerFunc {
 
 func TestH2ManyStreams(t *testing.T) {
 	const many = 600
-	for _, most := range []int{3, 250} {
-		t.Run(strconv.Itoa(most), func(t *testing.T) {
-			n := many
-			if most == 3 {
+	for _, limit := range []struct{ server, client, most int }{{3, 0, 3}, {250, 0, 250}, {250, 3, 3}, {250, 1, 1}, {3, 250, 3}} {
+		t.Run(fmt.Sprintf("server %d, client %d", limit.server, limit.client), func(t *testing.T) {
+			n, most := many, limit.most
+			if most <= 3 {
 				n = 50
 			}
 			release := make(chan struct{})
-			_, o := oracle(t, false, &http.HTTP2Config{MaxConcurrentStreams: most}, events(release, 3))
+			_, o := oracle(t, false, &http.HTTP2Config{MaxConcurrentStreams: limit.server}, events(release, 3))
+			o.StreamsPerConnection = limit.client
 			count := &tally{}
 			o.Count = count
 			p := startH2(t, o, nil)

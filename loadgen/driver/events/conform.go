@@ -356,7 +356,7 @@ func (s *stream) judgeOver(dead bool) {
 		s.d.broke(s.r, now, conform.StreamHeartbeatNotSSEComment, []byte("comments alone"))
 	case dead:
 		s.d.broke(s.r, now, conform.StreamHeartbeatRequired, []byte("silence"))
-	case s.troubled && s.d.set.CutEvery <= 0:
+	case s.troubled && !s.d.set.cuts():
 		s.d.broke(s.r, now, conform.StreamErrorIsRecoverable, []byte("the stream ended"))
 	}
 }

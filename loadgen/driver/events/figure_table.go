@@ -14,6 +14,8 @@ var FigureTable = figure.Table{Name: "events", Systems: []string{"events", "smit
 
 	{Name: "cuts", Help: "streams that the lane cut"},
 	{Name: "replayedOnReconnect", Help: "events on a stream that was opened again which had been acknowledged to the upstream before it stood"},
+	{Name: "reopenedPeak", Help: "most streams that the lane began to open again within one tenth of a second, after it had cut all of them"},
+	{Name: "catchUp", Unit: "ns", Timing: true, Help: "from the end of events.cutFor, after all streams were cut, until a missed event was received"},
 	{Name: "outage", Unit: "ns", Timing: true, Help: "from the loss of a stream until the next one is confirmed"},
 	{Name: "stalled", Help: "streams that stopped reading on purpose"},
 	{Name: "heldBack", Help: "deliveries that waited because their stream had stopped reading"},

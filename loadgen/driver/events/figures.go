@@ -40,9 +40,13 @@ func (d *lane) declare() {
 	if d.flavour.plain {
 		d.tally.Declare("controlEnvelopes")
 	}
-	if o.Mode == eventmeter.Push && d.set.CutEvery > 0 {
+	if o.Mode == eventmeter.Push && d.set.cuts() {
 		d.tally.Declare("cuts", "replayedOnReconnect")
 		d.tally.DeclareTiming("outage")
+	}
+	if o.Mode == eventmeter.Push && d.set.CutAt > 0 {
+		d.tally.Declare("reopenedPeak")
+		d.tally.DeclareTiming("catchUp")
 	}
 	if d.set.StallFor > 0 {
 		d.tally.Declare("stalled", "heldBack")

@@ -29,6 +29,7 @@ type lane struct {
 	said    said // what the answers to Discover and Examine show
 
 	streams *driver.Streams      // push
+	herd    herd                 // push, of streams that were cut together
 	agenda  *agenda              // webhook
 	shared  *sharedCallback      // webhook, nil = each subscription has a callback of its own
 	nobody  *mcpclient.Principal // webhook, without a token; nil = subscriptions have the endpoint's principals

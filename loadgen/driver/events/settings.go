@@ -26,7 +26,9 @@ type Settings struct {
 	Anonymous bool `yaml:"anonymous,omitempty" json:"anonymous,omitempty"`
 	// mean life of a stream (±50 %) after which the lane cuts it like a lost network; 0 = never
 	CutEvery time.Duration `yaml:"cutEvery,omitempty" json:"cutEvery,omitempty" check:"0.."`
-	CutFor   time.Duration `yaml:"cutFor,omitempty" json:"cutFor,omitempty" check:"0.." needs:"cutEvery: no stream is cut"` // how long a cut stream stays closed, in addition to push.backoff
+	// cuts all streams of the lane together, this long after the measured phase began; 0 = never
+	CutAt  time.Duration `yaml:"cutAt,omitempty" json:"cutAt,omitempty" check:"0.."`
+	CutFor time.Duration `yaml:"cutFor,omitempty" json:"cutFor,omitempty" check:"0.." needs:"cutEvery or cutAt: no stream is cut"` // how long a cut stream stays closed, in addition to push.backoff
 	// how long streams stop reading when the measured phase begins, as slow readers do; 0 = not at
 	// all. The target has to wait when the buffers between it and the reader are full.
 	StallFor time.Duration `yaml:"stallFor,omitempty" json:"stallFor,omitempty" check:"0.."`
@@ -51,12 +53,15 @@ func (s *Settings) Check(l settings.Lane) {
 		l.Bad("events.anonymous", "a program has no tokens", "remove it, or connect to a server by its url")
 	}
 	if l.Mode != "push" {
-		l.Reject("events", []string{"cutEvery", "cutFor"}, fmt.Sprintf("a lane of mode %s has no streams to cut", l.Mode), "remove it, or set mode: push")
+		l.Reject("events", []string{"cutEvery", "cutAt", "cutFor"}, fmt.Sprintf("a lane of mode %s has no streams to cut", l.Mode), "remove it, or set mode: push")
 		l.Reject("events", []string{"stallFor", "stallShare"}, fmt.Sprintf("a lane of mode %s has no streams that could stop reading", l.Mode), "remove it, or set mode: push")
 	} else if s.StallFor > 0 && l.OverStdio {
 		l.Bad("events.stallFor", "all streams of a program share its output", "remove it, or connect to a server by its url")
 	}
 }
+
+// cuts reports whether the lane cuts streams.
+func (s *Settings) cuts() bool { return s.CutEvery > 0 || s.CutAt > 0 }
 
 // Replays reports whether subscriptions that are opened again are given what they
 // missed.

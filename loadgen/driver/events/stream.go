@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"time"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/conform"
@@ -13,6 +12,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // stream is the stream of one run.
@@ -79,6 +79,9 @@ func (d *lane) attachPush(ctx context.Context, r *run) error {
 // Request implements [driver.StreamProtocol].
 func (s *stream) Request(ctx context.Context) (driver.StreamRequest, error) {
 	d, r := s.d, s.r
+	if s.Cause() == eventmeter.Reconnect {
+		d.returned()
+	}
 	s.mixed, s.troubled, s.comments, s.lastMessage = false, false, false, 0
 	session, err := d.session(ctx, r)
 	if err != nil {
@@ -162,18 +165,24 @@ func (s *stream) Notice(k eventmeter.NoticeKind, at eventmeter.Instant, detail s
 func (s *stream) TooLarge(at eventmeter.Instant, err error) { s.d.TooLargeFor(s.r.Sub, at, err) }
 
 // Begin implements [driver.Beginner]: streams stop reading when the measured part
-// begins.
+// begins, or are cut some time later.
 func (d *lane) Begin(measure, _ eventmeter.Instant) {
-	if d.set.StallFor <= 0 || d.streams == nil {
+	if d.streams == nil {
 		return
 	}
+	if d.set.StallFor > 0 {
+		d.at(measure, d.stall)
+	}
+	if d.set.CutAt > 0 {
+		d.at(measure.Add(d.set.CutAt), d.cutAll)
+	}
+}
+
+// at calls do at an instant, unless the lane is over before.
+func (d *lane) at(when eventmeter.Instant, do func()) {
 	d.Work.Go(crash.Guarded(func() {
-		t := time.NewTimer(measure.Sub(d.Clock.Now()))
-		defer t.Stop()
-		select {
-		case <-t.C:
-			d.stall()
-		case <-d.Life.Done():
+		if sinks.Sleep(d.Life, when.Sub(d.Clock.Now())) {
+			do()
 		}
 	}))
 }
@@ -200,5 +209,6 @@ func (s *stream) tellReplayed(stamp eventmeter.Stamp) {
 	}
 	if at := s.d.Opts.Published.AckedAt(stamp); at != 0 && at < s.Back() {
 		s.d.tally.Count("replayedOnReconnect", 1)
+		s.d.caughtUp(s.At())
 	}
 }
