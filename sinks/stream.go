@@ -3,6 +3,7 @@ package sinks
 import (
 	"context"
 	"io"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -56,10 +57,22 @@ type Watch struct {
 // value is not watched. A Pulse must not be copied.
 type Pulse struct {
 	last  atomic.Int64
-	limit time.Duration
-	dead  func()
-	place int // in the watch, from 1; 0 = not watched
+	owner Mortal
+	limit uint32 // in milliseconds
+	place uint32 // in the watch, from 1; 0 = not watched
 }
+
+// Mortal is the owner of a [Pulse].
+type Mortal interface {
+	// Dead is called once, on the watch's goroutine, when the stream has received
+	// nothing for longer than its limit. It must not block.
+	Dead()
+}
+
+// mortal is a Mortal that is a function.
+type mortal func()
+
+func (f mortal) Dead() { f() }
 
 // Beat records that the stream received data at that instant.
 func (p *Pulse) Beat(at eventmeter.Instant) {
@@ -81,19 +94,21 @@ func NewWatch(clock *eventmeter.Clock, every time.Duration) *Watch {
 // longer watched. dead must not block.
 func (w *Watch) Add(limit time.Duration, dead func()) *Pulse {
 	p := &Pulse{}
-	w.Start(p, limit, dead)
+	w.Start(p, limit, mortal(dead))
 	return p
 }
 
-// Start is Add for a pulse inside a larger struct. p must not be watched already.
-func (w *Watch) Start(p *Pulse, limit time.Duration, dead func()) {
+// Start is Add for a pulse inside a larger struct. p must not be watched already. limit
+// is rounded up to milliseconds.
+func (w *Watch) Start(p *Pulse, limit time.Duration, owner Mortal) {
 	now := w.clock.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p.limit, p.dead = limit, dead
+	ms := (limit + time.Millisecond - 1) / time.Millisecond
+	p.owner, p.limit = owner, uint32(min(ms, math.MaxUint32))
 	p.Beat(now)
 	w.pulses = append(w.pulses, p)
-	p.place = len(w.pulses)
+	p.place = uint32(len(w.pulses))
 }
 
 // Remove stops watching a stream. When Remove returns, dead is not running and will
@@ -114,7 +129,7 @@ func (w *Watch) forget(p *Pulse) {
 	w.pulses[p.place-1], moved.place = moved, p.place
 	w.pulses[last] = nil
 	w.pulses = w.pulses[:last]
-	p.place, p.dead = 0, nil
+	p.place, p.owner = 0, nil
 }
 
 // Close ends the watch and waits for its goroutine.
@@ -143,10 +158,10 @@ func (w *Watch) look(now eventmeter.Instant) {
 	defer w.mu.Unlock()
 	for i := len(w.pulses) - 1; i >= 0; i-- { // from the end: forget moves the last
 		p := w.pulses[i]
-		if now.Sub(eventmeter.Instant(p.last.Load())) > p.limit {
-			dead := p.dead
+		if now.Sub(eventmeter.Instant(p.last.Load())) > time.Duration(p.limit)*time.Millisecond {
+			owner := p.owner
 			w.forget(p)
-			dead()
+			owner.Dead()
 		}
 	}
 }

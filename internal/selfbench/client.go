@@ -143,6 +143,9 @@ func (m *measurement) run(ctx context.Context) error {
 	m.out.Full = take()
 	collect()
 	m.out.Settled = take()
+	if err := heapProfile(m.spec.Profile); err != nil {
+		return err
+	}
 	if err := m.link.pause(ctx, message{Step: "idle"}); err != nil {
 		return err
 	}
@@ -227,6 +230,22 @@ func take() sample {
 func collect() {
 	runtime.GC()
 	debug.FreeOSMemory()
+}
+
+// heapProfile writes what is in use to the file name.heap; it does nothing without
+// a name. Garbage must have been collected.
+func heapProfile(name string) error {
+	if name == "" {
+		return nil
+	}
+	f, err := os.Create(name + ".heap")
+	if err == nil {
+		err = errors.Join(pprof.Lookup("heap").WriteTo(f, 0), f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("heap profile: %w", err)
+	}
+	return nil
 }
 
 // profile writes a CPU profile of this process to a file until stop is called,

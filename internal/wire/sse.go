@@ -109,6 +109,16 @@ func (p *EventParser) drop() {
 	}
 }
 
+// Idle reports whether p lies between two blocks and has nothing to keep for the next one.
+// Such a parser is as good as any other: see Resume.
+func (p *EventParser) Idle() bool {
+	return p.size == 0 && p.rare == nil && !p.have && !p.afterCR && p.line.box == nil && p.buf.box == nil
+}
+
+// Resume makes p, which is new or idle, the parser of a stream between two blocks. begun
+// is true if the stream's first line was parsed already, and b replaces Budget.
+func (p *EventParser) Resume(begun bool, b *budget.Budget) { p.started, p.Budget = begun, b }
+
 // Retry returns the reconnection time that the stream requested last, in
 // milliseconds; false if there is none.
 func (p *EventParser) Retry() (int64, bool) {

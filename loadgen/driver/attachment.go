@@ -18,9 +18,7 @@ type Attachment struct {
 	Sub    eventmeter.Sub
 	Caller *mcpclient.Caller  // that of the lane, with its recorder and clock
 	Began  eventmeter.Instant // when Attach was called
-	// Ctx ends with the attachment; Cancel ends Ctx.
-	Ctx    context.Context
-	Cancel context.CancelFunc
+	scope  scope
 
 	Mu     sync.Mutex // guards the following fields, and those that drivers add
 	Active bool
@@ -33,6 +31,12 @@ type Attachment struct {
 	// Left, if not nil, is called with the lock held when the attachment is left.
 	Left func(at eventmeter.Instant)
 }
+
+// Ctx returns a context that ends with the attachment, or with the lane.
+func (a *Attachment) Ctx() context.Context { return &a.scope }
+
+// Cancel ends Ctx.
+func (a *Attachment) Cancel() { a.scope.end() }
 
 // IsOver reports whether the attachment has ended.
 func (a *Attachment) IsOver() bool {
@@ -65,19 +69,28 @@ func (a *Attachment) Activate(at eventmeter.Instant) {
 	}
 }
 
-// Fail reports Failed, unless the attachment has ended already.
+// Fail reports Failed, unless the attachment has ended already, and then ends Ctx.
 func (a *Attachment) Fail(err error) {
-	a.Mu.Lock()
-	defer a.Mu.Unlock()
-	if !a.Over {
-		a.Over = true
-		var ce *mcpclient.CallError
-		if errors.As(err, &ce) && a.Active {
-			a.Caller.LostFor(ce)
-		}
-		a.Caller.Recorder.Changed(eventmeter.Transition{Sub: a.Sub, To: eventmeter.Failed, At: a.Caller.Clock.Now(), Reason: errtext.Line(err.Error()), Seen: a.seen()})
+	if a.Failed(err) {
 		a.Cancel()
 	}
+}
+
+// Failed is Fail without the end of Ctx. It returns false if the attachment has ended
+// already.
+func (a *Attachment) Failed(err error) bool {
+	a.Mu.Lock()
+	defer a.Mu.Unlock()
+	if a.Over {
+		return false
+	}
+	a.Over = true
+	var ce *mcpclient.CallError
+	if errors.As(err, &ce) && a.Active {
+		a.Caller.LostFor(ce)
+	}
+	a.Caller.Recorder.Changed(eventmeter.Transition{Sub: a.Sub, To: eventmeter.Failed, At: a.Caller.Clock.Now(), Reason: errtext.Line(err.Error()), Seen: a.seen()})
+	return true
 }
 
 // Leave reports Detaching; false if the attachment has ended already.

@@ -149,7 +149,7 @@ func (l *Lane[T]) sub(i int) eventmeter.Sub {
 // Ready initializes a as an attachment of subscription i.
 func (l *Lane[T]) Ready(a *Attachment, i int) {
 	a.Sub, a.Caller, a.Began = l.sub(i), &l.Caller, l.Clock.Now()
-	a.Ctx, a.Cancel = context.WithCancel(l.Life)
+	a.scope.parent = l.Life
 }
 
 // Last returns the last attachment of subscription i; nil if there was none.

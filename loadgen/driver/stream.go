@@ -41,6 +41,9 @@ type StreamProtocol interface {
 	Message(e wire.Event, m *wire.Message)
 	// Comment is called for each block without data: a comment, or an id alone.
 	Comment(e wire.Event)
+	// Rand returns the random source of the stream's waits; nil = the global one. It is
+	// called once at most.
+	Rand() *rand.Rand
 	// Confirmed is called by Confirm. again is true if an earlier connection was
 	// confirmed, too.
 	Confirmed(again bool)
@@ -86,18 +89,22 @@ type Stream struct {
 	// What each message needs comes first, side by side: of thousands of streams,
 	// none is in the cache when its next message arrives, and each cache line is
 	// a miss.
-	p       StreamProtocol
-	refusal *unopened // of the current connection: an answer that is no stream
-	at      eventmeter.Instant
-	arrival streamclient.Arrival
-	id      uint64
-	back    eventmeter.Instant // when it was last confirmed again
+	p      StreamProtocol
+	at     eventmeter.Instant
+	waited time.Duration // how long the current message waited to be read; see Timed
+	id     uint64
+	parser *wire.EventParser // nil between two messages, if the stream has nothing to keep
+	// coalesced is nil until a read has ended within a message.
+	coalesced *CoalescedReads
 
 	cause     eventmeter.Cause
+	begun     bool // the beginning of the current connection's stream was parsed
+	kernel    bool // at is the kernel's receive time
+	held      bool // the current message waited because of Hold
+	shared    bool // the current message was read together with others
 	confirmed bool // of any connection
 	admitted  bool // first is closed
 	cut       bool // the lane cut the last connection
-	shared    bool // the current message was read together with others
 	watched   bool // for silence
 	resend    bool // the request was refused with 401, and there is a new token
 	renewed   bool // the request was sent again for that, and is not confirmed yet
@@ -108,44 +115,80 @@ type Stream struct {
 
 	turn uint32 // of the connection; guarded by mu
 
-	parser    wire.EventParser
-	coalesced CoalescedReads
-	pulse     sinks.Pulse
+	opening *opening // of the current connection; nil once it was confirmed
+	pulse   sinks.Pulse
 
 	// The following fields are used only when connections begin and end.
+	rare    *rareStream // nil until something of it is needed
 	streams *Streams
 	ctx     context.Context
-	backoff sinks.Backoff
-	pause   time.Duration      // as the server asked for
-	lost    eventmeter.Instant // when the stream was lost, 0 = it is not
-	cutter  *time.Timer
-	done    chan struct{} // closed when there will be no more connections
+	session *mcpclient.Session // of the current connection
+	method  string             // of the current connection
 
-	// Of the current connection.
+	mu    sync.Mutex
+	conn  streamclient.Stream // nil while there is none, or it has just begun
+	first chan struct{}       // of First; nil = nobody has asked for it
+	lapse *lapse              // nil until something of it is needed
+}
+
+// opening is a connection that was not confirmed yet.
+type opening struct {
+	refusal *unopened // an answer that is no stream; nil = there is none
 	who     *mcpclient.Principal
-	session *mcpclient.Session
 	bearer  string // the token of the request
-	method  string
 	began   eventmeter.Instant
 	up      int64
 	down    int64 // until it was confirmed
-	over    error // the argument of End
-
-	mu      sync.Mutex
-	conn    streamclient.Stream // nil while there is none, or it has just begun
-	why     error               // why this side gave up the current connection
-	timer   *time.Timer         // for the next connection
-	failure error               // what ended the last connection
-	first   chan struct{}       // closed at the first confirmation; then replaced by confirmed
 }
 
-// Init initializes the stream. r is the random source of its waits; nil = the global one.
-func (s *Stream) Init(streams *Streams, p StreamProtocol, r *rand.Rand) {
-	s.streams, s.p, s.cause = streams, p, eventmeter.Subscribe
-	s.parser.Budget = streams.caller.Budget
-	s.backoff = streams.backoff
-	s.backoff.Rand = r
-	s.first, s.done = make(chan struct{}), make(chan struct{})
+// rareStream is what a stream needs once it was in trouble. Only the goroutine that works
+// for the stream uses it.
+type rareStream struct {
+	backoff sinks.Backoff
+	pause   time.Duration      // as the server asked for
+	lost    eventmeter.Instant // when the stream was lost, 0 = it is not
+	back    eventmeter.Instant // when it was last confirmed again
+	cutter  *time.Timer
+	over    error // the argument of End
+}
+
+// more returns the stream's rareStream.
+func (s *Stream) more() *rareStream {
+	if s.rare == nil {
+		s.rare = &rareStream{backoff: s.streams.backoff}
+		s.rare.backoff.Rand = s.p.Rand()
+	}
+	return s.rare
+}
+
+// lapse is what a stream needs when a connection ends. It is guarded by mu.
+type lapse struct {
+	why     error         // why this side gave up the current connection
+	timer   *time.Timer   // for the next connection
+	failure error         // what ended the last connection
+	done    chan struct{} // of Done; nil = nobody has asked for it
+	over    bool          // there will be no more connections
+}
+
+// lapsed returns the stream's lapse. The caller holds mu.
+func (s *Stream) lapsed() *lapse {
+	if s.lapse == nil {
+		s.lapse = &lapse{}
+	}
+	return s.lapse
+}
+
+// why returns why this side gave up the current connection. The caller holds mu.
+func (s *Stream) why() error {
+	if s.lapse == nil {
+		return nil
+	}
+	return s.lapse.why
+}
+
+// Init initializes the stream.
+func (s *Stream) Init(streams *Streams, p StreamProtocol) {
+	s.streams, s.p, s.cause, s.opening = streams, p, eventmeter.Subscribe, &opening{}
 }
 
 // Start opens the stream, and keeps it open until ctx ends or Over of its protocol
@@ -157,29 +200,59 @@ func (s *Stream) Start(ctx context.Context) {
 }
 
 // First returns a channel that is closed when the stream was confirmed for the first
-// time, and every message that was read with the confirmation was handled.
+// time, and every message that was read with the confirmation was handled; or when there
+// will be no more connections, which Ended reports.
 func (s *Stream) First() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.first == nil {
+		s.first = make(chan struct{})
+	}
 	return s.first
 }
 
-// confirmed is the closed channel that First returns for all confirmed streams, so that
-// thousands of them need no channel each.
-var confirmed = func() chan struct{} {
+// closed is the channel that First and Done return for all streams for which they are
+// closed, so that thousands of them need no channel each.
+var closed = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }()
 
+// settle closes a channel of First or Done. The caller holds mu.
+func settle(c *chan struct{}) {
+	if *c != nil && *c != closed {
+		close(*c)
+	}
+	*c = closed
+}
+
 // Done returns a channel that is closed when there will be no more connections.
-func (s *Stream) Done() <-chan struct{} { return s.done }
+func (s *Stream) Done() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.lapsed()
+	if l.done == nil {
+		l.done = make(chan struct{})
+	}
+	return l.done
+}
+
+// Ended reports whether there will be no more connections.
+func (s *Stream) Ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lapse != nil && s.lapse.over
+}
 
 // Failure returns what ended the last connection.
 func (s *Stream) Failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.failure
+	if s.lapse == nil {
+		return nil
+	}
+	return s.lapse.failure
 }
 
 // Passes reports whether the error of an attempt passes with time and does not depend on
@@ -198,13 +271,14 @@ func (s *Stream) step(err error) {
 		s.finish(err)
 		return
 	}
+	r := s.more()
 	if s.stands {
-		s.backoff.Reset()
+		r.backoff.Reset()
 		s.cause = eventmeter.Reconnect
 	} else {
 		s.cause = eventmeter.Retry
 	}
-	wait := s.backoff.Next(s.pause)
+	wait := r.backoff.Next(r.pause)
 	switch {
 	case s.cut && s.streams.CutAlone:
 		wait = s.streams.CutFor
@@ -216,9 +290,10 @@ func (s *Stream) step(err error) {
 		wait += ce.RetryAfter
 	}
 	s.mu.Lock()
-	s.failure = err
+	l := s.lapsed()
+	l.failure = err
 	if s.ctx.Err() == nil {
-		s.timer = time.AfterFunc(wait, s.again)
+		l.timer = time.AfterFunc(wait, s.again)
 		s.mu.Unlock()
 		return
 	}
@@ -231,7 +306,7 @@ func (s *Stream) step(err error) {
 func (s *Stream) again() {
 	defer crash.Guard()
 	s.mu.Lock()
-	s.timer = nil
+	s.lapse.timer = nil
 	s.mu.Unlock()
 	s.connect()
 }
@@ -239,9 +314,11 @@ func (s *Stream) again() {
 // finish ends the stream's work. It is called once.
 func (s *Stream) finish(err error) {
 	s.mu.Lock()
-	s.failure = err
+	l := s.lapsed()
+	l.failure, l.over = err, true
+	settle(&l.done)
+	settle(&s.first)
 	s.mu.Unlock()
-	close(s.done)
 	s.streams.work.Done()
 }
 
@@ -249,8 +326,13 @@ func (s *Stream) finish(err error) {
 // must have ended.
 func (s *Stream) HangUp() {
 	s.mu.Lock()
-	conn, timer, failure := s.conn, s.timer, s.failure
-	s.timer = nil
+	conn := s.conn
+	var timer *time.Timer
+	var failure error
+	if l := s.lapse; l != nil {
+		timer, failure = l.timer, l.failure
+		l.timer = nil
+	}
 	s.mu.Unlock()
 	if conn != nil {
 		conn.Close()
@@ -287,11 +369,11 @@ func (s *Stream) Hold(d time.Duration) bool {
 // the connection is over.
 func (s *Stream) giveUp(turn uint32, why error) {
 	s.mu.Lock()
-	if s.turn != turn || s.why != nil {
+	if s.turn != turn || s.why() != nil {
 		s.mu.Unlock()
 		return
 	}
-	s.why = why
+	s.lapsed().why = why
 	conn := s.conn
 	s.mu.Unlock()
 	if conn != nil {
@@ -299,8 +381,12 @@ func (s *Stream) giveUp(turn uint32, why error) {
 	}
 }
 
-// dead is called when the stream was silent for too long.
-func (s *Stream) dead() {
+// silent is a Stream that is watched for silence.
+type silent Stream
+
+// Dead implements sinks.Mortal.
+func (d *silent) Dead() {
+	s := (*Stream)(d)
 	s.mu.Lock()
 	turn := s.turn
 	s.mu.Unlock()
@@ -309,7 +395,11 @@ func (s *Stream) dead() {
 
 // connect begins a connection. There may be a handshake first.
 func (s *Stream) connect() {
-	s.stands, s.ended, s.answered, s.cut, s.over, s.down, s.refusal, s.resend = false, false, false, false, nil, 0, nil, false
+	s.stands, s.ended, s.answered, s.cut, s.begun, s.resend = false, false, false, false, false, false
+	s.opening = &opening{}
+	if s.rare != nil {
+		s.rare.over = nil
+	}
 	req, err := s.p.Request(s.ctx)
 	if err == nil {
 		err = s.ctx.Err()
@@ -318,7 +408,7 @@ func (s *Stream) connect() {
 		s.step(err)
 		return
 	}
-	s.who, s.session, s.method, s.id, s.cancels = req.Who, req.Session, req.Method, req.ID, req.Cancels
+	s.session, s.method, s.id, s.cancels, s.opening.who = req.Session, req.Method, req.ID, req.Cancels, req.Who
 	if s.streams.caller.Pipe != nil {
 		s.overPipe(&req)
 		return
@@ -328,8 +418,8 @@ func (s *Stream) connect() {
 		method = http.MethodGet
 	}
 	path := s.streams.caller.URL.RequestURI()
-	s.bearer = mcpclient.Bearer(req.Header)
-	s.up = mcpclient.RequestSize(method, path, req.Header, int64(len(req.Body)))
+	s.opening.bearer = mcpclient.Bearer(req.Header)
+	s.opening.up = mcpclient.RequestSize(method, path, req.Header, int64(len(req.Body)))
 	turn := s.begin()
 	conn := s.streams.client.Open(context.Background(), streamclient.Request{Method: method, Path: path, Header: req.Header, Body: req.Body}, s)
 	s.carriedBy(conn, turn) // from here on the stream client's goroutines use s
@@ -340,12 +430,14 @@ func (s *Stream) begin() uint32 {
 	s.mu.Lock()
 	s.turn++
 	turn := s.turn
-	s.why = nil
+	if s.lapse != nil {
+		s.lapse.why = nil
+	}
 	s.mu.Unlock()
 	if s.streams.Silence > 0 && !s.streams.Unpromised {
 		s.Watch()
 	}
-	s.began = s.streams.caller.Clock.Now()
+	s.opening.began = s.streams.caller.Clock.Now()
 	return turn
 }
 
@@ -356,7 +448,7 @@ func (s *Stream) carriedBy(conn streamclient.Stream, turn uint32) {
 	late := false
 	if s.turn == turn {
 		s.conn = conn
-		late = s.why != nil || s.ctx.Err() != nil
+		late = s.why() != nil || s.ctx.Err() != nil
 	}
 	s.mu.Unlock()
 	if late {
@@ -369,16 +461,16 @@ func (s *Stream) carriedBy(conn streamclient.Stream, turn uint32) {
 func (s *Stream) isOver() error {
 	s.mu.Lock()
 	s.turn++
-	why := s.why
+	why := s.why()
 	s.conn = nil
 	s.mu.Unlock()
 	if s.watched {
 		s.watched = false
 		s.streams.watch.Remove(&s.pulse)
 	}
-	if s.cutter != nil {
-		s.cutter.Stop()
-		s.cutter = nil
+	if r := s.rare; r != nil && r.cutter != nil {
+		r.cutter.Stop()
+		r.cutter = nil
 	}
 	return why
 }

@@ -24,46 +24,74 @@ func (s *Stream) Opened(h streamclient.Head, at streamclient.Arrival) error {
 	s.at = eventmeter.Instant(at.At)
 	s.pulse.Beat(s.at)
 	if h.Status > 299 || !mcpclient.IsEventStream(h.Header) {
-		s.refusal = newUnopened(h, s.streams.caller.Budget)
+		s.opening.refusal = newUnopened(h, s.streams.caller.Budget)
 		return nil
 	}
 	if coding := mcpclient.Compressed(h.Header); coding != "" {
 		return &mcpclient.CallError{Kind: mcpclient.KindProtocol, Status: h.Status, Message: errtext.Of("the stream is compressed (" + coding + "), which was not asked for")}
 	}
 	s.answered = true
-	s.down = h.Size
-	s.coalesced = CoalescedReads{}
+	s.opening.down = h.Size
+	s.coalesced = nil
 	s.p.Answered()
 	s.admit()
 	return nil
 }
 
-// messages has wire.Messages to scan into. A stream does not keep one, because it is
-// larger than the rest of the stream.
-var messages = sync.Pool{New: func() any { return new(wire.Message) }}
+// messages has wire.Messages to scan into, and parsers the parsers of streams. A stream
+// keeps no message, and a parser only while that has something to keep: within a message,
+// or after one with an id. Between two messages a stream needs neither.
+var (
+	messages = sync.Pool{New: func() any { return new(wire.Message) }}
+	parsers  = sync.Pool{New: func() any { return new(wire.EventParser) }}
+)
 
 // Piece implements streamclient.Sink: the next bytes of the stream.
 func (s *Stream) Piece(b []byte, at streamclient.Arrival) error {
-	if s.refusal != nil { // no beat: a refusal that trickles in must time out
-		return s.refusal.take(b)
+	if o := s.opening; o != nil && o.refusal != nil { // no beat: a refusal that trickles in must time out
+		return o.refusal.take(b)
 	}
-	s.at, s.arrival = eventmeter.Instant(at.At), at
-	if err := s.parser.Feed(b, s.event); err != nil {
+	s.at, s.kernel, s.held, s.waited = eventmeter.Instant(at.At), at.Kernel, at.Held, 0
+	if at.Kernel {
+		s.waited = time.Duration(at.Read - at.At)
+	}
+	p := s.parser
+	if p == nil {
+		p = parsers.Get().(*wire.EventParser)
+		p.Resume(s.begun, s.streams.caller.Budget)
+		s.begun = true
+	}
+	s.shared = at.Shared
+	err := p.Feed(b, s.event)
+	if s.parser = p; p.Idle() {
+		s.parser = nil
+		parsers.Put(p)
+	}
+	if err != nil {
 		s.p.TooLarge(s.at, err)
 		return err
 	}
-	within := s.parser.Partial() > 0
-	if within { // in the middle of a message
-		s.pulse.Beat(s.at)
-	}
-	if !at.Held && s.coalesced.Piece(len(b), s.at, within) {
-		s.streams.count(FigureCoalesced)
-	}
+	s.reads(len(b))
 	s.admit()
 	if s.ended {
 		return ErrEnded
 	}
 	return nil
+}
+
+// reads is called after a read of n bytes. It looks for coalesced reads, and keeps the
+// stream alive in the middle of a message.
+func (s *Stream) reads(n int) {
+	ends := s.parser != nil && s.parser.Partial() > 0
+	if ends {
+		s.pulse.Beat(s.at)
+		if s.coalesced == nil {
+			s.coalesced = &CoalescedReads{}
+		}
+	}
+	if s.coalesced != nil && !s.held && s.coalesced.Piece(n, s.at, ends) {
+		s.streams.count(FigureCoalesced)
+	}
 }
 
 // event handles one block of the stream.
@@ -81,8 +109,10 @@ func (s *Stream) event(e wire.Event) {
 	s.pulse.Beat(s.at)
 	m := messages.Get().(*wire.Message)
 	if wire.ScanMessage(e.Data, m) {
-		s.shared = s.arrival.Shared || e.Rest > 0
+		shared := s.shared
+		s.shared = shared || e.Rest > 0
 		s.p.Message(e, m)
+		s.shared = shared
 	} else {
 		s.p.Notice(eventmeter.Malformed, s.at, NotAnObject)
 	}
@@ -95,18 +125,23 @@ func (s *Stream) admit() {
 		s.admitted = true
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		close(s.first)
-		s.first = confirmed
+		settle(&s.first)
 	}
 }
 
 // Closed implements streamclient.Sink: the connection is over.
 func (s *Stream) Closed(err error) {
 	why := s.isOver()
-	s.pause = mcpclient.Pause(&s.parser, s.pause)
-	s.parser.Reset()
+	if p := s.parser; p != nil {
+		s.parser = nil
+		if _, asked := p.Retry(); asked {
+			s.more().pause = mcpclient.Pause(p, 0)
+		}
+		p.Reset()
+		parsers.Put(p)
+	}
 	switch {
-	case s.refusal != nil: // forgetting a session takes a call
+	case s.opening != nil && s.opening.refusal != nil: // forgetting a session takes a call
 		s.streams.work.Go(func() {
 			defer crash.Guard()
 			if refusal := s.refused(err); s.resend {
@@ -131,8 +166,8 @@ func (s *Stream) Closed(err error) {
 func (s *Stream) failed(err, why error) error {
 	var own *mcpclient.CallError
 	switch {
-	case s.over != nil:
-		return s.over
+	case s.rare != nil && s.rare.over != nil:
+		return s.rare.over
 	case errors.As(err, &own): // an error of Opened or Piece
 		return own
 	case s.answered && (errors.Is(err, ErrEnded) || isWhole(err)):
@@ -146,15 +181,16 @@ func (s *Stream) failed(err, why error) error {
 // refused handles an answer that is no stream, and returns the error of the attempt. err
 // is how the answer ended.
 func (s *Stream) refused(err error) error {
-	f := s.refusal
-	s.refusal = nil
+	o := s.opening
+	f := o.refusal
+	o.refusal = nil
 	defer f.drop()
 	header := f.head.Header
 	if f.parser != nil { // body is the response, without the event stream around it
 		header = header.Clone()
 		header.Set("Content-Type", "application/json")
 	}
-	s.down = f.head.Size + f.size
+	o.down = f.head.Size + f.size
 	var failed *mcpclient.CallError
 	if s.resend, failed = s.renew(header, f.head.Status); failed != nil {
 		s.report(&mcpclient.CallError{Status: http.StatusUnauthorized})
@@ -162,7 +198,7 @@ func (s *Stream) refused(err error) error {
 	} else if s.resend {
 		return nil
 	}
-	var body io.Reader = bytes.NewReader(mcpclient.HideToken(f.body, s.bearer))
+	var body io.Reader = bytes.NewReader(mcpclient.HideToken(f.body, o.bearer))
 	if !isWhole(err) && !errors.Is(err, ErrEnded) {
 		body = io.MultiReader(body, brokenReader{err})
 	}
@@ -186,7 +222,7 @@ func (s *Stream) renew(header http.Header, status int) (bool, *mcpclient.CallErr
 	if status != http.StatusUnauthorized || s.renewed {
 		return false, nil
 	}
-	again, err := s.who.Renew(s.ctx, s.bearer, header, s.exchange(), s.streams.observe)
+	again, err := s.opening.who.Renew(s.ctx, s.opening.bearer, header, s.exchange(), s.streams.observe)
 	s.renewed = again
 	return again, err
 }
@@ -194,12 +230,13 @@ func (s *Stream) renew(header http.Header, status int) (bool, *mcpclient.CallErr
 // exchange returns the call of the request that opened the stream.
 func (s *Stream) exchange() eventmeter.Call {
 	now := s.at
-	if now < s.began {
+	o := s.opening
+	if now < o.began {
 		now = s.streams.caller.Clock.Now()
 	}
 	c := eventmeter.Call{
-		Lane: s.streams.caller.Lane, Cause: s.cause, At: now, Requests: 1, Up: s.up, Down: s.down,
-		Took: now.Sub(s.began), Method: s.method,
+		Lane: s.streams.caller.Lane, Cause: s.cause, At: now, Requests: 1, Up: o.up, Down: o.down,
+		Took: now.Sub(o.began), Method: s.method,
 	}
 	if s.id == 0 && s.streams.caller.Pipe != nil { // nothing had to be sent
 		c.Requests = 0
@@ -221,30 +258,36 @@ func (s *Stream) Confirm(size int) {
 		return
 	}
 	s.stands, s.renewed = true, false
-	s.down += int64(size)
+	s.opening.down += int64(size)
 	s.report(nil)
+	s.opening = nil
 	s.planCut()
 	again := s.confirmed
 	s.confirmed = true
 	if again {
-		if t := s.streams.Tally; t != nil && s.lost != 0 {
-			t.Took("outage", s.at.Sub(s.lost))
+		r := s.more()
+		if t := s.streams.Tally; t != nil && r.lost != 0 {
+			t.Took("outage", s.at.Sub(r.lost))
 		}
-		s.back = s.at
+		r.lost, r.back = 0, s.at
 	}
-	s.lost = 0
 	s.p.Confirmed(again)
 }
 
 // End ends the current connection and ignores the rest of it. err is what ended it, nil
 // if it ended normally.
-func (s *Stream) End(err error) { s.ended, s.over = true, err }
+func (s *Stream) End(err error) {
+	s.ended = true
+	if err != nil || s.rare != nil {
+		s.more().over = err
+	}
+}
 
 // Watch starts to watch the current connection for silence.
 func (s *Stream) Watch() {
 	if !s.watched {
 		s.watched = true
-		s.streams.watch.Start(&s.pulse, s.streams.Silence, s.dead)
+		s.streams.watch.Start(&s.pulse, s.streams.Silence, (*silent)(s))
 	}
 }
 
@@ -252,7 +295,7 @@ func (s *Stream) Watch() {
 // confirmed they belong to the call that opened it.
 func (s *Stream) Overhead(size int, method string) {
 	if !s.stands {
-		s.down += int64(size)
+		s.opening.down += int64(size)
 		return
 	}
 	s.p.Called(eventmeter.Call{Lane: s.streams.caller.Lane, Cause: eventmeter.Heartbeat, At: s.at, Down: int64(size), Method: method})
@@ -268,10 +311,15 @@ func (s *Stream) WasConfirmed() bool { return s.confirmed }
 func (s *Stream) At() eventmeter.Instant { return s.at }
 
 // Held reports whether the current message waited because of [Stream.Hold].
-func (s *Stream) Held() bool { return s.arrival.Held }
+func (s *Stream) Held() bool { return s.held }
 
 // Back returns when the stream was last confirmed again after it was lost; 0 = never.
-func (s *Stream) Back() eventmeter.Instant { return s.back }
+func (s *Stream) Back() eventmeter.Instant {
+	if s.rare == nil {
+		return 0
+	}
+	return s.rare.back
+}
 
 // Cause returns the cause of the request that opened the current connection.
 func (s *Stream) Cause() eventmeter.Cause { return s.cause }
@@ -281,10 +329,7 @@ func (s *Stream) ID() uint64 { return s.id }
 
 // Timed sets the time of a delivery to that of the current message, and how exact it is.
 func (s *Stream) Timed(v *eventmeter.Delivery) {
-	v.At, v.Kernel, v.Shared = s.at, s.arrival.Kernel, s.shared
-	if v.Kernel {
-		v.Waited = time.Duration(s.arrival.Read - s.arrival.At)
-	}
+	v.At, v.Kernel, v.Shared, v.Waited = s.at, s.kernel, s.shared, s.waited
 }
 
 // planCut sets the timer that cuts a stream that was just confirmed.
@@ -294,13 +339,13 @@ func (s *Stream) planCut() {
 		return
 	}
 	share := rand.Float64
-	if s.backoff.Rand != nil {
-		share = s.backoff.Rand.Float64
+	if r := s.more().backoff.Rand; r != nil {
+		share = r.Float64
 	}
 	s.mu.Lock()
 	turn := s.turn
 	s.mu.Unlock()
-	s.cutter = time.AfterFunc(time.Duration(float64(every)*(0.5+share())), func() {
+	s.rare.cutter = time.AfterFunc(time.Duration(float64(every)*(0.5+share())), func() {
 		defer crash.Guard()
 		s.giveUp(turn, ErrCut)
 	})
@@ -308,8 +353,8 @@ func (s *Stream) planCut() {
 
 // wentAway records when the stream was lost, and counts cuts.
 func (s *Stream) wentAway(why error) {
-	if s.stands && s.lost == 0 {
-		s.lost = s.streams.caller.Clock.Now()
+	if s.stands && s.ctx.Err() == nil && s.more().lost == 0 {
+		s.rare.lost = s.streams.caller.Clock.Now()
 	}
 	s.cut = errors.Is(why, ErrCut) && s.ctx.Err() == nil
 	if s.cut {

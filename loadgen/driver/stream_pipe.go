@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/streamclient"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
@@ -26,9 +25,13 @@ func (s *Stream) overPipe(req *StreamRequest) {
 	defer cancel()
 	s.carriedBy(pipeStream(cancel), s.begin())
 	if e := s.connectPipe(ctx, req); e != nil {
-		s.over = e
+		s.more().over = e
 	}
-	s.step(s.broken(s.isOver(), s.over))
+	var over error
+	if s.rare != nil {
+		over = s.rare.over
+	}
+	s.step(s.broken(s.isOver(), over))
 }
 
 // connectPipe opens one stream over the endpoint's pipe and waits for its end. The
@@ -59,18 +62,20 @@ func (s *Stream) connectPipe(ctx context.Context, req *StreamRequest) *mcpclient
 		}
 		remove = func() { pipe.Unlisten(x) }
 	}
-	s.up, s.arrival, s.shared = 0, streamclient.Arrival{}, false
+	s.opening.up, s.kernel, s.held, s.shared, s.waited = 0, false, false, false, 0
 	if len(req.Body) > 0 {
-		s.up = int64(len(req.Body)) + 1
+		s.opening.up = int64(len(req.Body)) + 1
 	}
 	if err := open(); err != nil {
-		s.up = 0
+		s.opening.up = 0
 		return &mcpclient.CallError{Kind: mcpclient.KindEnded, Cause: err}
 	}
 	if req.ID != 0 {
 		if err := pipe.Send(ctx, req.Body, sockets); err != nil {
 			remove()
-			s.up = 0
+			if s.opening != nil {
+				s.opening.up = 0
+			}
 			return err
 		}
 	}

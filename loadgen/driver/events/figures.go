@@ -71,11 +71,14 @@ func (d *lane) wishes() bool {
 
 // Figures implements [driver.Figurer].
 func (d *lane) Figures() driver.Figures {
-	d.Mu.Lock()
-	runs := slices.Clone(d.Turns)
-	d.Mu.Unlock()
+	var runs []*run
+	if d.agenda != nil { // the lane has webhooks
+		d.Mu.Lock()
+		runs = slices.Clone(d.Turns)
+		d.Mu.Unlock()
+	}
 	for _, r := range runs {
-		if r != nil && r.hook != nil {
+		if r != nil {
 			r.hook.mu.Lock()
 			r.hook.tell()
 			r.hook.mu.Unlock()
@@ -88,11 +91,11 @@ func (d *lane) Figures() driver.Figures {
 
 // begun counts an attachment that began at a cursor.
 func (d *lane) begun(r *run, truncated bool) {
-	if r.begins == "" {
+	if r.begins == beginsNow {
 		return
 	}
-	d.tally.Count(r.begins, 1)
+	d.tally.Count(r.begins.figure(), 1)
 	if truncated {
-		d.tally.Count(r.begins+"Truncated", 1)
+		d.tally.Count(r.begins.figure()+"Truncated", 1)
 	}
 }

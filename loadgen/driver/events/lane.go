@@ -38,13 +38,12 @@ type lane struct {
 	notices   *driver.Streams // for the stream of listen; nil = there is none
 }
 
-// run is one attachment of a subscription, from Attaching to Detached or Failed.
+// run is one attachment of a subscription, from Attaching to Detached or Failed. There may
+// be a million of them, so its size matters.
 type run struct {
 	driver.Attachment
 	who  *mcpclient.Principal
 	args json.RawMessage
-	rand *rand.Rand    // used by one goroutine at a time
-	done chan struct{} // closed when the run's goroutine is over; nil = it has a stream
 
 	cursor []byte // raw JSON token; empty = null; guarded by Mu
 	// stands is the event that cursor came with, claimed the last event that a cursor
@@ -52,16 +51,48 @@ type run struct {
 	stands, claimed eventmeter.Stamp
 	group           uint64
 
-	// begins is the figure that counts the run if it begins at a cursor: "resumed" at
-	// that of the run before, "started" at that of the settings; "" = it begins now.
-	begins string
 	// expired is true if the target refused the cursor and it was dropped. Guarded by
 	// Mu.
 	expired bool
+	begins  start
 
-	hook   *hook   // webhook
-	stream *stream // push
-	poller poller  // poll
+	stream *stream // push; nil = the run has a worker
+	*worker
+}
+
+// worker is what a run needs that is no stream.
+type worker struct {
+	rand   *rand.Rand    // used by one goroutine at a time
+	done   chan struct{} // closed when the run's goroutine is over
+	hook   *hook         // webhook
+	poller poller        // poll
+}
+
+// start is where a run begins.
+type start uint8
+
+const (
+	beginsNow     start = iota
+	beginsResumed       // at the cursor of the run before
+	beginsStarted       // at the cursor of the settings
+)
+
+// figure returns the name of the figure that counts such runs.
+func (b start) figure() string { return [...]string{"", "resumed", "started"}[b] }
+
+// Cancel ends the run's context, and its stream.
+func (r *run) Cancel() {
+	r.Attachment.Cancel()
+	if r.stream != nil {
+		r.stream.HangUp()
+	}
+}
+
+// Fail reports Failed, unless the run has ended already, and then ends it.
+func (r *run) Fail(err error) {
+	if r.Attachment.Failed(err) {
+		r.Cancel()
+	}
 }
 
 // New returns the driver of a lane of the MCP Events draft, or of
@@ -129,17 +160,16 @@ func (d *lane) Make(i int, last *run) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{who: d.principal(i), args: args, rand: d.RandOf(i)}
+	r := &run{who: d.principal(i), args: args}
 	d.Ready(&r.Attachment, i)
 	r.group = eventmeter.HashID(args) ^ uint64(r.who.Index+1)<<40
-	switch {
-	case d.agenda != nil:
-		r.hook = d.newHook(r)
-	case d.streams != nil:
+	if d.streams != nil {
 		r.stream = d.newStream(r)
+	} else {
+		r.worker = &worker{rand: d.RandOf(i), done: make(chan struct{})}
 	}
-	if r.stream == nil {
-		r.done = make(chan struct{})
+	if d.agenda != nil {
+		r.hook = d.newHook(r)
 	}
 	d.start(r, last)
 	d.listening.Do(d.listen)
@@ -157,13 +187,13 @@ func (d *lane) principal(i int) *mcpclient.Principal {
 // start sets the cursor at which a run begins, if there is one.
 func (d *lane) start(r, last *run) {
 	if last != nil && d.set.Resume {
-		r.cursor, r.begins = last.position(), "resumed"
+		r.cursor, r.begins = last.position(), beginsResumed
 	}
 	if len(r.cursor) == 0 && d.set.Cursor != "" {
-		r.cursor, r.begins = wire.AppendString(nil, d.set.Cursor), "started"
+		r.cursor, r.begins = wire.AppendString(nil, d.set.Cursor), beginsStarted
 	}
 	if len(r.cursor) == 0 {
-		r.begins = ""
+		r.begins = beginsNow
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -37,7 +38,7 @@ func (d *lane) listen() {
 		return
 	}
 	l := &listening{d: d, who: d.Endpoint.Principal(0), changed: make(chan eventmeter.Instant, 1)}
-	l.Init(d.notices, l, nil)
+	l.Init(d.notices, l)
 	l.Start(d.Life)
 	context.AfterFunc(d.Life, crash.Guarded(l.HangUp))
 	d.Work.Go(crash.Guarded(l.follow))
@@ -78,6 +79,9 @@ func (l *listening) Request(ctx context.Context) (driver.StreamRequest, error) {
 
 // Answered implements [driver.StreamProtocol].
 func (l *listening) Answered() { l.Confirm(0) }
+
+// Rand implements [driver.StreamProtocol].
+func (l *listening) Rand() *rand.Rand { return nil }
 
 // Confirmed implements [driver.StreamProtocol]. It has the list read, because changes
 // before the stream was open are not notified.

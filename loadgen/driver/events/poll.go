@@ -119,12 +119,12 @@ func (d *lane) attachPoll(ctx context.Context, r *run) error {
 		defer crash.Guard()
 		defer close(r.done)
 		retry := false
-		loop.Run(r.Ctx, first, func(context.Context) sinks.PollAnswer {
+		loop.Run(r.Ctx(), first, func(context.Context) sinks.PollAnswer {
 			a, err := d.poll(r, eventmeter.EmptyPoll, retry)
 			retry = a.Failed
 			var ce *mcpclient.CallError
 			switch {
-			case err == nil || r.Ctx.Err() != nil:
+			case err == nil || r.Ctx().Err() != nil:
 			case errors.As(err, &ce) && ce.Final():
 				d.Notice(r.Sub, eventmeter.Terminated, d.Clock.Now(), err.Error())
 				r.Fail(err)
@@ -142,7 +142,7 @@ func (d *lane) attachPoll(ctx context.Context, r *run) error {
 // an error the PollAnswer has Failed set.
 func (d *lane) poll(r *run, cause eventmeter.Cause, retry bool) (sinks.PollAnswer, error) {
 	first := cause == eventmeter.Subscribe
-	session, err := d.session(r.Ctx, r)
+	session, err := d.session(r.Ctx(), r)
 	if err != nil {
 		return sinks.PollAnswer{Failed: true}, err
 	}
@@ -153,15 +153,15 @@ func (d *lane) poll(r *run, cause eventmeter.Cause, retry bool) (sinks.PollAnswe
 	}
 	// A kept cursor would make the target hold the first poll, too, and with it
 	// the confirmation.
-	long := d.Opts.Poll.Timeout > 0 && !(first && r.begins != "")
+	long := d.Opts.Poll.Timeout > 0 && !(first && r.begins != beginsNow)
 	if long {
 		o.Int("timeoutMs", d.Opts.Poll.Timeout.Milliseconds())
 	}
-	fromNow := first && r.begins == "" // cursor: null
+	fromNow := first && r.begins == beginsNow // cursor: null
 	_, body := d.build(methodPoll, o, session)
 	sent := d.Clock.Now()
 	d.polling(r, sent, long)
-	ctx, cancel := context.WithTimeout(r.Ctx, d.Opts.Timeout+d.Opts.Poll.Timeout)
+	ctx, cancel := context.WithTimeout(r.Ctx(), d.Opts.Timeout+d.Opts.Poll.Timeout)
 	defer cancel()
 	a := d.Call(ctx, methodPoll, session.Header(methodPoll, ""), body)
 	defer a.Release()
@@ -220,7 +220,7 @@ func (d *lane) calledPoll(cause eventmeter.Cause, a *mcpclient.Answer, n int, by
 // pollFailed reports a poll that got no answer, or an error.
 func (d *lane) pollFailed(r *run, session *mcpclient.Session, a *mcpclient.Answer, sent eventmeter.Instant, cause eventmeter.Cause, retry bool) (sinks.PollAnswer, error) {
 	failed, first := sinks.PollAnswer{Failed: true}, cause == eventmeter.Subscribe
-	if r.Ctx.Err() != nil { // this side gave it up: a call, but no failure of the target
+	if r.Ctx().Err() != nil { // this side gave it up: a call, but no failure of the target
 		given := a.Err
 		a.Err = nil
 		d.Called(cause, methodPoll, a)

@@ -37,29 +37,22 @@ func (d *lane) streamOptions() driver.StreamOptions {
 	return driver.StreamOptions{Silence: 2 * d.Opts.Push.Heartbeat, CutEvery: d.set.CutEvery, CutFor: d.set.CutFor, Tally: &d.tally}
 }
 
-// newStream returns the stream of a run. The run's Cancel ends the stream, too.
+// newStream returns the stream of a run.
 func (d *lane) newStream(r *run) *stream {
 	s := &stream{d: d, r: r}
-	s.Init(d.streams, s, r.rand)
-	cancel := r.Cancel
-	r.Cancel = func() {
-		cancel()
-		s.HangUp()
-	}
+	s.Init(d.streams, s)
 	return s
 }
 
 // attachPush opens a stream and waits until it is confirmed.
 func (d *lane) attachPush(ctx context.Context, r *run) error {
 	s := r.stream
-	s.Start(r.Ctx)
+	s.Start(r.Ctx())
 	select {
 	case <-s.First():
-		return nil
-	case <-s.Done():
 		err := s.Failure()
 		switch {
-		case s.WasConfirmed(): // and over at once
+		case !s.Ended(), s.WasConfirmed(): // and perhaps over at once
 			return nil
 		case err == nil:
 			return driver.NotConfirmed(nil, context.Canceled)
@@ -106,6 +99,9 @@ func (s *stream) Comment(e wire.Event) {
 	s.comments = s.comments || s.Stands()
 	s.Overhead(e.Size, "comment")
 }
+
+// Rand implements [driver.StreamProtocol].
+func (s *stream) Rand() *rand.Rand { return s.d.RandOf(int(s.r.Sub.Index)) }
 
 // Confirmed implements [driver.StreamProtocol]: the subscription stands.
 func (s *stream) Confirmed(again bool) {

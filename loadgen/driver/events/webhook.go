@@ -176,13 +176,13 @@ func (k *hook) valid(now eventmeter.Instant) (cur, prev *wire.Key) {
 // subscribe sends events/subscribe, which is also the refresh, and schedules the next
 // refresh.
 func (d *lane) subscribe(r *run, cause eventmeter.Cause) error {
-	session, err := d.session(r.Ctx, r)
+	session, err := d.session(r.Ctx(), r)
 	if err != nil {
 		return err
 	}
 	k, method := r.hook, d.flavour.subscribe
 	_, body := d.build(method, d.subscription(r), session)
-	ctx, cancel := context.WithTimeout(r.Ctx, d.Opts.Timeout)
+	ctx, cancel := context.WithTimeout(r.Ctx(), d.Opts.Timeout)
 	defer cancel()
 	k.asks(true)
 	defer k.asks(false)
@@ -252,7 +252,7 @@ func (d *lane) subscription(r *run) wire.Object {
 // excused reports whether an error is no failure of the target: this side gave up the
 // refresh, or the subscription has no token.
 func (d *lane) excused(r *run, cause eventmeter.Cause, err *mcpclient.CallError) bool {
-	return cause != eventmeter.Subscribe && r.Ctx.Err() != nil || d.nobody != nil && errors.Is(err, mcpclient.ErrAuth)
+	return cause != eventmeter.Subscribe && r.Ctx().Err() != nil || d.nobody != nil && errors.Is(err, mcpclient.ErrAuth)
 }
 
 // asks records whether a subscribe call is in progress.

@@ -154,7 +154,7 @@ func (k *hook) passesOver() bool {
 	defer k.mu.Unlock()
 	first := !k.continued
 	k.continued = true
-	return first && k.d.older && k.r.begins != ""
+	return first && k.d.older && k.r.begins != beginsNow
 }
 
 // prove records a challenge, and returns how many events came before the first one. The
@@ -218,7 +218,7 @@ func (k *hook) control(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 	case "gap":
 		before := k.passesOver()
 		if before {
-			d.tally.Count(r.begins+"Truncated", 1)
+			d.tally.Count(r.begins.figure()+"Truncated", 1)
 		}
 		d.Recorder.Noticed(eventmeter.Notice{Sub: r.Sub, Kind: eventmeter.Truncated, At: in.At, Before: before})
 		r.setCursor(f.Cursor)

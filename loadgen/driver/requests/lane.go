@@ -183,8 +183,8 @@ func (d *lane) RoundTrip(sent *http.Request) (*http.Response, error) {
 	if c == nil || d.Life.Err() != nil {
 		return nil, errFailed
 	}
-	lost, err := d.request(c.Ctx, c, eventmeter.EmptyPoll)
-	if err != nil && c.Ctx.Err() != nil {
+	lost, err := d.request(c.Ctx(), c, eventmeter.EmptyPoll)
+	if err != nil && c.Ctx().Err() != nil {
 		return nil, errFailed // the client has left
 	}
 	d.count(measured, "requests")

@@ -35,7 +35,7 @@ func idleResources(t testing.TB, n int) (*lane, *resourceStream, *deaf) {
 	s := &resourceSession{d: d, routes: map[string][]*resourceRun{}}
 	s.ctx, s.cancel = context.WithCancel(d.Life)
 	s.stream.s = s
-	s.stream.Init(d.streams, &s.stream, nil)
+	s.stream.Init(d.streams, &s.stream)
 	for i := range n {
 		r, err := d.Begin(i)
 		if err != nil {

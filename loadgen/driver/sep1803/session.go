@@ -56,7 +56,7 @@ func (d *lane) join(r *resourceRun) (*resourceSession, error) {
 		s = &resourceSession{d: d, number: n, who: r.who, routes: map[string][]*resourceRun{}}
 		s.ctx, s.cancel = context.WithCancel(d.Life)
 		s.stream.s = s
-		s.stream.Init(d.streams, &s.stream, d.Rand(uint64(n)))
+		s.stream.Init(d.streams, &s.stream)
 		d.sessions[n] = s
 		s.stream.Start(s.ctx)
 	}
@@ -114,16 +114,15 @@ func (d *lane) attachPush(ctx context.Context, r *resourceRun) error {
 	}()
 	select {
 	case <-s.stream.First():
-	case <-s.stream.Done():
-		if s.failure() == nil {
+		if s.stream.Ended() && s.failure() == nil {
 			return fmt.Errorf("%w: the session was closed", mcpclient.ErrState)
 		}
 	case <-ctx.Done():
 		var trouble *mcpclient.CallError
 		_ = errors.As(s.stream.Failure(), &trouble) // nil if there was no answer
 		return driver.NotConfirmed(trouble, ctx.Err())
-	case <-r.Ctx.Done():
-		return driver.NotConfirmed(nil, r.Ctx.Err())
+	case <-r.Ctx().Done():
+		return driver.NotConfirmed(nil, r.Ctx().Err())
 	}
 	if err := s.failure(); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 
 	"github.com/eventmeter/eventmeter"
@@ -160,6 +161,9 @@ func (s *resourceSession) wanted() ([]string, error) {
 	s.mu.Unlock()
 	return uris, nil
 }
+
+// Rand implements [driver.StreamProtocol].
+func (t *resourceStream) Rand() *rand.Rand { return t.s.d.Rand(uint64(t.s.number)) }
 
 // Confirmed implements [driver.StreamProtocol].
 func (t *resourceStream) Confirmed(again bool) {

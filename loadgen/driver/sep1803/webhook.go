@@ -59,7 +59,7 @@ func (d *lane) attachWebhook(ctx context.Context, r *resourceRun) error {
 	d.Receiver.Add(k.Path, k)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(r.Ctx, cancel)()
+	defer context.AfterFunc(r.Ctx(), cancel)()
 	backoff := d.Backoff(nil)
 	_, err := driver.RetryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
 		cause := eventmeter.Subscribe

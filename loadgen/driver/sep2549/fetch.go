@@ -81,19 +81,19 @@ func (d *lane) page(c *client, key string, cause eventmeter.Cause) (*keptPage, e
 		var p *keptPage
 		var err error
 		if first {
-			p, err = d.fetch(c.Ctx, c.cache, c.who, f, kept, state, cause, false)
+			p, err = d.fetch(c.Ctx(), c.cache, c.who, f, kept, state, cause, false)
 		} else {
 			select {
 			case <-f.done:
 				p, err = f.page, f.err
-			case <-c.Ctx.Done():
+			case <-c.Ctx().Done():
 				d.tally.waited.Add(1)
-				return nil, c.Ctx.Err()
+				return nil, c.Ctx().Err()
 			}
 			switch {
 			case err == nil && !p.public && f.principal != c.who.Index:
 				continue // the page is private to another principal
-			case errors.Is(err, context.Canceled) && c.Ctx.Err() == nil:
+			case errors.Is(err, context.Canceled) && c.Ctx().Err() == nil:
 				continue // the client that fetched the page has left
 			}
 			d.tally.waited.Add(1)
@@ -102,7 +102,7 @@ func (d *lane) page(c *client, key string, cause eventmeter.Cause) (*keptPage, e
 		switch {
 		case err == nil:
 			return p, nil
-		case kept == nil || !d.set.StaleOnError || c.Ctx.Err() != nil || errors.As(err, &failed):
+		case kept == nil || !d.set.StaleOnError || c.Ctx().Err() != nil || errors.As(err, &failed):
 			return nil, err
 		}
 		d.tally.servedStale.Add(1)

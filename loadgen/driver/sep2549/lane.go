@@ -125,7 +125,7 @@ func (d *lane) Open(ctx context.Context, c *client) error {
 	if d.set.Background && d.shared == nil {
 		c.work.Go(func() {
 			defer crash.Guard()
-			d.refreshAll(c.Ctx, c.cache, c.who)
+			d.refreshAll(c.Ctx(), c.cache, c.who)
 		})
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 
@@ -54,8 +55,9 @@ func (d *lane) listen(ctx context.Context, c *client) error {
 	e := d.join(c, session)
 	select {
 	case <-e.First():
-	case <-e.Done():
-		return e.failure()
+		if e.Ended() && !e.WasConfirmed() {
+			return e.failure()
+		}
 	case <-ctx.Done():
 		return driver.NotConfirmed(nil, ctx.Err())
 	}
@@ -94,7 +96,7 @@ func (d *lane) join(c *client, session *mcpclient.Session) *listener {
 	if e == nil {
 		e = &listener{d: d, who: who, own: own, sub: c.Sub, follows: legacy && d.want == "", named: make(chan struct{}), caches: map[*cache]int{}}
 		e.ctx, e.cancel = context.WithCancel(d.Life)
-		e.Init(d.streams, e, nil)
+		e.Init(d.streams, e)
 		d.listeners[key] = e
 		if d.lead < 0 {
 			d.lead = c.who.Index
@@ -215,6 +217,9 @@ func (e *listener) Answered() {
 		e.Confirm(0)
 	}
 }
+
+// Rand implements [driver.StreamProtocol].
+func (e *listener) Rand() *rand.Rand { return nil }
 
 // Confirmed implements [driver.StreamProtocol]. Changes while the stream was lost are
 // unknown, so all copies become stale when it is opened again.

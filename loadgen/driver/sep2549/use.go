@@ -19,7 +19,7 @@ func (d *lane) run(c *client) {
 	defer t.Stop()
 	for {
 		select {
-		case <-c.Ctx.Done():
+		case <-c.Ctx().Done():
 			return
 		case <-t.C:
 		}
@@ -42,7 +42,7 @@ func (d *lane) use(c *client) {
 	case err == nil:
 		d.tally.served.Add(1)
 		d.sight(c, pages, d.Clock.Now())
-	case c.Ctx.Err() != nil:
+	case c.Ctx().Err() != nil:
 		d.tally.abandoned.Add(1)
 	default:
 		d.tally.failed.Add(1)

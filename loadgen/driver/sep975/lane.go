@@ -278,7 +278,7 @@ func (d *lane) endSession(ctx context.Context, r *run) error {
 func (d *lane) serve(r *run, confirm func()) error {
 	backoff := d.Backoff(r.rand)
 	opened := false
-	for n := 0; r.Ctx.Err() == nil && !d.drained.Load(); n++ {
+	for n := 0; r.Ctx().Err() == nil && !d.drained.Load(); n++ {
 		t := d.newTask(r, n)
 		t.confirmed = func(at eventmeter.Instant) {
 			if !opened {
@@ -296,7 +296,7 @@ func (d *lane) serve(r *run, confirm func()) error {
 		known := errors.As(err, &ce)
 		lost := known && ce.Kind == mcpclient.KindSession
 		switch {
-		case r.Ctx.Err() != nil:
+		case r.Ctx().Err() != nil:
 			return err
 		case !opened && !lost && !(known && ce.Throttled()):
 			return err
@@ -311,7 +311,7 @@ func (d *lane) serve(r *run, confirm func()) error {
 		if known {
 			wait += ce.RetryAfter
 		}
-		if !sinks.Sleep(r.Ctx, wait) {
+		if !sinks.Sleep(r.Ctx(), wait) {
 			return err
 		}
 	}

@@ -144,8 +144,8 @@ func (t *task) run() error {
 	d.tasks[i].Store(t)
 	defer d.tasks[i].Store(nil)
 	t.began = d.Clock.Now()
-	outcome, err := t.pursue(t.r.Ctx)
-	if t.r.Ctx.Err() != nil && outcome != outCompleted {
+	outcome, err := t.pursue(t.r.Ctx())
+	if t.r.Ctx().Err() != nil && outcome != outCompleted {
 		outcome = outAbandoned
 		if d.drained.Load() {
 			outcome = outUnfinished

@@ -128,7 +128,7 @@ func (c *client) readAgain() {
 			return
 		}
 		c.Mu.Unlock()
-		found, err := driver.RetryThrottled(c.Ctx, &backoff, func(bool) (content, error) {
+		found, err := driver.RetryThrottled(c.Ctx(), &backoff, func(bool) (content, error) {
 			found, err := d.read(c, eventmeter.EmptyPoll)
 			var ce *mcpclient.CallError
 			if errors.As(err, &ce) && ce.Kind == mcpclient.KindSession {
@@ -139,7 +139,7 @@ func (c *client) readAgain() {
 		switch {
 		case err == nil && !found.lost:
 			c.learn(found, why)
-		case err != nil && c.Ctx.Err() == nil:
+		case err != nil && c.Ctx().Err() == nil:
 			d.Notice(c.Sub, eventmeter.TransientError, d.Clock.Now(), err.Error())
 		}
 	}
@@ -164,7 +164,7 @@ func (d *lane) read(c *client, cause eventmeter.Cause) (content, error) {
 		if err != nil && !again && found.next != "" && errors.As(err, &failed) && failed.HasCode && !failed.Throttled() {
 			continue
 		}
-		if err != nil && c.Ctx.Err() == nil {
+		if err != nil && c.Ctx().Err() == nil {
 			d.tally.Count("readsFailed", 1)
 		}
 		return found, err
@@ -199,7 +199,7 @@ func (d *lane) page(c *client, cause eventmeter.Cause, cursor string) (content, 
 	} else if cursor != "" {
 		o.String("cursor", cursor)
 	}
-	a, header, err := d.send(c.Ctx, c, method, c.uri, o)
+	a, header, err := d.send(c.Ctx(), c, method, c.uri, o)
 	if err != nil {
 		return content{}, err
 	}
@@ -214,7 +214,7 @@ func (d *lane) page(c *client, cause eventmeter.Cause, cursor string) (content, 
 		p = content{stamps: driver.StampsIn(*a.Buf), next: string(more.NextCursor), at: a.At}
 	}
 	failure := a.Err
-	if c.Ctx.Err() != nil {
+	if c.Ctx().Err() != nil {
 		a.Err = nil // this side gave it up: the server did not fail
 	}
 	if cause == eventmeter.EmptyPoll && c.brings(p.stamps) {

@@ -24,7 +24,7 @@ func (d *lane) join(c *client, legacy bool) *stream {
 	if !shared || s == nil || s.ctx.Err() != nil {
 		s = &stream{d: d, who: c.who, first: c, shared: shared, clients: map[string][]*client{}}
 		s.ctx, s.cancel = context.WithCancel(d.Life)
-		s.Init(d.streams, s, d.RandOf(int(c.Sub.Index)))
+		s.Init(d.streams, s)
 		defer s.Start(s.ctx) // after the client was added
 		if shared {
 			d.pipe = s
@@ -41,8 +41,9 @@ func (d *lane) join(c *client, legacy bool) *stream {
 func (s *stream) await(ctx context.Context) error {
 	select {
 	case <-s.First():
-		return nil
-	case <-s.Done():
+		if !s.Ended() || s.WasConfirmed() {
+			return nil
+		}
 		if err := s.Failure(); err != nil {
 			return err
 		}

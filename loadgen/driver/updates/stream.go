@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -205,6 +206,9 @@ func (c *client) granted(acknowledgement []byte) error {
 	}
 	return nil
 }
+
+// Rand implements [driver.StreamProtocol].
+func (s *stream) Rand() *rand.Rand { return s.d.RandOf(int(s.first.Sub.Index)) }
 
 // Confirmed implements [driver.StreamProtocol].
 func (s *stream) Confirmed(again bool) {
