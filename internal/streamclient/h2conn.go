@@ -340,33 +340,30 @@ var (
 	pingResets = []byte("mcpreset")
 )
 
-// h2Stream is one exchange. There may be a hundred thousand of them, so its size
-// matters.
+// h2Stream is one exchange. There may be a million of them, so its size matters.
 type h2Stream struct {
 	client *h2Client
-	conn   *h2Conn  // client.mu; set once, when a connection has room
-	req    *Request // used by the writer; nil when it has been sent
+	conn   *h2Conn // client.mu; set once, when a connection has room
 
-	mu     sync.Mutex // held while the sink is called
-	sink   Sink       // mu; nil when the stream is over
-	stop   func() bool
-	opened bool // mu: the sink knows the head
-	over   atomic.Bool
+	mu   sync.Mutex // held while the sink is called
+	sink Sink       // mu; nil when the stream is over
+	over atomic.Bool
 
 	// The reader's.
-	interim uint8 // 1xx heads so far
-	headed  bool  // the final head was read
-	left    int64 // body bytes that Content-Length still promises; -1 = unknown
-	// taken is the number of bytes received since the window was refilled.
-	taken atomic.Int64
+	id     uint32       // conn.mu; 0 = not sent yet
+	taken  atomic.Int32 // bytes received since the window was refilled
+	headed bool         // the final head was read
+	opened bool         // mu: the sink knows the head
+
+	interim uint8 // the reader's: 1xx heads so far
+	sent    bool  // conn.mu: the whole request was sent
+	left    int64 // the reader's: body bytes that Content-Length still promises; -1 = unknown
 	// kept holds what came while the stream is held; nil = it is not held. Guarded
 	// by mu.
-	kept atomic.Pointer[h2Kept]
-
-	// Under conn.mu.
-	id    uint32 // 0 = not sent yet
-	sent  bool   // the whole request was sent
-	delta int64  // send window minus its initial size
+	kept  atomic.Pointer[h2Kept]
+	req   *Request    // used by the writer; nil when it has been sent
+	stop  func() bool // mu
+	delta int32       // conn.mu: send window minus its initial size
 }
 
 // watch closes the stream when ctx ends before it is opened.

@@ -66,7 +66,7 @@ func (c *h2Conn) data(fr *h2Frame, at Arrival) error {
 		return err
 	}
 	ended := fr.flags.Has(http2.FlagDataEndStream)
-	switch taken := s.taken.Add(size); {
+	switch taken := int64(s.taken.Add(int32(size))); {
 	case taken > c.client.limits.window:
 		return fr.broken(http2.ErrCodeFlowControl, "exceeds the stream's window")
 	case taken >= c.client.limits.window/2 && !ended && s.kept.Load() == nil:
@@ -223,7 +223,7 @@ func (c *h2Conn) apply(id http2.SettingID, v uint32) error {
 			return wrong(http2.ErrCodeFlowControl)
 		}
 		for _, s := range c.table {
-			if int64(v)+s.delta > maxWindow {
+			if int64(v)+int64(s.delta) > maxWindow {
 				return wrong(http2.ErrCodeFlowControl)
 			}
 		}
@@ -277,14 +277,14 @@ func (c *h2Conn) widen(fr *h2Frame) error {
 		defer c.mu.Unlock()
 		return c.stray(fr)
 	}
-	if n == 0 || c.peer.window+s.delta+n > maxWindow {
+	if n == 0 || c.peer.window+int64(s.delta)+n > maxWindow {
 		c.mu.Unlock()
 		err := badUpdate(fr, n)
 		s.tell(err, false)
 		c.drop(s, err.Code)
 		return nil
 	}
-	s.delta += n
+	s.delta += int32(n)
 	c.resume()
 	c.mu.Unlock()
 	return nil

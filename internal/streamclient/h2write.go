@@ -229,13 +229,13 @@ func (w *h2Writer) body(b []byte, s *h2Stream) []byte {
 		return b
 	}
 	for len(s.req.Body) > 0 {
-		n := min(int64(len(s.req.Body)), c.window, c.peer.window+s.delta, int64(c.peer.frame))
+		n := min(int64(len(s.req.Body)), c.window, c.peer.window+int64(s.delta), int64(c.peer.frame))
 		if n <= 0 {
 			c.stalled = append(c.stalled, s)
 			return b
 		}
 		c.window -= n
-		s.delta -= n
+		s.delta -= int32(n)
 		flags := http2.Flags(0)
 		if n == int64(len(s.req.Body)) {
 			flags = http2.FlagDataEndStream
