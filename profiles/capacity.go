@@ -53,7 +53,7 @@ func (c *checker) capacity() {
 	for _, q := range []struct {
 		key   string
 		bound time.Duration
-	}{{"p50", l.P50}, {"p90", l.P90}, {"p99", l.P99}, {"p999", l.P999}} {
+	}{{"p50", l.P50}, {"p90", l.P90}, {"p95", l.P95}, {"p99", l.P99}, {"p999", l.P999}} {
 		// Growth is measured after the first third of a step, when all timely deliveries have
 		// arrived once.
 		c.span("capacity.slo."+q.key, q.bound, 0, s.Step/3)

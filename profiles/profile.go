@@ -346,6 +346,7 @@ type SLO struct {
 	// bound of the median latency scheduled → received; 0 = none
 	P50  time.Duration `yaml:"p50,omitempty" json:"p50,omitempty"`
 	P90  time.Duration `yaml:"p90,omitempty" json:"p90,omitempty"`   // bound of the 90th percentile
+	P95  time.Duration `yaml:"p95,omitempty" json:"p95,omitempty"`   // bound of the 95th percentile
 	P99  time.Duration `yaml:"p99,omitempty" json:"p99,omitempty"`   // bound of the 99th percentile
 	P999 time.Duration `yaml:"p999,omitempty" json:"p999,omitempty"` // bound of the 99.9th percentile
 	// largest share of deliveries that may be missing after the drain, and of events that may fail

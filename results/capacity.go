@@ -60,6 +60,7 @@ type Capacity struct {
 type CapacitySLO struct {
 	P50     Nanos   `json:"p50"`     // bound of the median, scheduled → received
 	P90     Nanos   `json:"p90"`     // bound of the 90th percentile
+	P95     Nanos   `json:"p95"`     // bound of the 95th percentile
 	P99     Nanos   `json:"p99"`     // bound of the 99th percentile
 	P999    Nanos   `json:"p999"`    // bound of the 99.9th percentile
 	Loss    float64 `json:"loss"`    // largest allowed share of deliveries missing after the drain

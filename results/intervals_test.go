@@ -54,7 +54,7 @@ func TestIntervals(t *testing.T) {
 	if in := l.Latency.Intervals["fromIntended.p50"]; in.Low < 48.5e6 || in.Low > 50e6 || in.High < 50e6 || in.High > 51.1e6 || in.Draws < 2000 || in.Doubt != "" {
 		t.Errorf("p50 is %d: %+v", l.Latency.FromIntended.P50, in)
 	}
-	if len(l.Latency.Intervals) != 8 {
+	if len(l.Latency.Intervals) != 10 {
 		t.Errorf("%d intervals", len(l.Latency.Intervals))
 	}
 	// The same events to 50 subscribers each say no more.
@@ -77,11 +77,11 @@ func TestDoubts(t *testing.T) {
 		want map[string]string // else none
 	}{
 		{"all is well", doubtful(laneAccount(30000, 1, steady), Quantiles{}), nil},
-		{"600 events", doubtful(laneAccount(600, 1, steady), Quantiles{}), map[string]string{"fromIntended.p99": FewEvents, "fromSent.p99": FewEvents, "fromIntended.p999": FewEvents, "fromSent.p999": FewEvents}},
-		{"600 events to 50 subscribers", doubtful(laneAccount(600, 50, steady), Quantiles{}), map[string]string{"fromIntended.p99": FewEvents, "fromSent.p99": FewEvents, "fromIntended.p999": FewEvents, "fromSent.p999": FewEvents}},
+		{"600 events", doubtful(laneAccount(600, 1, steady), Quantiles{}), map[string]string{"fromIntended.p95": FewEvents, "fromSent.p95": FewEvents, "fromIntended.p99": FewEvents, "fromSent.p99": FewEvents, "fromIntended.p999": FewEvents, "fromSent.p999": FewEvents}},
+		{"600 events to 50 subscribers", doubtful(laneAccount(600, 50, steady), Quantiles{}), map[string]string{"fromIntended.p95": FewEvents, "fromSent.p95": FewEvents, "fromIntended.p99": FewEvents, "fromSent.p99": FewEvents, "fromIntended.p999": FewEvents, "fromSent.p999": FewEvents}},
 		{"rises to three times", doubtful(laneAccount(30000, 1, rising), Quantiles{}), map[string]string{
-			"fromIntended.p50": Drift, "fromIntended.p90": Drift, "fromIntended.p99": Drift, "fromIntended.p999": Drift,
-			"fromSent.p50": Drift, "fromSent.p90": Drift, "fromSent.p99": Drift, "fromSent.p999": Drift}},
+			"fromIntended.p50": Drift, "fromIntended.p90": Drift, "fromIntended.p95": Drift, "fromIntended.p99": Drift, "fromIntended.p999": Drift,
+			"fromSent.p50": Drift, "fromSent.p90": Drift, "fromSent.p95": Drift, "fromSent.p99": Drift, "fromSent.p999": Drift}},
 		{"published late", doubtful(laneAccount(30000, 1, steady), Quantiles{Count: 9, P50: 1e6, P90: 20e6, P99: 90e6, P999: 99e6}), map[string]string{"fromIntended.p99": OffSchedule, "fromIntended.p999": OffSchedule}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestDoubtsAreWarnings(t *testing.T) {
 	few.Name, drifting.Name, late.Name = "few", "drifting", "late"
 	got := Doubts([]Lane{few, drifting, late, few})
 	for i, want := range []Warning{
-		{Code: FewEvents, Text: "too few independent events for p99 of few, few (1000 needed); p99.9 of few, few (10000 needed): publish"},
+		{Code: FewEvents, Text: "too few independent events for p95 of few, few (200 needed); p99 of few, few (1000 needed); p99.9 of few, few (10000 needed): publish"},
 		{Code: Drift, Lane: "drifting", Text: "p50 drifted from "},
 		{Code: OffSchedule, Lane: "late", Text: "more than half of p99 went by before the events were published"},
 	} {
@@ -136,7 +136,7 @@ func TestDoubtsAreWarnings(t *testing.T) {
 // A figure that has no interval is not taken for one of 0.
 func TestThresholdOnAMissingInterval(t *testing.T) {
 	l := doubtful(laneAccount(600, 1, steady), Quantiles{})
-	th, err := ParseThreshold("push.latency.intervals.fromIntended.p95.high < 1h")
+	th, err := ParseThreshold("push.latency.intervals.fromIntended.p94.high < 1h")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,6 +173,28 @@ func TestRebuildIntervals(t *testing.T) {
 	}
 	if _, err := save(func(*Latency) {}); err != nil {
 		t.Fatal(err)
+	}
+	// An archive that was written before p95 existed gets it from its histograms.
+	dir, err := save(func(l *Latency) {
+		l.FromIntended.P95, l.FromSent.P95 = 0, 0
+		delete(l.Intervals, "fromIntended.p95")
+		delete(l.Intervals, "fromSent.p95")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	older, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, ok := older.Lanes[0].Figure("latency.fromIntended.p95"); ok {
+		t.Errorf("p95 of a result without it is %v", v)
+	}
+	if older, err = Rebuild(dir); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := older.Lanes[0].Latency.FromIntended, r.Lanes[0].Latency.FromIntended; got != want || got.P95 <= got.P90 || got.P95 >= got.P99 {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 	set := func(name string, change func(in *Interval)) func(*Latency) {
 		return func(l *Latency) { in := l.Intervals[name]; change(&in); l.Intervals[name] = in }

@@ -24,15 +24,16 @@ func SummariseNanos(h *hdrhistogram.Histogram) Quantiles {
 	}
 	// One scan for all of them: Min and Max of the histogram look at every bucket,
 	// ten times as slowly.
-	at := h.ValueAtPercentilesSlice([]float64{0, 50, 90, 99, 99.9, 100})
+	at := h.ValueAtPercentilesSlice([]float64{0, 50, 90, 95, 99, 99.9, 100})
 	return Quantiles{
 		Count: h.TotalCount(),
 		Min:   Nanos(at[0]),
 		P50:   Nanos(at[1]),
 		P90:   Nanos(at[2]),
-		P99:   Nanos(at[3]),
-		P999:  Nanos(at[4]),
-		Max:   Nanos(at[5]),
+		P95:   Nanos(at[3]),
+		P99:   Nanos(at[4]),
+		P999:  Nanos(at[5]),
+		Max:   Nanos(at[6]),
 		Mean:  Nanos(h.Mean()),
 	}
 }
@@ -52,6 +53,18 @@ func (l *Latency) MarkResolution(limit Nanos) {
 	}
 }
 
+// has reports whether the figure of that name was measured. Results that were written before p95
+// existed lack it.
+func (q Quantiles) has(name string) bool {
+	switch name {
+	case "count", "outOfRange":
+		return true
+	case "p95":
+		return q.Count > 0 && (q.P95 > 0 || q.P90 == 0)
+	}
+	return q.Count > 0
+}
+
 // quantileOf is one quantile of a summary.
 type quantileOf struct {
 	name  string
@@ -60,7 +73,7 @@ type quantileOf struct {
 }
 
 func (q *Quantiles) all() []quantileOf {
-	return []quantileOf{{"p50", 0.5, q.P50}, {"p90", 0.9, q.P90}, {"p99", 0.99, q.P99}, {"p999", 0.999, q.P999}}
+	return []quantileOf{{"p50", 0.5, q.P50}, {"p90", 0.9, q.P90}, {"p95", 0.95, q.P95}, {"p99", 0.99, q.P99}, {"p999", 0.999, q.P999}}
 }
 
 // latencyPart is one of the two latencies.

@@ -80,6 +80,9 @@ func (l *Latency) checkLog(log *Log) error {
 		whole := log.Histogram(part.tag)
 		again := SummariseNanos(whole)
 		again.OutOfRange = part.q.OutOfRange
+		if part.q.P95 == 0 { // written before it existed
+			part.q.P95 = again.P95
+		}
 		if again != *part.q {
 			return fmt.Errorf("the histograms tagged %s give %s, and %s says %s", part.tag, again.text(), File, part.q.text())
 		}
@@ -92,13 +95,18 @@ func (l *Latency) checkLog(log *Log) error {
 	if l.Intervals == nil { // written before intervals existed
 		return nil
 	}
+	for _, part := range l.parts() {
+		if _, there := l.Intervals[part.name+".p95"]; !there { // written before p95 existed
+			delete(rebuilt.Intervals, part.name+".p95")
+		}
+	}
 	return l.sameIntervals(rebuilt.Intervals)
 }
 
 // text formats the quantiles on one line.
 func (q Quantiles) text() string {
-	return fmt.Sprintf("%d samples from %s to %s with p50 %s, p90 %s, p99 %s, p999 %s, mean %s", q.Count,
-		FormatNanos(q.Min), FormatNanos(q.Max), FormatNanos(q.P50), FormatNanos(q.P90), FormatNanos(q.P99), FormatNanos(q.P999), FormatNanos(q.Mean))
+	return fmt.Sprintf("%d samples from %s to %s with p50 %s, p90 %s, p95 %s, p99 %s, p999 %s, mean %s", q.Count,
+		FormatNanos(q.Min), FormatNanos(q.Max), FormatNanos(q.P50), FormatNanos(q.P90), FormatNanos(q.P95), FormatNanos(q.P99), FormatNanos(q.P999), FormatNanos(q.Mean))
 }
 
 // Histogram adds up the intervals of one tag.

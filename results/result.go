@@ -235,6 +235,7 @@ type Quantiles struct {
 	Min   Nanos `json:"min"`   // least
 	P50   Nanos `json:"p50"`   // median
 	P90   Nanos `json:"p90"`   // 90th percentile
+	P95   Nanos `json:"p95"`   // 95th percentile; 0 in results that were written before it existed
 	P99   Nanos `json:"p99"`   // 99th percentile
 	P999  Nanos `json:"p999"`  // 99.9th percentile
 	Max   Nanos `json:"max"`   // greatest

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,7 +20,8 @@ var ErrThreshold = errors.New("bad threshold")
 //
 // WHERE is a lane's name, * for every lane, or run for figures of the whole
 // run. FIGURE is a path of field names in the lane (or in the result) as they
-// are spelled in result.json. OP is <, <=, >, >=, == or !=. VALUE is a number;
+// are spelled in result.json; p50, p90, p95, p99 and p999 alone are those of
+// latency.fromIntended. OP is <, <=, >, >=, == or !=. VALUE is a number;
 // durations take a Go duration (250ms), ratios may be written with %, and the verdict on a leak is
 // none or leak. target.leak.NAME is short for run.target.leak.NAME.
 type Threshold struct {
@@ -32,16 +32,20 @@ type Threshold struct {
 	value float64
 }
 
-var thresholdForm = regexp.MustCompile(`^\s*([a-z0-9*][a-z0-9-]*)\.([A-Za-z0-9.]+)\s*(<=|>=|==|!=|<|>)\s*(\S+)\s*$`)
-
 // ParseThreshold reads one threshold. It checks that the figure exists and that
 // the value has the figure's unit; lanes are checked by [Threshold.Check].
 func ParseThreshold(text string) (Threshold, error) {
-	m := thresholdForm.FindStringSubmatch(text)
-	if m == nil {
-		return Threshold{}, fmt.Errorf("%w %q: want LANE.FIGURE OP VALUE, e.g. push.latency.fromIntended.p99 < 250ms", ErrThreshold, text)
+	b, ok := SplitBound(text)
+	switch {
+	case !ok:
+		return Threshold{}, fmt.Errorf("%w %q: want LANE.FIGURE OP VALUE, e.g. push.p99 < 250ms or *.lostSilent == 0", ErrThreshold, text)
+	case b.Where == "":
+		return Threshold{}, fmt.Errorf("%w %q: it names no lane; write *.%s for every lane, or LANE.%[3]s", ErrThreshold, text, strings.TrimSpace(text))
 	}
-	t := Threshold{text: strings.TrimSpace(text), where: m[1], path: strings.Split(m[2], "."), op: m[3]}
+	t := Threshold{text: strings.TrimSpace(text), where: b.Where, path: strings.Split(b.Figure, "."), op: b.Op}
+	if t.where != "run" {
+		t.path = FigurePath(b.Figure)
+	}
 	if t.where == "target" && t.path[0] == "leak" { // no lane has such a figure
 		t.where, t.path = "run", append([]string{"target"}, t.path...)
 	}
@@ -53,7 +57,7 @@ func ParseThreshold(text string) (Threshold, error) {
 	if err != nil {
 		return Threshold{}, fmt.Errorf("%w %q: %w", ErrThreshold, text, err)
 	}
-	if t.value, err = parseValue(m[4], kind); err != nil {
+	if t.value, err = parseValue(b.Value, kind); err != nil {
 		return Threshold{}, fmt.Errorf("%w %q: %w", ErrThreshold, text, err)
 	}
 	if kind == leakType && t.op != "==" && t.op != "!=" {
@@ -168,7 +172,8 @@ var (
 var leakValues = map[LeakVerdict]float64{LeakNone: 0, LeakFound: 1}
 
 // FigureType walks path through struct fields by their JSON names and map keys.
-func FigureType(t reflect.Type, path []string) (reflect.Type, error) {
+func FigureType(root reflect.Type, path []string) (reflect.Type, error) {
+	t := root
 	for i := 0; i < len(path); i++ {
 		name := path[i]
 		for t.Kind() == reflect.Pointer {
@@ -181,7 +186,7 @@ func FigureType(t reflect.Type, path []string) (reflect.Type, error) {
 		case reflect.Struct:
 			f, ok := fieldByJSON(t, name)
 			if !ok {
-				return nil, fmt.Errorf("there is no figure %q%s; there are %s", strings.Join(path[:i+1], "."), suggestion(t, name), strings.Join(jsonNames(t), ", "))
+				return nil, unknownFigure(root, path, i+1, jsonNames(t))
 			}
 			t = f.Type
 		default:
@@ -237,7 +242,7 @@ func FigureAt(v reflect.Value, path []string) (got float64, kind reflect.Type, o
 			v = e
 			continue
 		}
-		if v.Type() == quantilesType && v.Interface().(Quantiles).Count == 0 && name != "count" && name != "outOfRange" {
+		if v.Type() == quantilesType && !v.Interface().(Quantiles).has(name) {
 			return 0, nil, false
 		}
 		f, found := fieldByJSON(v.Type(), name)
@@ -297,15 +302,6 @@ func jsonNames(t reflect.Type) []string {
 		}
 	}
 	return names
-}
-
-func suggestion(t reflect.Type, name string) string {
-	for _, n := range jsonNames(t) {
-		if strings.EqualFold(n, name) {
-			return fmt.Sprintf(" (did you mean %q?)", n)
-		}
-	}
-	return ""
 }
 
 func parseValue(text string, kind reflect.Type) (float64, error) {

@@ -26,6 +26,8 @@ func TestThresholdCheck(t *testing.T) {
 		{"push.latency.fromIntended.p99 < 250ms", []bool{false}, "250ms"},
 		{"push.latency.fromIntended.p99 <= 250ms", []bool{true}, "250ms"},
 		{"push.latency.fromIntended.p99 < 0.3s", []bool{true}, "250ms"},
+		{"push.p99 < 0.3s", []bool{true}, "250ms"},
+		{"push.p99<=250ms", []bool{true}, "250ms"},
 		{"poll.latency.fromIntended.p99 < 1h", []bool{false}, "nothing was delivered"},
 		{"poll.latency.fromIntended.count == 0", []bool{false}, "nothing was delivered"},
 		{"*.lostSilent == 0", []bool{false, true}, "1"},
@@ -62,8 +64,16 @@ func TestThresholdCheck(t *testing.T) {
 
 func TestThresholdErrors(t *testing.T) {
 	for text, want := range map[string]string{
+		"p99 < 250ms":                           "write *.p99 < 250ms for every lane",
+		"push.lost == 0":                        "there are ",
+		"push.latency.p99<1s":                   "did you mean latency.fromIntended.p99?",
+		"push.sent.p99 < 1s":                    "there are ",
+		"push.fromSent.p99 < 1s":                "did you mean latency.fromSent.p99?",
+		"push.sameEvent == 0":                   "did you mean duplicates.sameEvent?",
+		"push.lostSilnt == 0":                   "did you mean lostSilent?",
+		"push.p98 < 1s":                         "there are ",
 		"nonsense":                              "want LANE.FIGURE OP VALUE",
-		"push.lostsilent == 0":                  `did you mean "lostSilent"`,
+		"push.lostsilent == 0":                  "did you mean lostSilent?",
 		"push.latency.fromIntended < 3ms":       "is a group; name one of",
 		"push.latency.fromIntended.p99 < 250":   "is not a duration",
 		"push.lostSilent < 3%":                  "is a count",

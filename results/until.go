@@ -16,7 +16,7 @@ var ErrCondition = errors.New("bad condition")
 //
 //	LANE.PERCENTILE ±SHARE%
 //
-// LANE is a lane's name, or * for every lane. PERCENTILE is p50, p90, p99 or p999 of the latency
+// LANE is a lane's name, or * for every lane. PERCENTILE is p50, p90, p95, p99 or p999 of the latency
 // from the scheduled instant, or the full name of a latency as thresholds have it, such as
 // latency.fromSent.p99. +-5% and +/-5% are the same as ±5%. The condition holds where half of the
 // width of the figure's interval is at most this share of the figure, and nothing speaks against the
@@ -69,7 +69,7 @@ func parseCondition(text string) (Condition, error) {
 		}
 	}
 	if c.figure == "" {
-		return Condition{}, fmt.Errorf("%q has no interval; name one of p50, p90, p99, p999, or of these in latency.fromSent", m[2])
+		return Condition{}, fmt.Errorf("%q has no interval; name one of p50, p90, p95, p99, p999, or of these in latency.fromSent", m[2])
 	}
 	percent, err := strconv.ParseFloat(m[3], 64)
 	switch {

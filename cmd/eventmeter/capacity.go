@@ -68,7 +68,7 @@ capacity is known.
 	fl.StringVar(&f.axis, "axis", "", "load to raise: rate, subscriptions or burst (default: the profile's)")
 	fl.Float64Var(&from, "from", 0, "lowest load (default: the profile's)")
 	fl.Float64Var(&to, "to", 0, "highest load (default: the profile's)")
-	fl.StringArrayVar(&f.slo, "slo", nil, "limit that a load must meet: p50, p90, p99 or p999<DURATION, loss<=SHARE, backlog<=SHARE (repeatable)")
+	fl.StringArrayVar(&f.slo, "slo", nil, "limit that a load must meet: p50, p90, p95, p99 or p999 < DURATION, loss <= SHARE, backlog <= SHARE (repeatable)")
 	fl.StringVar(&f.run.ofTarget, "target-metrics", "", targetMetricsHelp)
 	f.run.target.add(c)
 	fl.StringVar(&f.run.upstream, "upstream", "", "kind of upstream (default: the profile's)")
@@ -110,14 +110,17 @@ func (f *capacityFlags) overrides() ([]string, error) {
 
 // sloOverride turns p99<250ms into an override.
 func sloOverride(text string) (string, error) {
-	figure, value, ok := strings.Cut(text, "<")
-	figure, value = strings.TrimSpace(figure), strings.TrimSpace(strings.TrimPrefix(value, "="))
-	bad := fmt.Errorf("--slo %q: want p50, p90, p99 or p999<DURATION, loss<=SHARE or backlog<=SHARE, such as p99<250ms or loss<=0.1%%", text)
-	if !ok || value == "" {
+	b, ok := results.SplitBound(text)
+	figure, value := b.Figure, b.Value
+	bad := fmt.Errorf("--slo %q: want p50, p90, p95, p99 or p999 < DURATION, loss <= SHARE or backlog <= SHARE, such as 'p99 < 250ms' or 'loss <= 0.1%%'", text)
+	switch {
+	case !ok || b.Op != "<" && b.Op != "<=":
 		return "", bad
+	case b.Where != "" && b.Where != "*":
+		return "", fmt.Errorf("--slo %q: every lane must meet an SLO; write %s %s %s", text, figure, b.Op, value)
 	}
 	switch figure {
-	case "p50", "p90", "p99", "p999":
+	case "p50", "p90", "p95", "p99", "p999":
 		if _, err := time.ParseDuration(value); err != nil {
 			return "", bad
 		}

@@ -47,7 +47,7 @@ The chance that a figure is said to have changed in runs that are alike is --alp
 by default 0.0005.`,
 		Example: `  eventmeter run --trials 5 --out before
   eventmeter run --trials 5 --out after
-  eventmeter compare before after --gate 'push.latency.fromIntended.p99:5%'
+  eventmeter compare before after --gate 'push.p99 <= +5%'
   eventmeter compare nightly/ --format html > history.html`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -57,7 +57,7 @@ func TestTrialsReportAndCompare(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &c); err != nil || code != 0 || len(c.Lanes) != 3 {
 		t.Errorf("exit code %d, %v\n%s", code, err, stderr)
 	}
-	if _, stderr, code := execute(t, "compare", first, second, "--gate", "push.latency.fromIntended.p99:0%"); code != exitFailure || !strings.Contains(stderr, "gate push.latency.fromIntended.p99:0%") {
+	if _, stderr, code := execute(t, "compare", first, second, "--gate", "push.p99 <= +0%"); code != exitFailure || !strings.Contains(stderr, "gate push.p99 <= +0%") {
 		t.Errorf("two seconds cannot tell, so the gate must fail as not judged: exit code %d\n%s", code, stderr)
 	}
 	if _, stderr, code := execute(t, "compare", first, first+","+second); code != 0 {

@@ -75,8 +75,8 @@ func TestDuetFindsASlowTarget(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	summary := filepath.Join(t.TempDir(), "summary.md")
 	stdout, stderr, code := execute(t, append(duetOf(t, base, slow), "--out", dir, "--summary", summary,
-		"--gate", "push.latency.fromIntended.p50:10%", "--gate", "push.lostSilent:0", "--set", "thresholds=[push.lostSilent >= 0]")...)
-	if code != exitFailure || !strings.Contains(stderr, "gate push.latency.fromIntended.p50:10%, push: it got worse") || strings.Contains(stderr, "lostSilent") {
+		"--gate", "push.p50 <= +10%", "--gate", "push.lostSilent <= +0", "--set", "thresholds=[push.lostSilent >= 0]")...)
+	if code != exitFailure || !strings.Contains(stderr, "gate push.p50 <= +10%, push: it got worse") || strings.Contains(stderr, "lostSilent") {
 		t.Fatalf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "comparison.json"))
@@ -237,7 +237,7 @@ func TestDuetWorkflow(t *testing.T) {
 		}
 		stdout, stderr, code := toItsEnd(t, cmd)
 		// Two seconds have too few events for p99, which is not a pass.
-		if code != exitFailure || !strings.Contains(stderr, "gate push.latency.fromIntended.p99:5%, push: it cannot be judged") || strings.Contains(stderr, "lostSilent") {
+		if code != exitFailure || !strings.Contains(stderr, "gate push.p99 <= +5%, push: it cannot be judged") || strings.Contains(stderr, "lostSilent") {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
 		if md, err := os.ReadFile(env["GITHUB_STEP_SUMMARY"]); err != nil || !bytes.Contains(md, []byte("eventmeter comparison")) {

@@ -54,7 +54,7 @@ func TestBadInput(t *testing.T) {
 		{[]string{"run", "--quiet", "--plain"}, "--plain and --quiet"},
 		{[]string{"run", "--metrics-linger", "1s"}, "does nothing without --metrics"},
 		{[]string{"run", "--remote-write-every", "2s"}, "does nothing without --remote-write"},
-		{[]string{"run", "--gate", "push.lostSilent:0"}, "name it with --against"},
+		{[]string{"run", "--gate", "push.lostSilent <= +0"}, "name it with --against"},
 		{[]string{"run", "--against-upstream-url", "http://127.0.0.1:1"}, "name it with --against"},
 		{[]string{"run", "--against", ""}, "--against is empty"},
 		{[]string{"run", "--against", "http://127.0.0.1:1/mcp"}, "the first one is not given; name it with --target"},

@@ -63,7 +63,7 @@ func TestHistory(t *testing.T) {
 	}{
 		{args[:1], "a history needs 8 complete runs and has 1"},
 		{args[:3], "a history needs 8 complete runs and has 3"},
-		{append([]string{"--gate", "*.lostSilent:5%"}, args...), "--gate compares two sides"},
+		{append([]string{"--gate", "*.lostSilent <= +5%"}, args...), "--gate compares two sides"},
 		{append([]string{"--format", "x"}, args...), "want text, markdown, json or html"},
 		{append([]string{"--format", "html"}, args[:2]...), "html is for histories"},
 		{append([]string{args[0]}, args...), "are the same run"},

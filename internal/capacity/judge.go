@@ -10,7 +10,7 @@ import (
 // SLO is the service level objective that a load must meet. Latencies are scheduled →
 // received, of the worst lane; 0 means no bound.
 type SLO struct {
-	P50, P90, P99, P999 time.Duration
+	P50, P90, P95, P99, P999 time.Duration
 	// Loss is the largest share of owed deliveries that may be missing after the
 	// drain, and of events that may fail to be published.
 	Loss float64
@@ -21,7 +21,7 @@ type SLO struct {
 // Measured holds the figures of a step that decide its verdict.
 type Measured struct {
 	// Latencies scheduled → received of the worst lane.
-	P50, P90, P99, P999 time.Duration
+	P50, P90, P95, P99, P999 time.Duration
 	// Expected deliveries, and those missing at the end of the drain.
 	Expected, Lost int64
 	// Published events, and those of them that the upstream did not confirm.
@@ -71,7 +71,7 @@ func (l SLO) broken(m Measured) []string {
 	for _, q := range []struct {
 		name      string
 		limit, is time.Duration
-	}{{"p50", l.P50, m.P50}, {"p90", l.P90, m.P90}, {"p99", l.P99, m.P99}, {"p99.9", l.P999, m.P999}} {
+	}{{"p50", l.P50, m.P50}, {"p90", l.P90, m.P90}, {"p95", l.P95, m.P95}, {"p99", l.P99, m.P99}, {"p99.9", l.P999, m.P999}} {
 		if q.limit > 0 && q.is >= q.limit {
 			out = append(out, fmt.Sprintf("%s %s, limit %s", q.name, short(q.is), short(q.limit)))
 		}

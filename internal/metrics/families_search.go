@@ -94,7 +94,7 @@ var searchFamilies = []family[Search]{
 	ofStep("eventmeter_capacity_step_expected", "Owed pairs of a step.", func(s *results.CapacityStep) float64 { return float64(s.Expected) }),
 	ofStep("eventmeter_capacity_step_lost", "Owed pairs of a step that never came.", func(s *results.CapacityStep) float64 { return float64(s.Lost) }),
 	ofStep("eventmeter_capacity_step_backlog_growth_rate", "Growth of the backlog of owed deliveries, in deliveries per second.", func(s *results.CapacityStep) float64 { return s.Backlog.Growth }),
-	ofSearch("eventmeter_capacity_step_latency_seconds", "Scheduled → received of a lane in a step, by figure: p50, p90, p99 or p999.", func(x *Search, emit emitter) {
+	ofSearch("eventmeter_capacity_step_latency_seconds", "Scheduled → received of a lane in a step, by figure: p50, p90, p95, p99 or p999.", func(x *Search, emit emitter) {
 		for _, s := range x.steps {
 			for _, l := range s.Lanes {
 				q := l.FromIntended
@@ -104,7 +104,7 @@ var searchFamilies = []family[Search]{
 				for _, v := range []struct {
 					figure string
 					value  results.Nanos
-				}{{"p50", q.P50}, {"p90", q.P90}, {"p99", q.P99}, {"p999", q.P999}} {
+				}{{"p50", q.P50}, {"p90", q.P90}, {"p95", q.P95}, {"p99", q.P99}, {"p999", q.P999}} {
 					emit(v.value.Duration().Seconds(), strconv.Itoa(s.Number), l.Name, l.Mode, v.figure)
 				}
 			}

@@ -46,7 +46,7 @@ func sloText(l results.CapacitySLO) string {
 	for _, q := range []struct {
 		name string
 		v    results.Nanos
-	}{{"p50", l.P50}, {"p90", l.P90}, {"p99", l.P99}, {"p99.9", l.P999}} {
+	}{{"p50", l.P50}, {"p90", l.P90}, {"p95", l.P95}, {"p99", l.P99}, {"p99.9", l.P999}} {
 		if q.v > 0 {
 			out = append(out, q.name+" < "+results.FormatNanos(q.v))
 		}

@@ -24,12 +24,14 @@ type compared struct {
 var laneFigures = []compared{
 	{path: "latency.fromIntended.p50", unit: "ns", tag: results.TagIntended, rank: 0},
 	{path: "latency.fromIntended.p90", unit: "ns", tag: results.TagIntended, rank: 1},
-	{path: "latency.fromIntended.p99", unit: "ns", tag: results.TagIntended, rank: 2},
-	{path: "latency.fromIntended.p999", unit: "ns", tag: results.TagIntended, rank: 3},
+	{path: "latency.fromIntended.p95", unit: "ns", tag: results.TagIntended, rank: 2},
+	{path: "latency.fromIntended.p99", unit: "ns", tag: results.TagIntended, rank: 3},
+	{path: "latency.fromIntended.p999", unit: "ns", tag: results.TagIntended, rank: 4},
 	{path: "latency.fromSent.p50", unit: "ns", tag: results.TagSent, rank: 0},
 	{path: "latency.fromSent.p90", unit: "ns", tag: results.TagSent, rank: 1},
-	{path: "latency.fromSent.p99", unit: "ns", tag: results.TagSent, rank: 2},
-	{path: "latency.fromSent.p999", unit: "ns", tag: results.TagSent, rank: 3},
+	{path: "latency.fromSent.p95", unit: "ns", tag: results.TagSent, rank: 2},
+	{path: "latency.fromSent.p99", unit: "ns", tag: results.TagSent, rank: 3},
+	{path: "latency.fromSent.p999", unit: "ns", tag: results.TagSent, rank: 4},
 	{path: "lostSilent", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostSilent, ledger.ExampleLostSilent) }},
 	{path: "lostAnnounced", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostAnnounced, ledger.ExampleLostAnnounced) }},
 	{path: "lostOrderUnknown", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostOrderUnknown, ledger.ExampleLostOrderUnknown) }},
@@ -91,7 +93,7 @@ func summaryOf(l *results.Lane, tag string) *results.Quantiles {
 }
 
 func valuesOf(q *results.Quantiles) quantileValues {
-	return quantileValues{float64(q.P50), float64(q.P90), float64(q.P99), float64(q.P999)}
+	return quantileValues{float64(q.P50), float64(q.P90), float64(q.P95), float64(q.P99), float64(q.P999)}
 }
 
 // comparedFigure finds the figure that a gate names.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -16,11 +15,11 @@ var ErrGate = errors.New("bad gate")
 
 // Gate is how much worse one figure may become:
 //
-//	WHERE.FIGURE:SHARE
+//	WHERE.FIGURE <= +SHARE
 //
-// WHERE is a lane's name, * for every lane, or run. FIGURE is a path as in
-// thresholds, of a figure that comparisons have. SHARE is relative and written
-// 5% or 0.05.
+// WHERE is a lane's name, * for every lane, or run. FIGURE is written as in
+// thresholds, and comparisons have it. SHARE is relative and written 5% or 0.05;
+// +0 allows no change for the worse.
 type Gate struct {
 	text  string
 	where string
@@ -28,24 +27,27 @@ type Gate struct {
 	share float64
 }
 
-var gateForm = regexp.MustCompile(`^\s*([a-z0-9*][a-z0-9-]*)\.([A-Za-z0-9.]+)\s*:\s*([0-9.eE+-]+)(%?)\s*$`)
-
 // ParseGate reads one gate. It checks that the figure is one that is compared;
 // lanes are checked by [Comparison.Failed].
 func ParseGate(text string) (Gate, error) {
-	m := gateForm.FindStringSubmatch(text)
-	if m == nil {
-		return Gate{}, fmt.Errorf("%w %q: want LANE.FIGURE:SHARE, e.g. push.latency.fromIntended.p99:5%%", ErrGate, text)
+	b, ok := results.SplitBound(text)
+	share, more := strings.CutPrefix(b.Value, "+")
+	if !ok || b.Where == "" || b.Op != "<=" || !more {
+		return Gate{}, fmt.Errorf("%w %q: want LANE.FIGURE <= +SHARE, e.g. push.p99 <= +5%%", ErrGate, text)
 	}
-	g := Gate{text: strings.TrimSpace(text), where: m[1], path: m[2]}
+	g := Gate{text: strings.TrimSpace(text), where: b.Where, path: b.Figure}
+	if g.where != "run" {
+		g.path = strings.Join(results.FigurePath(b.Figure), ".")
+	}
 	if err := comparedFigure(g.where, g.path); err != nil {
 		return Gate{}, fmt.Errorf("%w %q: %w", ErrGate, text, err)
 	}
-	v, err := strconv.ParseFloat(m[3], 64)
+	number, percent := strings.CutSuffix(share, "%")
+	v, err := strconv.ParseFloat(number, 64)
 	if err != nil || !(v >= 0) || math.IsInf(v, 0) {
-		return Gate{}, fmt.Errorf("%w %q: %q is not a share: write e.g. 5%% or 0.05", ErrGate, text, m[3]+m[4])
+		return Gate{}, fmt.Errorf("%w %q: %q is not a share: write e.g. +5%% or +0.05", ErrGate, text, b.Value)
 	}
-	if g.share = v; m[4] == "%" {
+	if g.share = v; percent {
 		g.share /= 100
 	}
 	return g, nil

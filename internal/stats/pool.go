@@ -10,7 +10,7 @@ import (
 )
 
 // quantilesCompared are the latency quantiles of a comparison.
-var quantilesCompared = [...]float64{0.50, 0.90, 0.99, 0.999}
+var quantilesCompared = [...]float64{0.50, 0.90, 0.95, 0.99, 0.999}
 
 // quantileValues has a value for each of quantilesCompared.
 type quantileValues [len(quantilesCompared)]float64

@@ -214,7 +214,7 @@ func TestGatesOfNothing(t *testing.T) {
 		}
 		c := compare(t, a, b, CompareOptions{})
 		for _, f := range tt.figures {
-			g, err := ParseGate("push." + f + ":0")
+			g, err := ParseGate("push." + f + " <= +0")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -231,14 +231,15 @@ func TestGates(t *testing.T) {
 	slow.factor, slow.lost = 1.2, 50
 	c := compare(t, s.side(1), slow.side(2), CompareOptions{})
 	for text, want := range map[string]string{
-		"push.latency.fromIntended.p50:5%":    "push: it got worse, from",
-		"*.latency.fromIntended.p50 : 0.05":   "push: it got worse, from",
-		"push.latency.fromIntended.p50:50%":   "",
-		"push.lostSilent:100%":                "push: it got worse, from 0 % to 0.415 %",
-		"push.lostAnnounced:0":                "",
-		"push.overhead.perDelivered.bytes:5%": "push unjudged: it cannot be judged: one run each",
-		"poll.latency.fromIntended.p50:5%":    "poll unjudged: the lane is not on both sides",
-		"run.target.process.cpu:5%":           " unjudged: it was not measured on both sides",
+		"push.p50 <= +5%":                         "push: it got worse, from",
+		"*.latency.fromIntended.p50<=+0.05":       "push: it got worse, from",
+		"push.p50 <= +50%":                        "",
+		"push.p95 <= +5%":                         "push: it got worse, from",
+		"push.lostSilent <= +100%":                "push: it got worse, from 0 % to 0.415 %",
+		"push.lostAnnounced <= +0":                "",
+		"push.overhead.perDelivered.bytes <= +5%": "push unjudged: it cannot be judged: one run each",
+		"poll.p50 <= +5%":                         "poll unjudged: the lane is not on both sides",
+		"run.target.process.cpu <= +5%":           " unjudged: it was not measured on both sides",
 	} {
 		g, err := ParseGate(text)
 		if err != nil {
@@ -261,19 +262,22 @@ func TestGates(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"nonsense":                          "want LANE.FIGURE:SHARE",
-		"push.latency.fromIntended.p98:5%":  "there is no figure",
-		"push.latency.fromintended.p99:5%":  `did you mean "fromIntended"`,
-		"push.delivered:5%":                 "is not compared",
-		"push.latency.fromIntended:5%":      "is a group",
-		"push.latency.fromIntended.p99:-5%": "is not a share",
-		"push.latency.fromIntended.p99:e%":  "is not a share",
+		"nonsense":                             "want LANE.FIGURE <= +SHARE",
+		"push.p98 <= +5%":                      "there is no figure",
+		"push.latency.fromintended.p99 <= +5%": "did you mean latency.fromIntended.p99?",
+		"push.delivered <= +5%":                "is not compared",
+		"push.latency.fromIntended <= +5%":     "is a group",
+		"push.p99 <= +-5%":                     "is not a share",
+		"push.p99 <= 5%":                       "want LANE.FIGURE <= +SHARE",
+		"push.p99 < +5%":                       "want LANE.FIGURE <= +SHARE",
+		"p99 <= +5%":                           "want LANE.FIGURE <= +SHARE",
+		"push.p99 <= +e%":                      "is not a share",
 	} {
 		if _, err := ParseGate(text); !errors.Is(err, ErrGate) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
-	if gates, err := ParseGates([]string{"a", "push.lostSilent:0", "b"}); len(gates) != 1 || err == nil || strings.Count(err.Error(), "\n") != 1 {
+	if gates, err := ParseGates([]string{"a", "push.lostSilent <= +0", "b"}); len(gates) != 1 || err == nil || strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("two bad ones: %v, %v", gates, err)
 	}
 }

@@ -107,7 +107,7 @@ func newFinder(ctx context.Context, opts Options) (*finder, error) {
 		Schema: results.CapacitySchema, Version: opts.Version, Name: opts.Name, Started: time.Now().UTC(), Profile: text, Host: health.Host(),
 		Axis: c.Axis, Unit: profiles.Axes[c.Axis],
 		SLO: results.CapacitySLO{
-			P50: results.Nanos(l.P50), P90: results.Nanos(l.P90), P99: results.Nanos(l.P99), P999: results.Nanos(l.P999), Loss: l.Loss, Backlog: l.Backlog,
+			P50: results.Nanos(l.P50), P90: results.Nanos(l.P90), P95: results.Nanos(l.P95), P99: results.Nanos(l.P99), P999: results.Nanos(l.P999), Loss: l.Loss, Backlog: l.Backlog,
 		},
 		Steps: []results.CapacityStep{}, Costs: []results.CapacityCost{}, Warnings: []results.Warning{},
 	}

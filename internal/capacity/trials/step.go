@@ -158,6 +158,7 @@ func (s *finder) judge(step *results.CapacityStep, r *results.Result, runErr err
 	for _, lane := range step.Lanes {
 		q := lane.FromIntended
 		m.P50, m.P90 = max(m.P50, q.P50.Duration()), max(m.P90, q.P90.Duration())
+		m.P95 = max(m.P95, q.P95.Duration())
 		m.P99, m.P999 = max(m.P99, q.P99.Duration()), max(m.P999, q.P999.Duration())
 	}
 	for i := range r.Lanes {
@@ -165,7 +166,7 @@ func (s *finder) judge(step *results.CapacityStep, r *results.Result, runErr err
 			m.Unjudged = append(m.Unjudged, fmt.Sprintf("lane %s: %s", r.Lanes[i].Name, why))
 		}
 	}
-	v, reasons := capacity.SLO{P50: l.P50, P90: l.P90, P99: l.P99, P999: l.P999, Loss: l.Loss, Backlog: l.Backlog}.Judge(m)
+	v, reasons := capacity.SLO{P50: l.P50, P90: l.P90, P95: l.P95, P99: l.P99, P999: l.P999, Loss: l.Loss, Backlog: l.Backlog}.Judge(m)
 	if runErr != nil {
 		return verdictFailed, append(reasons, runErr.Error())
 	}
