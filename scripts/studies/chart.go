@@ -33,6 +33,9 @@ type series struct {
 	points []point
 	// expected draws a thin dashed line without markers: what was computed, not measured
 	expected bool
+	// hue is the line's colour and marker, from 1; 0 = those of its place in the chart. What was
+	// expected of a line has its colour.
+	hue int
 }
 
 // point is a value, with the ends of its interval where low < high.
@@ -188,7 +191,11 @@ func (c chart) svg() []byte {
 
 // draw draws a line with its intervals, its markers, and its entry in the legend.
 func (s series) draw(b *bytes.Buffer, x, y *scale, i int) {
-	hue, style := hues[i%len(hues)], `stroke-width="2"`
+	look := i
+	if s.hue > 0 {
+		look = s.hue - 1
+	}
+	hue, style := hues[look%len(hues)], `stroke-width="2"`
 	if s.expected {
 		style = `stroke-width="1.5" stroke-dasharray="6 4"`
 	}
@@ -211,7 +218,7 @@ func (s series) draw(b *bytes.Buffer, x, y *scale, i int) {
 	if s.expected {
 		return
 	}
-	marker(b, left+13, legend, hue, i)
+	marker(b, left+13, legend, hue, look)
 	for _, p := range s.points {
 		if !x.shows(p.x) || !y.shows(p.y) {
 			continue
@@ -219,7 +226,7 @@ func (s series) draw(b *bytes.Buffer, x, y *scale, i int) {
 		if p.low < p.high && y.shows(p.low) {
 			fmt.Fprintf(b, `<path d="M%.1f %.1fV%.1f" stroke="%s"/>`+"\n", x.at(p.x), y.at(p.low), y.at(p.high), hue)
 		}
-		marker(b, x.at(p.x), y.at(p.y), hue, i)
+		marker(b, x.at(p.x), y.at(p.y), hue, look)
 	}
 }
 

@@ -32,6 +32,9 @@ type entry struct {
 // all is the list of the studies, in the order in which they are shown.
 var all = []entry{
 	{"leak", "Is a leak found, and is a clean server accused?", func() study { return &leak{} }},
+	{"modes", "What does an event cost by poll, long poll, push and webhook, and how long does it take?", func() study { return &modes{} }},
+	{"saturation", "Where does each mode stop keeping up, and what becomes of the oldest event?", func() study { return &saturation{} }},
+	{"lists", "Time to live or list_changed: how stale are lists, what does it cost, and when do all clients ask at once?", func() study { return &lists{} }},
 }
 
 func find(name string) (entry, error) {
