@@ -36,6 +36,8 @@ type series struct {
 	// hue is the line's colour and marker, from 1; 0 = those of its place in the chart. What was
 	// expected of a line has its colour.
 	hue int
+	// apart draws markers without a line between them
+	apart bool
 }
 
 // point is a value, with the ends of its interval where low < high.
@@ -130,7 +132,7 @@ func (s *scale) ticks() []tick {
 		}
 	case s.log:
 		for e := s.lo; e <= s.hi; e++ {
-			t = append(t, tick{s.at(math.Pow(10, e)), short(math.Pow(10, e))})
+			t = append(t, tick{s.at(math.Pow(10, e)), power(e)})
 		}
 	default:
 		step := niceStep(s.hi - s.lo)
@@ -143,6 +145,18 @@ func (s *scale) ticks() []tick {
 		}
 	}
 	return t
+}
+
+// power writes a power of ten, the large ones short enough for an axis.
+func power(e float64) string {
+	switch v := math.Pow(10, e); {
+	case v >= 1e6:
+		return short(v/1e6) + " M"
+	case v >= 1e5:
+		return short(v/1e3) + " k"
+	default:
+		return short(v)
+	}
 }
 
 // short writes v as number does, without zeros at the end.
@@ -177,6 +191,10 @@ func (c chart) svg() []byte {
 	}
 	for _, t := range x.ticks() {
 		fmt.Fprintf(&b, `<path d="M%.1f %dv5" stroke="#555555"/>`+"\n", t.at, chartHeight-bottom)
+		if t.at > chartWidth-right-1 { // it must not reach over the edge
+			text(&b, chartWidth-2, chartHeight-bottom+20, "end", "", t.label)
+			continue
+		}
 		text(&b, t.at, chartHeight-bottom+20, "middle", "", t.label)
 	}
 	fmt.Fprintf(&b, `<path d="M%d %dV%dH%d" stroke="#555555" fill="none"/>`+"\n", left, top, chartHeight-bottom, chartWidth-right)
@@ -209,7 +227,7 @@ func (s series) draw(b *bytes.Buffer, x, y *scale, i int) {
 		fmt.Fprintf(&path, "%s%.1f %.1f", move, x.at(p.x), y.at(p.y))
 		move = "L"
 	}
-	if path.Len() > 0 {
+	if path.Len() > 0 && !s.apart {
 		fmt.Fprintf(b, `<path d="%s" fill="none" stroke="%s" %s/>`+"\n", path.String(), hue, style)
 	}
 	legend := float64(chartHeight + legendLine*i + 6)

@@ -33,8 +33,9 @@ type modeUnit struct {
 // modePoint is a mode at a rate.
 type modePoint struct {
 	Mode          string  `json:"mode"`
-	Rate          float64 `json:"rate"`   // meant, of one subscription, events per second
-	Actual        float64 `json:"actual"` // measured, mean of the runs
+	Rate          float64 `json:"rate"`        // meant, of one subscription, events per second
+	Actual        float64 `json:"actual"`      // received, mean of the runs
+	ActualBytes   float64 `json:"actualBytes"` // the same in the measured phase, of which the bytes are
 	Subscriptions int     `json:"subscriptions"`
 	Received      int64   `json:"received"` // in all runs
 	Lost          int64   `json:"lost"`
@@ -200,6 +201,7 @@ func (k modeKind) measurePoint(ctx context.Context, l *lab, rate float64, n int,
 			return p, fmt.Errorf("%s: nothing was measured: %d events received", name, lr.Received)
 		}
 		p.Actual += float64(lr.Received) / (float64(n) * phaseSeconds(r, "warm-up", "measure", "drain")) / float64(runs)
+		p.ActualBytes += float64(lr.Overhead.Measured.Received) / (lr.Overhead.Measured.SubscriptionHours * time.Hour.Seconds()) / float64(runs)
 		p.Received += lr.Received
 		p.Lost += lr.Lost()
 		p50 = append(p50, milliseconds(lr.Latency.FromSent.P50))

@@ -37,11 +37,13 @@ type cost struct {
 	of   func(*modePoint) spread
 	// clock is how far the figure of a point may be off in either direction
 	clock func(*modePoint) float64
+	// rate is the rate of events while the figure was measured
+	rate func(*modePoint) float64
 }
 
 var (
-	cpuCost = cost{"server CPU", func(u *modeUnit) spread { return u.CPUMicros }, func(p *modePoint) spread { return p.CPUMicros }, func(p *modePoint) float64 { return p.ClockMicros }}
-	bytCost = cost{"bytes", func(u *modeUnit) spread { return u.Bytes }, func(p *modePoint) spread { return p.Bytes }, func(*modePoint) float64 { return 0 }}
+	cpuCost = cost{"server CPU", func(u *modeUnit) spread { return u.CPUMicros }, func(p *modePoint) spread { return p.CPUMicros }, func(p *modePoint) float64 { return p.ClockMicros }, func(p *modePoint) float64 { return p.Actual }}
+	bytCost = cost{"bytes", func(u *modeUnit) spread { return u.Bytes }, func(p *modePoint) spread { return p.Bytes }, func(*modePoint) float64 { return 0 }, func(p *modePoint) float64 { return p.ActualBytes }}
 )
 
 // unitOf returns the unit of a mode. Polls at any interval share theirs.
@@ -79,7 +81,7 @@ func (m *modes) point(mode string, rate float64) *modePoint {
 func (m *modes) total(c cost, p *modePoint) spread {
 	s, k := c.of(p), kindOf(p.Mode)
 	if k.unseen {
-		more := c.unit(m.unitOf(p.Mode)).Median * idlePerEvent(k, p.Actual)
+		more := c.unit(m.unitOf(p.Mode)).Median * idlePerEvent(k, c.rate(p))
 		s.Low, s.Median, s.High = s.Low+more, s.Median+more, s.High+more
 	}
 	return s
@@ -93,7 +95,7 @@ func (m *modes) expected(c cost, mode string, rate float64) float64 {
 		return math.NaN()
 	}
 	top := base[len(base)-1]
-	event := m.total(c, top).Median - u*idlePerEvent(kindOf(top.Mode), top.Actual)
+	event := m.total(c, top).Median - u*idlePerEvent(kindOf(top.Mode), c.rate(top))
 	return u*idlePerEvent(k, rate) + max(0, event)
 }
 

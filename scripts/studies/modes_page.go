@@ -9,7 +9,7 @@ import (
 
 func (m *modes) write(p *page) {
 	poll, push := kindOf("poll"), kindOf("push")
-	p.answer("**The server spends the least CPU on an event by %s of one subscription; the wire carries the least by %s.** %s", m.ruleOf(cpuCost), m.ruleOf(bytCost), m.latencies())
+	p.answer("**The least server CPU for an event, by the rate of events of one subscription: %s. The fewest bytes: %s.** %s Where two modes are named, their repeats do not tell them apart.", m.ruleOf(cpuCost), m.ruleOf(bytCost), m.latencies())
 	p.heading("The frontier")
 	p.text("Each line is a mode, each marker a rate of events of one subscription: %s events per second, the lowest at the right. Left and low is better.", m.rateList())
 	p.chart("cpu-frontier", "p99 latency against server CPU per delivered event, by mode", m.frontier("Latency against server CPU", "server CPU per delivered event, µs", cpuCost))
@@ -103,7 +103,7 @@ func (m *modes) byRate(title, y string, c cost) chart {
 		s, e := series{name: k.title, hue: i + 1}, series{name: k.title + ", expected", expected: true, hue: i + 1}
 		for _, q := range m.points(k.mode) {
 			t := m.total(c, q)
-			s.points = append(s.points, point{x: q.Actual, y: t.Median, low: t.Low, high: t.High})
+			s.points = append(s.points, point{x: c.rate(q), y: t.Median, low: t.Low, high: t.High})
 		}
 		for _, r := range m.between() {
 			if len(s.points) > 0 && r >= s.points[0].x*0.8 && r <= s.points[len(s.points)-1].x*1.2 {
@@ -127,7 +127,7 @@ func (m *modes) tables(p *page) {
 			p99 = q.P99MS.String()
 		}
 		rows = append(rows, []string{kindOf(q.Mode).title, short(q.Rate), count(q.Subscriptions), count(q.Received), count(q.Lost), q.P50MS.String(), p99,
-			m.total(cpuCost, q).String(), number(m.expected(cpuCost, q.Mode, q.Actual)), m.total(bytCost, q).String(), number(m.expected(bytCost, q.Mode, q.Actual))})
+			m.total(cpuCost, q).String(), number(m.expected(cpuCost, q.Mode, cpuCost.rate(q))), m.total(bytCost, q).String(), number(m.expected(bytCost, q.Mode, bytCost.rate(q)))})
 	}
 	p.table([]string{"mode", "events/s", "subscriptions", "received", "lost", "p50, ms", "p99, ms", "CPU, µs", "expected", "bytes", "expected"}, rows)
 	p.text("CPU and bytes are of one delivered event: the median of the repeats, and their range. CPU time is read in steps of %s, at most %s µs for an event here. The p99 of fewer than %d deliveries is left out. Expected figures are those of the rate that was reached.", duration(clockTick), number(m.coarsest()), deliveriesForP99)
@@ -176,8 +176,8 @@ func (m *modes) worstPrediction(c cost) (share float64, where string) {
 		if q.Rate == m.top() {
 			continue
 		}
-		t, e := m.total(c, q), m.expected(c, q.Mode, q.Actual)
-		off := max(t.Low-c.clock(q)-e, e-t.High-c.clock(q), 0) / t.Median
+		t, e := m.total(c, q), m.expected(c, q.Mode, c.rate(q))
+		off := max(t.Low-c.clock(q)-e, e-t.High-c.clock(q), 0) / max(t.Median, e)
 		if off > share || where == "" {
 			share, where = off, fmt.Sprintf("%s at %s/s", kindOf(q.Mode).title, short(q.Rate))
 		}
