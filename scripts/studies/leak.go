@@ -148,11 +148,11 @@ func (s *leak) write(p *page) {
 		verdict = "The hypothesis did not hold: it was that every leak is found, and nobody is accused."
 	}
 	p.answer("**A server that keeps 1 MiB more a minute was called a leak in %d of %d runs of %s, and a server that keeps nothing in %d of %d**, after a warm-up of %s. %s A clean server whose buffer of events is still filling was accused in %d of %d: the warm-up must be longer than the server keeps anything.",
-		found, len(leaky.Runs), seconds(s.Measured), accused, len(clean.Runs), seconds(clean.Warmup), verdict, filling.called(results.LeakFound), len(filling.Runs))
+		found, len(leaky.Runs), ofSeconds(s.Measured), accused, len(clean.Runs), ofSeconds(clean.Warmup), verdict, filling.called(results.LeakFound), len(filling.Runs))
 	p.text("Each run has a target of its own: 20 push streams, of which one a second ends and opens again, five pollers, two webhooks, ten events a second, and a cool-down of a minute. %d runs were made at once. The leak is the fault `hoard(mib=1)`: memory that the server cannot free.", s.AtOnce)
 	rows := [][]string{}
 	for _, server := range s.Servers {
-		rows = append(rows, []string{server.Name, seconds(server.Warmup), count(len(server.Runs)), count(server.called(results.LeakFound)), count(server.called(results.LeakUnknown)), server.slopes().String()})
+		rows = append(rows, []string{server.Name, ofSeconds(server.Warmup), count(len(server.Runs)), count(server.called(results.LeakFound)), count(server.called(results.LeakUnknown)), server.slopes().String()})
 	}
 	p.table([]string{"server", "warm-up", "runs", "memory called a leak", "no verdict", "slope of the memory, MiB a minute: median (least–most)"}, rows)
 	if others == 0 {
@@ -191,7 +191,7 @@ func (s *leak) chart() chart {
 	return c
 }
 
-// seconds writes a number of seconds as a duration.
-func seconds(s float64) string {
+// ofSeconds writes a number of seconds as a duration.
+func ofSeconds(s float64) string {
 	return duration(time.Duration(s * float64(time.Second)))
 }
