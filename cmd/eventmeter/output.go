@@ -144,8 +144,14 @@ type streams struct {
 	interrupts <-chan os.Signal
 }
 
+// release is the version of a released binary, which the linker sets (-X main.release=…).
+var release string
+
 // version returns the module version that the binary was built from, if there is one.
 func version() string {
+	if release != "" {
+		return release
+	}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version
 	}

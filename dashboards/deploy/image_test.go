@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestEventmeterImage: what the image is built of exists, and who runs in it may
-// write where the compose file mounts its volume.
+// TestEventmeterImage: what the image is built of exists, it runs as no root, and who
+// runs in it may write where the compose file mounts its volume.
 func TestEventmeterImage(t *testing.T) {
 	text, err := os.ReadFile("Dockerfile")
 	if err != nil {
@@ -26,9 +26,12 @@ func TestEventmeterImage(t *testing.T) {
 			}
 		}
 	}
-	for _, line := range []string{"-o /eventmeter ./cmd/eventmeter && mkdir /results", "static-debian12:nonroot", "COPY --from=build --chown=65532:65532 /results /results"} {
+	for _, line := range []string{
+		"VERSION=$VERSION dashboards/deploy/rootfs /rootfs\n", "\nFROM scratch\nCOPY --from=build /rootfs /\n",
+		"COPY --from=build --chown=65532:65532 /rootfs/results /results\n", "\nUSER 65532:65532\n", "\nENTRYPOINT [\"/eventmeter\"]\n",
+	} {
 		if !strings.Contains(string(text), line) {
-			t.Errorf("the image lacks: %s", line)
+			t.Errorf("the image lacks: %q", line)
 		}
 	}
 	compose, err := os.ReadFile("../compose.yaml")
