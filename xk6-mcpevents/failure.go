@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/profiles"
@@ -73,12 +72,13 @@ func (m *instance) rejected(err error) *sobek.Promise {
 	return p
 }
 
-// late names the option that ended a call, if its time was over.
-func late(ctx context.Context, limit time.Duration, option string, err error) error {
+// late says that a call was not done within a limit, which names an option, if its time
+// is over.
+func late(ctx context.Context, limit string, err error) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return err
 	}
-	return &coded{codeTimeout, fmt.Errorf("not done within %s (%v): %w", option, limit, err)}
+	return &coded{codeTimeout, fmt.Errorf("not done within %s: %w", limit, err)}
 }
 
 // choose returns what is known in place of a word, for the end of an error.

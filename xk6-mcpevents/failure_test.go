@@ -42,7 +42,7 @@ func TestFailures(t *testing.T) {
 		{"new Client(TARGET, {token: 'wrong'}).stream('tick')", "auth", "stream tick at SERVER"},
 		{"new Client(TARGET, {token: 'wrong'}).list('tools')", "auth", "list tools at SERVER"},
 		{"new Client('http://GONE/mcp').stream('tick')", "unreachable", "stream tick at http://GONE/mcp: "},
-		{"new Client('http://user:pass@SILENT/mcp?key=secret').stream('tick', {streams: 3, readyTimeout: '150ms'})", "timeout", "stream tick at http://SILENT/mcp: not done within readyTimeout, 0 of 3 are active (150ms): "},
+		{"new Client('http://user:pass@SILENT/mcp?key=secret').stream('tick', {streams: 3, readyTimeout: '150ms'})", "timeout", "stream tick at http://SILENT/mcp?key=…: not done within readyTimeout (150ms), 0 of 3 are active: "},
 		{"new Client('http://SILENT/mcp').list('tools', {timeout: 150})", "timeout", "list tools at http://SILENT/mcp: not done within timeout (150ms): "},
 	} {
 		fill := strings.NewReplacer("SILENT", silent.Addr().String(), "GONE", gone.Addr().String(), "SERVER", srv.URL())

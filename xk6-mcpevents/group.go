@@ -146,7 +146,7 @@ func (g *group) attach(ctx context.Context, timeout time.Duration) error {
 		if got.FirstError != nil { // context.Cause may know less
 			err = got.FirstError
 		}
-		return late(ctx, timeout, fmt.Sprintf("readyTimeout, %d of %d are active", got.Attached, len(g.members)), err)
+		return late(ctx, fmt.Sprintf("readyTimeout (%v), %d of %d are active", timeout, got.Attached, len(g.members)), err)
 	}
 	if d, ok := g.driver.(driver.Beginner); ok {
 		const never = eventmeter.Instant(1 << 62)

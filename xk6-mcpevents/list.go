@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/grafana/sobek"
@@ -23,6 +24,9 @@ func (c *client) List(what string, options sobek.Value) *sobek.Promise {
 	if err := decode(options, &o); err != nil {
 		return c.m.rejected(fmt.Errorf("list: %w", err))
 	}
+	if names := mcpclient.Lists(); !slices.Contains(names, what) {
+		return c.m.rejected(fmt.Errorf("list: there is no %q: %s", what, choose(what, names)))
+	}
 	ctx, now := c.m.vu.Context(), state.Tags.GetCurrentValues() // only available on the event loop
 	now.Tags = o.Tags.of(now.Tags)
 	ep, err := c.met()
@@ -38,7 +42,7 @@ func (c *client) List(what string, options sobek.Value) *sobek.Promise {
 		defer cancel()
 		out, err := c.fetch(ctx, ep, what, state, now)
 		if err != nil {
-			reject(c.clean(fmt.Errorf("list %s at %s: %w", what, c.address(), late(ctx, limit, "timeout", err))))
+			reject(c.clean(fmt.Errorf("list %s at %s: %w", what, c.address(), late(ctx, fmt.Sprintf("timeout (%v)", limit), err))))
 			return
 		}
 		resolve(out)

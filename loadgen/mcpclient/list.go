@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/wire"
@@ -40,13 +41,21 @@ var listNames = []struct{ name, method, member, system string }{
 	{"templates", "resources/templates/list", "resourceTemplates", ""},
 }
 
+// Lists returns the names of the lists of [Endpoint.List].
+func Lists() (names []string) {
+	for _, l := range listNames {
+		names = append(names, l.name)
+	}
+	return names
+}
+
 // List fetches a list as the first principal. name is events, triggers (the events of
 // Smithery), tools, prompts, resources or templates. The errors wrap those of the
 // package, except for an unknown name.
 func (e *Endpoint) List(ctx context.Context, name string) (Listing, error) {
 	i := slices.IndexFunc(listNames, func(l struct{ name, method, member, system string }) bool { return l.name == name })
 	if i < 0 {
-		return Listing{}, fmt.Errorf("list: there is no %q: use events, triggers, tools, prompts, resources or templates", name)
+		return Listing{}, fmt.Errorf("list: there is no %q: use %s", name, strings.Join(Lists(), " or "))
 	}
 	l := listNames[i]
 	session, err := e.principals[0].Session(ctx, nil)
