@@ -220,6 +220,7 @@ func (f *capacityFlags) write(c *results.Capacity, dir string, io streams) error
 	// Save first, as after a run. A failure to write one file does not keep the
 	// others from being written.
 	saved := errors.Join(results.WriteFile(filepath.Join(dir, results.CapacityFile), c.Write),
+		results.WriteFile(filepath.Join(dir, "report.html"), func(w goio.Writer) error { return report.CapacityHTML(w, c) }),
 		results.WriteFile(filepath.Join(dir, "report.txt"), func(w goio.Writer) error { return report.Capacity(w, c) }))
 	var err error
 	switch {
@@ -264,8 +265,10 @@ func rebuildCapacity(w goio.Writer, dir, format string) error {
 		return report.Capacity(w, c)
 	case "markdown":
 		return report.CapacityMarkdown(w, c)
+	case "html":
+		return report.CapacityHTML(w, c)
 	case "json":
 		return c.Write(w)
 	}
-	return usageError{fmt.Errorf("--format %q: a capacity search is written as text, markdown or json", format)}
+	return usageError{fmt.Errorf("--format %q: a capacity search is written as text, html, markdown or json", format)}
 }

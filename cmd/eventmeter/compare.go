@@ -56,7 +56,7 @@ by default 0.0005.`,
 		},
 	}
 	fl := c.Flags()
-	fl.StringVarP(&f.format, "format", "f", "text", "text, markdown or json; html of a history")
+	fl.StringVarP(&f.format, "format", "f", "text", "text, html, markdown or json")
 	fl.StringArrayVar(&f.gates, "gate", nil, "fail when this figure got worse by more than a share, LANE.FIGURE:SHARE (repeatable)")
 	fl.Float64Var(&f.alpha, "alpha", 0.05, "largest probability that equal sides are called different")
 	fl.Float64Var(&f.minEffect, "min-effect", 0.03, "smallest relative effect that is called a difference")
@@ -96,12 +96,14 @@ func compare(f compareFlags, args []string, io streams) error {
 		err = report.CompareText(io.out, c)
 	case "markdown":
 		err = report.CompareMarkdown(io.out, c)
+	case "html":
+		err = comparisonPage(io.out, c)
 	case "json":
 		enc := json.NewEncoder(io.out)
 		enc.SetIndent("", "  ")
 		err = enc.Encode(c)
 	default:
-		return usageError{fmt.Errorf("--format %q: want text, markdown or json; html is for histories", f.format)}
+		return usageError{fmt.Errorf("--format %q: want text, html, markdown or json", f.format)}
 	}
 	if err != nil {
 		return err

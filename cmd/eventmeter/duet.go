@@ -160,7 +160,7 @@ func (f *runFlags) judgeDuet(o *duet.Outcome, dir string, dirs [2]string, runErr
 	} else {
 		err = report.CompareText(out, c)
 	}
-	err = errors.Join(err, saveDuet(dir, dirs, c))
+	err = errors.Join(err, saveDuet(dir, c))
 	if f.extra.summary != "" {
 		err = errors.Join(err, toFile(f.extra.summary, os.O_APPEND, comparisonMarkdown(c)))
 	}
@@ -206,7 +206,7 @@ func comparisonMarkdown(c *stats.Comparison) func(io.Writer) error {
 }
 
 // saveDuet writes the comparison beside the archives of its two runs.
-func saveDuet(dir string, dirs [2]string, c *stats.Comparison) error {
+func saveDuet(dir string, c *stats.Comparison) error {
 	var err error
 	for _, file := range []struct {
 		name  string
@@ -215,7 +215,7 @@ func saveDuet(dir string, dirs [2]string, c *stats.Comparison) error {
 		{"comparison.json", c.Write},
 		{"comparison.txt", func(w io.Writer) error { return report.CompareText(w, c) }},
 		{"comparison.md", comparisonMarkdown(c)},
-		{"report.html", func(w io.Writer) error { return overlay(w, dirs[:]) }},
+		{"report.html", func(w io.Writer) error { return comparisonPage(w, c) }},
 	} {
 		err = errors.Join(err, results.WriteFile(filepath.Join(dir, file.name), file.write))
 	}

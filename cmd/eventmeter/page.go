@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/eventmeter/eventmeter/internal/report"
+	"github.com/eventmeter/eventmeter/internal/stats"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
@@ -77,18 +78,58 @@ func writePage(dir string) error {
 	return results.WriteFile(filepath.Join(dir, "report.html"), func(w io.Writer) error { return report.HTML(w, []report.Page{p}) })
 }
 
+// pageOf writes the HTML report of one archive, or of several runs overlaid.
+func pageOf(w io.Writer, dirs []string) error {
+	for _, dir := range dirs {
+		if !results.IsCapacity(dir) {
+			continue
+		}
+		if len(dirs) > 1 {
+			return usageError{fmt.Errorf("%s holds a capacity search, which cannot be laid over other archives; name it alone, or one of its steps, such as %s", dir, filepath.Join(dir, "steps", "001"))}
+		}
+		return rebuildCapacity(w, dir, "html")
+	}
+	return overlay(w, dirs)
+}
+
+// comparisonPage writes a comparison. The runs of a pair are overlaid below it; those of trials are
+// not.
+func comparisonPage(w io.Writer, c *stats.Comparison) error {
+	var dirs []string
+	for _, s := range []stats.SideInfo{c.A, c.B} {
+		if len(s.Runs) != 1 {
+			return report.CompareHTML(w, c, nil)
+		}
+		dirs = append(dirs, s.Runs[0].Path)
+	}
+	pages, err := loadPages(dirs)
+	if err != nil {
+		return err
+	}
+	return report.CompareHTML(w, c, pages)
+}
+
 // overlay writes one HTML report of several archives.
 func overlay(w io.Writer, dirs []string) error {
+	pages, err := loadPages(dirs)
+	if err != nil {
+		return err
+	}
+	return report.HTML(w, pages)
+}
+
+// loadPages reads archives strictly. Pages of several have names that differ.
+func loadPages(dirs []string) ([]report.Page, error) {
 	var pages []report.Page
 	seen := map[string]int{}
 	for _, dir := range dirs {
 		r, err := results.Rebuild(dir)
 		if err != nil {
-			return usageError{err}
+			return nil, usageError{err}
 		}
 		p, err := loadPage(dir, r)
 		if err != nil {
-			return usageError{err}
+			return nil, usageError{err}
 		}
 		if seen[p.Name]++; seen[p.Name] > 1 {
 			p.Name = fmt.Sprintf("%s (%d)", p.Name, seen[p.Name])
@@ -98,5 +139,5 @@ func overlay(w io.Writer, dirs []string) error {
 	if len(pages) == 1 {
 		pages[0].Name = ""
 	}
-	return report.HTML(w, pages)
+	return pages, nil
 }

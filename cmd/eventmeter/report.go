@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -32,12 +31,7 @@ of several archives; the other formats show one archive.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if format == "html" {
-				for _, dir := range args {
-					if _, err := os.Stat(filepath.Join(dir, results.CapacityFile)); err == nil {
-						return usageError{fmt.Errorf("%s holds a capacity search, which has no HTML report; name one of its steps, such as %s", dir, filepath.Join(dir, "steps", "001"))}
-					}
-				}
-				return overlay(io.out, args)
+				return pageOf(io.out, args)
 			}
 			if len(args) > 1 {
 				return usageError{fmt.Errorf("%d archives with --format %s: give one archive, or use --format html", len(args), format)}

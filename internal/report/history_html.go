@@ -1,9 +1,7 @@
 package report
 
 import (
-	stdbytes "bytes"
 	"fmt"
-	"html/template"
 	"io"
 	"slices"
 
@@ -19,8 +17,8 @@ const (
 
 // historyView is what the page of a history shows.
 type historyView struct {
-	Title, Policy string
-	Style         template.CSS
+	shell
+
 	Width, Height float64
 	Changes       []historyChange
 	Parts         []historyCharts
@@ -67,26 +65,12 @@ type historyRow struct {
 // HistoryHTML writes a history as a single file with a chart for each figure. The file
 // makes no network requests and runs no script.
 func HistoryHTML(w io.Writer, h *stats.History) error {
-	style, err := asset("report.css")
-	if err != nil {
-		return err
-	}
-	t, err := template.New("history.html").ParseFS(page, "page/history.html")
-	if err != nil {
-		return fmt.Errorf("the page's template: %w", err)
-	}
 	v := newHistoryView(h)
-	v.Style, v.Policy = template.CSS(style), "default-src 'none'; base-uri 'none'; form-action 'none'; style-src "+digest(style)
-	var out stdbytes.Buffer // complete or not at all
-	if err := t.Execute(&out, v); err != nil {
-		return fmt.Errorf("the page: %w", err)
-	}
-	_, err = w.Write(out.Bytes())
-	return err
+	return writePage(w, "history.html", v, &v.shell, false)
 }
 
 func newHistoryView(h *stats.History) *historyView {
-	v := &historyView{Title: "eventmeter: " + historyTitle(h), Width: chartWidth, Height: chartHeight, Notes: historyNotes(h)}
+	v := &historyView{shell: shell{Title: historyTitle(h) + " · eventmeter"}, Width: chartWidth, Height: chartHeight, Notes: historyNotes(h)}
 	if len(h.Changed()) > 0 {
 		for _, line := range historyChanges(h) {
 			if line.indent == 0 {

@@ -9,6 +9,8 @@ import (
 	"html/template"
 	"io"
 	"slices"
+
+	"github.com/eventmeter/eventmeter/results"
 )
 
 //go:embed page
@@ -21,26 +23,44 @@ func HTML(w io.Writer, runs []Page) error {
 	if len(runs) == 0 {
 		return fmt.Errorf("an HTML report needs at least one run")
 	}
+	v := newView(runs)
+	return writePage(w, "report.html", v, &v.shell, true)
+}
+
+// shell is what every page has.
+type shell struct {
+	Title  string
+	Policy string
+	Style  template.CSS
+	// Library and Script are empty in pages whose charts need no script.
+	Library, Script template.JS
+}
+
+// writePage writes a page from its template, complete or not at all. s is the shell of the view v.
+func writePage(w io.Writer, name string, v any, s *shell, scripts bool) error {
 	style, err := asset("uPlot.min.css", "report.css")
 	if err != nil {
 		return err
 	}
-	library, err := asset("uPlot.min.js")
-	if err != nil {
-		return err
+	s.Style = template.CSS(style)
+	s.Policy = "default-src 'none'; base-uri 'none'; form-action 'none'; style-src " + digest(style)
+	if scripts {
+		library, err := asset("uPlot.min.js")
+		if err != nil {
+			return err
+		}
+		script, err := asset("report.js")
+		if err != nil {
+			return err
+		}
+		s.Library, s.Script = template.JS(library), template.JS(script)
+		s.Policy += fmt.Sprintf("; script-src %s %s", digest(library), digest(script))
 	}
-	script, err := asset("report.js")
-	if err != nil {
-		return err
-	}
-	t, err := template.New("report.html").Funcs(template.FuncMap{"clean": Clean}).ParseFS(page, "page/report.html")
+	t, err := template.New(name).Funcs(template.FuncMap{"clean": Clean, "mark": mark, "outline": outline, "right": right}).ParseFS(page, "page/"+name, "page/parts.html")
 	if err != nil {
 		return fmt.Errorf("the page's template: %w", err)
 	}
-	v := newView(runs)
-	v.Style, v.Library, v.Script = template.CSS(style), template.JS(library), template.JS(script)
-	v.Policy = fmt.Sprintf("default-src 'none'; base-uri 'none'; form-action 'none'; style-src %s; script-src %s %s", digest(style), digest(library), digest(script))
-	var out stdbytes.Buffer // complete or not at all
+	var out stdbytes.Buffer
 	if err := t.Execute(&out, v); err != nil {
 		return fmt.Errorf("the page: %w", err)
 	}
@@ -68,7 +88,7 @@ func digest(text string) string {
 }
 
 func newView(runs []Page) *view {
-	v := &view{Title: "eventmeter: " + profileName(runs[0].Result), Several: len(runs) > 1, ShardHead: shardHead}
+	v := &view{shell: shell{Title: titleOf(runs[0].Result)}, Several: len(runs) > 1, ShardHead: shardHead, Percentiles: percentileNames()}
 	if v.Several {
 		var names []string
 		for i := range runs {
@@ -90,6 +110,7 @@ func newView(runs []Page) *view {
 			columns[i] = append(columns[i], c)
 		}
 	}
+	v.Data.Shapes = shapes[:]
 	v.Data.Runs = make([]runData, len(runs))
 	for i := range runs {
 		p := &runs[i]
@@ -117,9 +138,20 @@ func newView(runs []Page) *view {
 	}
 	v.Groups = tableRows(lanes)
 	v.Costs = costs(v.Columns, lanes)
-	v.Finds = findings(v.Columns, lanes, runs)
+	v.Anomalies = anomaliesOf(v.Columns, lanes, runs)
+	v.Tiles = tilesOf(v.Columns, lanes, runs)
+	v.Strips = stripsOf(v.Columns, runs)
 	v.Own = ownOf(v.Columns, lanes, runs)
 	return v
+}
+
+// titleOf names a run: by the name that a person gave it, its profile, and when it began.
+func titleOf(r *results.Result) string {
+	title := profileName(r)
+	if name := Clean(r.Name); name != "" {
+		title = name + " (" + title + ")"
+	}
+	return title + ", " + r.Started.UTC().Format("2 January 2006 15:04 UTC") + " · eventmeter"
 }
 
 // laneByLane places lanes of the same name side by side: each lane of all runs, in the order of

@@ -58,14 +58,14 @@ func costs(columns []column, lanes []laneOf) []bars {
 	whole := append(causesFrom(running, 0), costCause{len(running), opening})
 	overhead := causesFrom(ongoing, 1)
 	all := []bars{
-		costBars("Requests per delivered event, including the event", ratio, columns, lanes, measured, whole, requests, perEvent),
-		costBars("Bytes per delivered event, including the event", bytes, columns, lanes, measured, whole, size, perEvent),
-		costBars("Protocol overhead: requests without an event, per delivered event", ratio, columns, lanes, measured, overhead, requests, perEvent),
-		costBars("Protocol overhead: bytes without an event, per delivered event", bytes, columns, lanes, measured, overhead, size, perEvent),
-		costBars("Protocol overhead: requests per subscription-hour", ratio, columns, lanes, measured, overhead, requests, perHour),
-		costBars("Protocol overhead: bytes per subscription-hour", bytes, columns, lanes, measured, overhead, size, perHour),
-		costBars("Requests to open and end one subscription", ratio, columns, lanes, ever, causesFrom(once, 0), requests, perOne),
+		costBars("Total: bytes per delivered event", bytes, columns, lanes, measured, whole, size, perEvent),
+		costBars("Overhead: bytes per delivered event", bytes, columns, lanes, measured, overhead, size, perEvent),
+		costBars("Total: requests per delivered event", ratio, columns, lanes, measured, whole, requests, perEvent),
+		costBars("Overhead: requests per delivered event", ratio, columns, lanes, measured, overhead, requests, perEvent),
+		costBars("Overhead: bytes per subscription-hour", bytes, columns, lanes, measured, overhead, size, perHour),
+		costBars("Overhead: requests per subscription-hour", ratio, columns, lanes, measured, overhead, requests, perHour),
 		costBars("Bytes to open and end one subscription", bytes, columns, lanes, ever, causesFrom(once, 0), size, perOne),
+		costBars("Requests to open and end one subscription", ratio, columns, lanes, ever, causesFrom(once, 0), requests, perOne),
 		targetBars(columns, lanes),
 	}
 	return slices.DeleteFunc(all, func(b bars) bool { return len(b.Bars) == 0 })

@@ -13,11 +13,14 @@ import (
 // chartData is the data that the page's script draws. Times are seconds since the run began or,
 // with several runs, since each began to publish; latencies are milliseconds.
 type chartData struct {
-	Runs []runData `json:"runs"`
+	Shapes []string  `json:"shapes"` // outlines of the marks of lanes, by hue
+	Runs   []runData `json:"runs"`
 }
 
 type runData struct {
-	Name      string        `json:"name"`
+	Name string `json:"name"`
+	// Limit is the resolution limit of the latencies, in milliseconds; 0 = it is not known.
+	Limit     float64       `json:"limit"`
 	Phases    []phaseData   `json:"phases"`
 	Published publishedData `json:"published"`
 	Lanes     []laneData    `json:"lanes"`
@@ -57,6 +60,16 @@ type curveRow struct {
 // curveHead are the quantiles of the table beside the curves.
 var curveHead = []float64{50, 75, 90, 95, 99, 99.9, 99.99, 100}
 
+// percentileNames are the heads of the columns of a [curveRow].
+func percentileNames() []string {
+	out := make([]string, len(curveHead))
+	for i, p := range curveHead {
+		out[i] = fmt.Sprintf("p%g", p)
+	}
+	out[len(out)-1] = "max"
+	return out
+}
+
 // timeTable is one lane's timeline as a table.
 type timeTable struct {
 	Column column
@@ -79,6 +92,7 @@ func (v *view) addCharts(p *Page, i int, columns []column) {
 	if v.Several {
 		from = publishingFrom(p.Result)
 	}
+	d.Limit = millis(p.Result.Generator.ReadDelay.P99)
 	d.Phases = []phaseData{}
 	d.Lanes = []laneData{}
 	for _, ph := range p.Result.Phases {
@@ -285,7 +299,7 @@ func timeRows(t results.Timeline, log *results.Log, from, counted time.Duration)
 	spans := byInterval(log, points, width)
 	var out [][]string
 	for i, p := range points {
-		row := []string{fmt.Sprintf("%g s", (p.At - from).Round(time.Millisecond).Seconds()), count(p.Published + p.WarmUp), count(p.Delivered), "–", "–"}
+		row := []string{fmt.Sprintf("%gs", (p.At - from).Round(time.Millisecond).Seconds()), count(p.Published + p.WarmUp), count(p.Delivered), "–", "–"}
 		if uncounted(p, width, counted) {
 			row[2] = "–"
 		}

@@ -1,10 +1,6 @@
 package report
 
-import (
-	"html/template"
-
-	"github.com/eventmeter/eventmeter/results"
-)
+import "github.com/eventmeter/eventmeter/results"
 
 // Page is one run of an HTML report.
 type Page struct {
@@ -21,28 +17,29 @@ type Page struct {
 
 // view is the data of the template.
 type view struct {
-	Title   string
-	Policy  string
-	Style   template.CSS
-	Library template.JS
-	Script  template.JS
-	Runs    []runView
-	Several bool
-	Columns []column // by lane, over all runs
-	Groups  [][]tableRow
-	Notes   []string
-	Leads   []string
-	Meaning []string
-	Curves  []curveRow
-	Times   []timeTable
-	Say     captions
-	Quiet   string // replaces the chart of incidents when there were none
-	Costs   []bars
-	Finds   []finding
-	Own     []ownFigures
-	Data    chartData
+	shell
 
-	ShardHead []string
+	Runs      []runView
+	Several   bool
+	Columns   []column // by lane, over all runs
+	Groups    [][]tableRow
+	Notes     []string
+	Leads     []string
+	Meaning   []string
+	Curves    []curveRow
+	Times     []timeTable
+	Say       captions
+	Quiet     string // replaces the chart of incidents when there were none
+	Costs     []bars
+	Anomalies []anomaly
+	Tiles     []tile
+	Strips    *strips
+	Own       []ownFigures
+	Data      chartData
+
+	ShardHead, Percentiles []string
+	// Comparison is that of the runs, nil where there is none.
+	Comparison *comparisonView
 }
 
 // column is a lane of a run.
@@ -93,7 +90,10 @@ type runView struct {
 	Conformance string
 	Rows        []conformanceRow
 	Shards      []shardRow
-	Health      [][2]string
-	Profile     string
-	Repeat      string
+	// Leak is what the target holds that it should have given back.
+	Leak    [][2]string
+	Phases  string
+	Health  [][2]string
+	Profile string
+	Repeat  string
 }

@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -124,78 +122,3 @@ func arrivalText(a *results.Arrivals) string {
 	return fmt.Sprintf("%s of %s by the kernel (%s shared a read); at p99, error of these times %s, excluded wait until read %s",
 		count(a.Kernel), count(a.Counted), count(a.Shared), results.FormatNanos(a.Error.P99), results.FormatNanos(a.Waited.P99))
 }
-
-// finding is one incident, or several that differ only in the subscription.
-type finding struct {
-	Column  column
-	Kind    string
-	Source  int
-	Range   string
-	Probe   string // probe id of the first event, where known
-	EventID string
-	At      string
-	Subs    string
-	subs    []int
-}
-
-// mostSubs is the largest number of subscriptions named in a finding.
-const mostSubs = 6
-
-func findings(columns []column, lanes []laneOf, runs []Page) []finding {
-	var out []finding
-	type key struct {
-		kind, id string
-		source   int
-		from, to int64
-	}
-	for i, l := range lanes {
-		at := map[key]int{}
-		for _, e := range l.lane.Examples {
-			k := key{e.Kind, e.EventID, e.Source, e.FromSeq, e.ToSeq}
-			n, known := at[k]
-			if !known {
-				n, at[k] = len(out), len(out)
-				f := finding{Column: columns[i], Kind: Clean(e.Kind), Source: e.Source, EventID: Clean(e.EventID), Range: fmt.Sprint(e.FromSeq)}
-				f.At = e.At.Duration().Round(time.Millisecond).String()
-				if e.ToSeq != e.FromSeq {
-					f.Range = fmt.Sprintf("%d to %d", e.FromSeq, e.ToSeq)
-				}
-				f.Probe = probeOf(runs[columns[i].run].Result, columns[i].place, &e)
-				out = append(out, f)
-			}
-			out[n].subs = append(out[n].subs, e.Subscription)
-		}
-	}
-	for i := range out {
-		out[i].Subs = subsText(out[i].subs)
-	}
-	return out
-}
-
-func subsText(subs []int) string {
-	var texts []string
-	for _, n := range subs[:min(len(subs), mostSubs)] {
-		texts = append(texts, fmt.Sprint(n))
-	}
-	text := strings.Join(texts, ", ")
-	if more := len(subs) - mostSubs; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
-
-// probeOf is the probe id of the first event of an example, to search for in a target's log. It is
-// empty for an event of another run, and for a run that was split, because each shard has a run id
-// of its own.
-func probeOf(r *results.Result, lane int, e *results.Example) string {
-	run, err := strconv.ParseUint(r.Run, 16, 32)
-	if err != nil || len(r.Shards) > 0 || e.FromSeq <= 0 || e.FromSeq > 1<<32-1 || e.Source < 0 || e.Source > 1<<16-1 || strings.HasPrefix(e.Kind, "unexpected") {
-		return ""
-	}
-	if takesTurns(r) {
-		run += uint64(lane) // each turn has the next number
-	}
-	return eventmeter.Stamp{Run: uint32(run), Source: uint16(e.Source), Seq: uint32(e.FromSeq)}.String()
-}
-
-func takesTurns(r *results.Result) bool { return len(r.Phases) > 0 && r.Phases[0].Lane != "" }

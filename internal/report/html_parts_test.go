@@ -50,23 +50,27 @@ func TestFindings(t *testing.T) {
 	for i := range 9 {
 		r.Lanes[1].Examples = append(r.Lanes[1].Examples, results.Example{Kind: "lost: 2 lost", Subscription: 10 * i, Source: 3, FromSeq: 7, ToSeq: 8, At: results.Nanos(i+1) * 1e9})
 	}
-	r.Lanes[1].Examples = append(r.Lanes[1].Examples, results.Example{Kind: "unexpected: foreign run", Source: 3, FromSeq: 7, ToSeq: 7, EventID: "ab"})
+	r.Lanes[1].Examples = append(r.Lanes[1].Examples, results.Example{Kind: "unexpected: foreign run", Source: 3, FromSeq: 7, ToSeq: 7, EventID: "ab", Bytes: 2048})
 	columns := []column{{Lane: "a"}, {Lane: "b", place: 1}}
 	lanes := []laneOf{{&r.Upstream, &r.Lanes[0]}, {&r.Upstream, &r.Lanes[1]}}
-	got := findings(columns, lanes, []Page{{Result: r}})
-	if len(got) != 2 {
-		t.Fatalf("%d findings: %+v", len(got), got)
+	r.Lanes[1].LostSilent = 18
+	got := anomaliesOf(columns, lanes, []Page{{Result: r}})
+	if len(got) != 2 || len(got[0].Examples) != 1 || len(got[1].Examples) != 1 {
+		t.Fatalf("%d anomalies: %+v", len(got), got)
 	}
-	f := got[0]
+	if got[0].Kind != "lost" || got[0].Total != "18" || got[0].Column.Lane != "b" || got[1].Kind != "unexpected: foreign run" || got[1].Total != "" {
+		t.Errorf("%+v", got)
+	}
+	f := got[0].Examples[0]
 	probe := eventmeter.Stamp{Run: 0xffffffff, Source: 3, Seq: 7}.String() // the second turn's
-	if f.Subs != "0, 10, 20, 30, 40, 50 and 3 more" || f.Range != "7 to 8" || f.At != "1s" || f.Probe != probe || f.Column.Lane != "b" {
+	if f.Subs != "0, 10, 20, 30, 40, 50 and 3 more" || f.Range != "7 to 8" || f.At != "1.00s" || f.Probe != probe || f.Bytes != "" {
 		t.Errorf("%+v, want the probe id %s", f, probe)
 	}
-	if got[1].Probe != "" || got[1].EventID != "ab" {
-		t.Errorf("an event of another run: %+v", got[1])
+	if e := got[1].Examples[0]; e.Probe != "" || e.EventID != "ab" || e.Bytes != "2 KiB" {
+		t.Errorf("an event of another run: %+v", e)
 	}
 	r.Shards = []results.Shard{{}}
-	if got := findings(columns, lanes, []Page{{Result: r}}); got[0].Probe != "" {
+	if got := anomaliesOf(columns, lanes, []Page{{Result: r}}); got[0].Examples[0].Probe != "" {
 		t.Errorf("a shard's run number is not known: %+v", got[0])
 	}
 }
@@ -86,8 +90,8 @@ func TestThePageHasWhatTheTextHas(t *testing.T) {
 	r.Lanes[0].Latency.BelowResolution = []string{"fromSent.p50"}
 	got := page1(t, p)
 	for _, want := range []string{
-		"the embedded target over stdio,", "</i>" + "push</th>",
-		"upstream (feed)", `<th scope="row">feedEmpty</th><td class="n">2.000</td>`, "p50 1.00ms, p99 2.00ms, max 3.00ms of 3",
+		"the embedded target over stdio,", "</svg>push</th>",
+		"upstream (feed)", `<dt>feedEmpty</dt><dd>2</dd>`, "p50 1.00ms, p99 2.00ms, max 3.00ms of 3",
 		"1 990 of 2 000 by the kernel (5 shared a read); at p99, error of these times 3.00µs, excluded wait until read 5.00ms",
 		`<td class="n">450</td><td class="n">4 500</td><td class="n">7</td><td class="n">&#43;12.0ms</td><td class="n">1.00ms</td><td class="n">0.25</td>`,
 		"Partial: stopped", "Missing: its result was not there to merge.", "below this run&#39;s resolution limit",
@@ -124,7 +128,7 @@ func TestOverlayOfThree(t *testing.T) {
 		t.Errorf("columns %s, want %s", strings.Join(got, ", "), want)
 	}
 	// The runs are aligned at the start of publishing.
-	if d := v.Data.Runs[1]; d.Lanes[0].Time[0] != 0.25 || d.Published.Time[0] != 0.25 || d.Phases[1].Start != 0 || v.Times[1].Rows[0][0] != "0.25 s" {
+	if d := v.Data.Runs[1]; d.Lanes[0].Time[0] != 0.25 || d.Published.Time[0] != 0.25 || d.Phases[1].Start != 0 || v.Times[1].Rows[0][0] != "0.25s" {
 		t.Errorf("times %v, %v, %v, %v", d.Lanes[0].Time, d.Published.Time, d.Phases, v.Times[1].Rows[0])
 	}
 	// Lanes without a log and a timeline have empty lists.
@@ -134,7 +138,7 @@ func TestOverlayOfThree(t *testing.T) {
 	if v.Title != "eventmeter: A, B and C" {
 		t.Errorf("title %q", v.Title)
 	}
-	if len(v.Runs) != 3 || len(v.Data.Runs) != 3 || v.Columns[2].Hue != 0 || v.Columns[5].Hue != 1 || len(v.Finds) != 3 {
-		t.Errorf("%d runs, %d drawn, %d findings, %+v", len(v.Runs), len(v.Data.Runs), len(v.Finds), v.Columns)
+	if len(v.Runs) != 3 || len(v.Data.Runs) != 3 || v.Columns[2].Hue != 0 || v.Columns[5].Hue != 1 || len(v.Anomalies) != 3 {
+		t.Errorf("%d runs, %d drawn, %d findings, %+v", len(v.Runs), len(v.Data.Runs), len(v.Anomalies), v.Columns)
 	}
 }

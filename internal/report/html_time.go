@@ -174,7 +174,7 @@ func highest(vs []*float64) int {
 func millisText(ms float64) string { return results.FormatNanos(results.Nanos(ms * 1e6)) }
 
 // timeText formats the start of an interval, but not earlier than the shown clock begins.
-func timeText(s float64) string { return fmt.Sprintf("%.1f s", max(s, 0)) }
+func timeText(s float64) string { return fmt.Sprintf("%.1fs", max(s, 0)) }
 
 // listed joins names with commas and "and".
 func listed(names []string) string {

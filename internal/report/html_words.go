@@ -37,6 +37,8 @@ func newRunView(p *Page) runView {
 	j := judge(r)
 	v.Word, v.Class, v.Verdict, v.Unclean = j.word, j.class, j.text, j.unclean
 	v.Health = health(r)
+	v.Leak = leakRows(r)
+	v.Phases = phasesText(r)
 	v.Conformance, v.Rows = conformanceLine(r), conformanceRows(r, "")
 	return v
 }
@@ -123,7 +125,7 @@ func laneMeaning(x laneOf) string {
 
 // health describes the generator's health and the machine.
 func health(r *results.Result) [][2]string {
-	in, h := r.Generator, r.Host
+	in := r.Generator
 	q := func(q results.Quantiles) string {
 		if q.Count == 0 {
 			return "–"
@@ -142,19 +144,34 @@ func health(r *results.Result) [][2]string {
 	if r.Target.Process != nil {
 		out = append(out, [2]string{"target", usage(r.Target.Process)})
 	}
-	for _, row := range leakRows(r) {
-		out = append(out, [2]string{"target, " + row[0], row[1]})
-	}
 	if text := arrivalText(&in.Arrivals); text != "" {
 		out = append(out, [2]string{"deliveries timed", text})
 	}
-	machine := fmt.Sprintf("%d CPUs, %s, %s/%s", h.CPUs, bytes(float64(h.Memory)), Clean(h.OS), Clean(h.Arch))
+	return append(out, [2]string{"machine", machineText(&r.Host)}, [2]string{"eventmeter", Clean(r.Version) + ", run " + Clean(r.Run)})
+}
+
+// machineText describes the machine that measured.
+func machineText(h *results.Host) string {
+	text := fmt.Sprintf("%d CPUs, %s, %s/%s", h.CPUs, bytes(float64(h.Memory)), Clean(h.OS), Clean(h.Arch))
 	for _, s := range []string{h.CPU, h.Kernel, h.Go} {
 		if s != "" {
-			machine += ", " + Clean(s)
+			text += ", " + Clean(s)
 		}
 	}
-	return append(out, [2]string{"machine", machine}, [2]string{"eventmeter", Clean(r.Version) + ", run " + Clean(r.Run)})
+	return text
+}
+
+// phasesText lists the phases of a run with their times.
+func phasesText(r *results.Result) string {
+	var parts []string
+	for _, ph := range r.Phases {
+		name := Clean(ph.Name)
+		if ph.Lane != "" {
+			name = Clean(ph.Lane) + " " + name
+		}
+		parts = append(parts, fmt.Sprintf("%s %s to %s", name, timeText(ph.Start.Duration().Seconds()), timeText(ph.End.Duration().Seconds())))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func profileName(r *results.Result) string {
@@ -170,7 +187,7 @@ func profileName(r *results.Result) string {
 // ownFigures are figures that only a lane's system or the kind of upstream has.
 type ownFigures struct {
 	Column column
-	Hue    string // CSS class of its dot; empty for the upstream
+	Lane   bool // false = the upstream
 	System string
 	Rows   [][2]string
 }
@@ -180,7 +197,7 @@ func ownOf(columns []column, lanes []laneOf, runs []Page) []ownFigures {
 	for i, x := range lanes {
 		l := x.lane
 		if rows := ownRows(l.Figures, l.Timings); len(rows) > 0 {
-			out = append(out, ownFigures{Column: columns[i], Hue: fmt.Sprint("hue", columns[i].Hue), System: Clean(l.System), Rows: rows})
+			out = append(out, ownFigures{Column: columns[i], Lane: true, System: Clean(l.System), Rows: rows})
 		}
 	}
 	for i := range runs {
@@ -196,13 +213,32 @@ func ownOf(columns []column, lanes []laneOf, runs []Page) []ownFigures {
 	return out
 }
 
+// ownRows are the figures that are not 0, the timings with samples, and the names of the others.
 func ownRows(figures map[string]float64, timings map[string]results.Quantiles) (rows [][2]string) {
+	var zero, none []string
 	for _, name := range slices.Sorted(maps.Keys(figures)) {
-		rows = append(rows, [2]string{Clean(name), ratio(figures[name])})
+		switch v := figures[name]; v {
+		case 0:
+			zero = append(zero, Clean(name))
+		case float64(int64(v)):
+			rows = append(rows, [2]string{Clean(name), count(int64(v))})
+		default:
+			rows = append(rows, [2]string{Clean(name), ratio(v)})
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(timings)) {
 		q := timings[name]
+		if q.Count == 0 {
+			none = append(none, Clean(name))
+			continue
+		}
 		rows = append(rows, [2]string{Clean(name), fmt.Sprintf("p50 %s, p99 %s, max %s of %s", quantile(q, q.P50), quantile(q, q.P99), quantile(q, q.Max), count(q.Count))})
+	}
+	if zero != nil {
+		rows = append(rows, [2]string{"0", strings.Join(zero, ", ")})
+	}
+	if none != nil {
+		rows = append(rows, [2]string{"no samples", strings.Join(none, ", ")})
 	}
 	return rows
 }
@@ -226,4 +262,14 @@ func (v runView) Warnings() []string {
 // Open reports whether a threshold did not hold.
 func (v runView) Open() bool {
 	return slices.ContainsFunc(v.Thresholds, func(h thresholdRow) bool { return h.Word != wordHeld })
+}
+
+// BrokenRows are the rows of conformance that are broken.
+func (v runView) BrokenRows() []conformanceRow {
+	return slices.DeleteFunc(slices.Clone(v.Rows), func(r conformanceRow) bool { return r.Verdict != results.RowBroken })
+}
+
+// Unclean reports whether a figure of a run should be 0 and is not.
+func (v *view) Unclean() bool {
+	return slices.ContainsFunc(v.Runs, func(r runView) bool { return len(r.Unclean) > 0 })
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// A lane is called faster than another only if every interval of the run agrees. One figure per
-// lane is no evidence: of two equally fast lanes, either is ahead in half of all runs.
+// A lane is called faster than another only if the intervals of their p99 do not overlap and every
+// interval of the run agrees. One figure per lane is no evidence: of two equally fast lanes, either
+// is ahead in half of all runs.
 const (
 	// leastInterval is the width of compared intervals. Shorter ones have too few deliveries for a
 	// p99.
@@ -57,10 +58,11 @@ func (c *contender) belowResolution() bool {
 	return slices.Contains(c.lane.Latency.BelowResolution, "fromIntended.p99")
 }
 
-// faster reports whether a was certainly faster than b. Lanes that take turns share no interval:
-// every interval of a must then be faster than every interval of b.
+// faster reports whether a was certainly faster than b: the 95 % intervals of their p99 do not
+// overlap, and every interval of the run agrees. Lanes that take turns share no interval of the
+// run: every one of a must then be faster than every one of b.
 func faster(a, b *contender, turns bool) bool {
-	if b.belowResolution() || float64(b.p99) < leastTimes*float64(a.p99) {
+	if b.belowResolution() || float64(b.p99) < leastTimes*float64(a.p99) || overlap(a.lane, b.lane) {
 		return false
 	}
 	if turns {
@@ -78,6 +80,14 @@ func faster(a, b *contender, turns bool) bool {
 	return shared >= leastIntervals
 }
 
+// overlap reports whether the interval of a's p99 reaches that of b, which is greater. An interval
+// that is not known, or has no upper end, does not.
+func overlap(a, b *results.Lane) bool {
+	const p99 = "fromIntended.p99"
+	x, y := a.Latency.Intervals[p99], b.Latency.Intervals[p99]
+	return x.High > 0 && y.Low > 0 && x.High >= y.Low
+}
+
 func greatest(of map[int64]results.Nanos) (v results.Nanos) {
 	for _, x := range of {
 		v = max(v, x)
@@ -93,8 +103,8 @@ func least(of map[int64]results.Nanos) results.Nanos {
 	return v
 }
 
-// lead compares the lanes of a run and names the settings that explain differences and the figures
-// that are not clean. It is empty if there is nothing to report.
+// lead compares the lanes of a run and names the settings that explain differences. It is empty if
+// there is nothing to report.
 func lead(p *Page) string {
 	var sentences []string
 	if s := compared(p); s != "" {
@@ -103,52 +113,89 @@ func lead(p *Page) string {
 	for _, s := range settingLines(p.Result) {
 		sentences = append(sentences, s+".")
 	}
-	var unclean []string
-	for _, u := range uncleanLines(lanesOf(p.Result)) {
-		unclean = append(unclean, u.Label+" ("+listed(u.Names)+")")
-	}
-	if unclean != nil {
-		sentences = append(sentences, "Not clean: "+strings.Join(unclean, ", ")+".")
-	}
 	return strings.Join(sentences, " ")
+}
+
+// standing is the place of a lane beside the others of its run.
+type standing struct {
+	*contender
+	// tied lanes share the first place. A lane alone in it is the fastest; the others are slower.
+	first, tied bool
+	// times is the quotient of the p99 to that of the first lane, 0 where it is not known.
+	times float64
+}
+
+// standingsOf compares the lanes of a run that received something. It is nil where there are fewer
+// than two.
+func standingsOf(p *Page) []standing {
+	var all []standing
+	for _, l := range lanesByP99(p.Result) {
+		if l.Delivered > 0 {
+			c := newContender(l, p.Logs[l.Name])
+			all = append(all, standing{contender: &c})
+		}
+	}
+	if len(all) < 2 {
+		return nil
+	}
+	best, turns, ties := all[0].contender, takesTurns(p.Result), false
+	for i := range all {
+		s := &all[i]
+		s.first = i == 0 || !faster(best, s.contender, turns)
+		ties = ties || i > 0 && s.first
+		if !s.first && !best.belowResolution() {
+			s.times = float64(s.p99) / float64(max(best.p99, 1))
+		}
+	}
+	for i := range all {
+		all[i].tied = all[i].first && ties
+	}
+	return all
+}
+
+// text returns the standing in a word or two, and its CSS class.
+func (s *standing) text() (text, class string) {
+	switch {
+	case s.tied:
+		return "tie", "tie"
+	case s.first:
+		return "fastest", "fastest"
+	case s.times == 0:
+		return "slower", "slower"
+	}
+	return quotient(s.times) + " times as long", "slower"
 }
 
 // compared returns the sentence that compares the lanes.
 func compared(p *Page) string {
-	var all []contender
-	for _, l := range lanesByP99(p.Result) {
-		if l.Delivered > 0 {
-			all = append(all, newContender(l, p.Logs[l.Name]))
-		}
-	}
-	if len(all) < 2 {
+	all := standingsOf(p)
+	if all == nil {
 		return ""
 	}
-	first, turns := &all[0], takesTurns(p.Result)
-	tied, slower := []string{standing(first)}, []string(nil)
-	for i := range all[1:] {
-		c := &all[1+i]
-		name := Clean(c.lane.Name)
-		switch times := float64(c.p99) / float64(max(first.p99, 1)); {
-		case !faster(first, c, turns):
-			tied = append(tied, standing(c))
-		case first.belowResolution(): // the quotient is not known
-			slower = append(slower, fmt.Sprintf("%s took %s", name, results.FormatNanos(c.p99)))
+	var tied, slower []string
+	for i := range all {
+		s := &all[i]
+		name := Clean(s.lane.Name)
+		switch {
+		case s.first:
+			tied = append(tied, s.named())
+		case s.times == 0: // the first is below the resolution limit
+			slower = append(slower, fmt.Sprintf("%s took %s", name, results.FormatNanos(s.p99)))
 		default:
-			slower = append(slower, fmt.Sprintf("%s took %s times as long", name, quotient(times)))
+			slower = append(slower, fmt.Sprintf("%s took %s times as long", name, quotient(s.times)))
 		}
 	}
-	s := fmt.Sprintf("%s was fastest: 99 of 100 deliveries within %s", Clean(first.lane.Name), results.FormatNanos(first.p99))
-	if len(tied) > 1 {
-		s = fmt.Sprintf("No lane is named fastest: this run does not separate %s", listed(tied))
+	text := fmt.Sprintf("%s was fastest: 99 of 100 deliveries within %s", Clean(all[0].lane.Name), results.FormatNanos(all[0].p99))
+	if all[0].tied {
+		text = "Tie: this run does not separate " + listed(tied)
 	}
 	if slower != nil {
-		s += "; " + strings.Join(slower, ", ")
+		text += "; " + strings.Join(slower, ", ")
 	}
-	return s + "."
+	return text + "."
 }
 
-// standing returns the lane's name with its p99.
-func standing(c *contender) string {
-	return fmt.Sprintf("%s (p99 %s)", Clean(c.lane.Name), results.FormatNanos(c.p99))
+// named returns the lane's name with its p99.
+func (s *standing) named() string {
+	return fmt.Sprintf("%s (p99 %s)", Clean(s.lane.Name), results.FormatNanos(s.p99))
 }

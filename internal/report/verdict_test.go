@@ -211,7 +211,7 @@ func TestWholeCost(t *testing.T) {
 	text := forms(t, r)
 	for form, want := range map[string][]string{
 		"text":     {"wire cost per delivered event\n  requests                                0.600            –\n  bytes                                   330 B            –\nprotocol overhead per event\n  requests                                    0            0\n  bytes                                    10 B"},
-		"page":     {"each cost 0.600 requests and 330 B, of which 0 requests and 10 B carried no event.", "Requests per delivered event, including the event", "Bytes per delivered event, including the event"},
+		"page":     {"each cost 0.600 requests and 330 B, of which 0 requests and 10 B carried no event.", "Total: requests per delivered event", "Total: bytes per delivered event"},
 		"markdown": {"| wire cost per event, requests | wire cost per event, bytes | overhead per event, requests | overhead per event, bytes |", "| 0.600 | 330 B | 0 | 10 B |"},
 	} {
 		for _, w := range want {
@@ -221,14 +221,14 @@ func TestWholeCost(t *testing.T) {
 		}
 	}
 	got := costs([]column{{Lane: "push"}}, lanesOf(r)[:1])
-	for i, want := range []string{"0.600", "330 B"} {
+	for i, want := range map[int]string{2: "0.600", 0: "330 B"} { // the overhead of bytes is between them
 		b := got[i].Bars[0]
 		if b.Text != want || b.Parts[0].Key != 0 || got[i].Keys[0].Name != "events" || got[i].Keys[len(got[i].Keys)-1].Name != "opening and ending" {
 			t.Errorf("chart %d: %+v, want %s beginning with the events", i, got[i], want)
 		}
 	}
 	// 318 of the 330 bytes are the events' own, 10 are heartbeats, 2 of opening.
-	if p := got[1].Bars[0].Parts; len(p) != 3 || p[0].W != 963.6 || p[1].W != 30.3 || p[2].W != 6.1 || p[2].Key != len(running) {
+	if p := got[0].Bars[0].Parts; len(p) != 3 || p[0].W != 963.6 || p[1].W != 30.3 || p[2].W != 6.1 || p[2].Key != len(running) {
 		t.Errorf("parts of the bytes: %+v", p)
 	}
 }

@@ -21,23 +21,26 @@
   const dash = (lane) => dashes[lane.run % dashes.length];
   const none = (v) => v === null || v === undefined;
 
+  // time writes a latency as the tables do: three digits and a unit.
   function time(ms) {
     if (none(ms)) return '–';
-    if (ms >= 1000) return +(ms / 1000).toPrecision(3) + ' s';
-    if (ms >= 1) return +ms.toPrecision(3) + ' ms';
-    return +(ms * 1000).toPrecision(3) + ' µs';
+    if (ms === 0) return '0';
+    const [v, unit] = ms >= 999.5 ? [ms / 1000, 's'] : ms >= 0.9995 ? [ms, 'ms'] : [ms * 1000, 'µs'];
+    return v.toFixed(v >= 99.95 ? 0 : v >= 9.995 ? 1 : 2) + unit;
   }
+  // Round values need no digits behind the point.
+  const round = (ms) => time(ms).replace(/\.0+(?=\D)/, '').replace(/(\.\d*?)0+(?=\D)/, '$1');
   function share(x) { // of 1/(1-p)
     if (x < 1.0001) return '0 %';
     const digits = Math.max(0, Math.ceil(Math.log10(x)) - 2);
     return (100 * (1 - 1 / x)).toFixed(digits) + ' %';
   }
-  const number = (v) => (none(v) ? '–' : String(+v.toPrecision(4)));
-  const seconds = (v) => (none(v) ? '–' : +v.toFixed(3) + ' s');
+  const number = (v) => (none(v) ? '–' : String(+v.toPrecision(4)).replace(/\B(?=(\d{3})+$)/g, ' '));
+  const seconds = (v) => (none(v) ? '–' : +v.toFixed(3) + 's');
 
   function axes(width, x, y) {
-    const common = { stroke: css('--soft'), grid: { stroke: css('--line'), width: 1 }, ticks: { stroke: css('--line'), width: 1 }, font: '12px system-ui, sans-serif' };
-    return [x, { size: width < 500 ? 64 : 88, ...y }].map((axis) => {
+    const common = { labelFont: '12px system-ui, sans-serif', labelSize: 18, labelGap: 2, stroke: css('--soft'), grid: { stroke: css('--line'), width: 1 }, ticks: { stroke: css('--line'), width: 1, size: 6 }, font: '12px system-ui, sans-serif' };
+    return [x, { size: 58, gap: 3, ...y }].map((axis) => {
       const out = { ...common, ...axis };
       if (axis.filter) {
         out.grid = { ...common.grid, filter: axis.filter };
@@ -51,7 +54,7 @@
   const only = (named) => (u, ticks) => ticks.map((t) => (named(t) ? t : null));
   const names = (say) => (u, ticks) => ticks.map((t) => (t === null ? null : say(t)));
   const power = (t) => /^1e/.test(t.toExponential(0));
-  const decades = { values: names(time), filter: only((t) => /^[125]e/.test(t.toExponential(0))) };
+  const decades = { label: 'latency', values: names(round), filter: only((t) => /^[125]e/.test(t.toExponential(0))) };
 
   // The values under the cursor: line style, name, value.
   const legend = { markers: { width: 3, fill: () => 'transparent', dash: (u, i) => ((u.series[i].dash || []).length > 0 ? 'dotted' : 'solid') } };
@@ -74,6 +77,7 @@
             stroke: hue(lane), width: from === 'sent' ? 1.25 : broad(lane), dash: from === 'sent' ? [2, 4] : dash(lane),
             points: { show: false }, spanGaps: true, value: (u, v) => time(v),
           },
+          lane,
         });
       }
     }
@@ -82,11 +86,62 @@
       data: joined(parts),
       opts: {
         width, height: 380, legend,
+        plugins: [{ hooks: { drawClear: [limit], draw: [(u) => marks(u, parts)] } }],
         scales: { x: { time: false, distr: 3, log: 10 }, y: { distr: 3, log: 10 } },
-        axes: axes(width, { values: names(share), filter: only((t) => power(t) || (width >= 500 && Math.abs(t - 2) < 1e-9)) }, decades),
+        axes: axes(width, { label: 'percentile of deliveries', values: names(share), filter: only((t) => power(t) || (width >= 500 && Math.abs(t - 2) < 1e-9)) }, decades),
         series: [{ label: 'percentile', value: (u, v) => (none(v) ? '–' : share(v)) }, ...parts.map((p) => p.series)],
       },
     };
+  }
+
+  // limit shades the latencies below the resolution limit of every run.
+  function limit(u) {
+    const most = Math.min(...data.runs.map((run) => run.limit));
+    const { ctx } = u;
+    const { left, top, width, height } = u.bbox;
+    const y = Math.max(u.valToPos(most, 'y', true), top);
+    if (!(most > 0) || y >= top + height) return;
+    ctx.save();
+    ctx.fillStyle = css('--limit');
+    ctx.fillRect(left, y, width, top + height - y);
+    ctx.fillStyle = css('--soft');
+    ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+    ctx.textAlign = 'right';
+    ctx.textBaseline = 'top';
+    if (top + height - y > 16 * devicePixelRatio) ctx.fillText(`below the resolution limit, ${time(most)}`, left + width - 6 * devicePixelRatio, y + 3 * devicePixelRatio);
+    ctx.restore();
+  }
+
+  // shape draws the mark of a lane, which tells it apart without its colour.
+  function shape(ctx, lane, x, y, size, hollow) {
+    ctx.save();
+    ctx.translate(x, y);
+    ctx.scale(size / 6, size / 6);
+    const path = new Path2D(data.shapes[lane.hue % data.shapes.length]);
+    ctx.fillStyle = ctx.strokeStyle = hue(lane);
+    ctx.lineWidth = 1.5;
+    if (hollow) ctx.stroke(path);
+    else ctx.fill(path);
+    ctx.restore();
+  }
+
+  // marks draws the marks of the lanes on their lines, about every 90 pixels, each lane's beside
+  // those of the others.
+  function marks(u, parts) {
+    const { ctx } = u;
+    const { left, width } = u.bbox;
+    const step = 90 * devicePixelRatio;
+    parts.forEach((p, n) => {
+      if (!p.lane) return;
+      let next = left + (step * (n + 0.5)) / parts.length;
+      p.x.forEach((x, i) => {
+        if (none(p.y[i]) || x < u.scales.x.min || x > u.scales.x.max) return;
+        const at = u.valToPos(x, 'x', true);
+        if (at < next && !(i === p.x.length - 1 && next < left + step)) return;
+        while (next <= at) next += step;
+        if (at <= left + width + 1) shape(ctx, p.lane, at, u.valToPos(p.y[i], 'y', true), 5.5 * devicePixelRatio, p.lane.run % 2 === 1);
+      });
+    });
   }
 
   // behind draws the phases behind a chart.
@@ -131,19 +186,19 @@
       data: joined(parts),
       opts: {
         width, height, legend,
-        plugins: [{ hooks: { drawClear: [(u) => behind(u, true)], draw: [(u) => behind(u, false), draw || (() => {})] } }],
+        plugins: [{ hooks: { drawClear: [(u) => behind(u, true)], draw: [(u) => behind(u, false), draw || ((u) => marks(u, parts))] } }],
         // All lanes of a run have the same intervals: an interval that a lane lacks had no deliveries.
         cursor: { sync: { key: 'time' }, ...(several ? {} : { dataIdx: (u, s, i) => i }) },
         scales: { x: { time: false, range: (u, min, max) => (u.zoomed ? [min, max] : span) }, y: y.scale },
         hooks: { setSelect: [(u) => { u.zoomed = u.select.width > 0; }] },
-        axes: axes(width, { values: (u, ticks) => ticks.map(seconds) }, y.axis || {}),
+        axes: axes(width, { label: several ? 'time since each run began to publish' : 'time since the run began', values: (u, ticks) => ticks.map(seconds) }, y.axis || {}),
         series: [{ label: several ? 'since the run began to publish' : 'since the run began', value: (u, v) => seconds(v) }, ...parts.map((p) => p.series)],
       },
     };
   }
 
   const stepped = () => uPlot.paths.stepped({ align: 1 });
-  const upward = { scale: { range: (u, min, max) => [0, Math.max(max, 1) * 1.08] } };
+  const upward = { scale: { range: (u, min, max) => [0, Math.max(max, 1) * 1.08] }, axis: { label: 'per second', values: (u, ticks) => ticks.map(number) } };
   const overTime = () => lanes.filter((lane) => shown(lane) && lane.time.length > 0);
 
   function published(width) {
@@ -158,13 +213,14 @@
         },
       });
     });
-    return timeline(width, 150, parts, upward);
+    return timeline(width, 170, parts, upward);
   }
 
   function delivered(width) {
     return timeline(width, 220, overTime().map((lane) => ({
       x: [...lane.time, lane.time[lane.time.length - 1] + lane.width], y: [...lane.delivered, 0], // the last interval needs an end
       series: { label: lane.label, stroke: hue(lane), width: several ? 1.25 : Math.min(broad(lane), 2.5), dash: dash(lane), paths: stepped(), points: { show: false }, value: (u, v) => number(v) },
+      lane,
     })), upward);
   }
 
@@ -176,8 +232,9 @@
           x: lane.time, y: lane[q],
           series: {
             label: lane.label + ' ' + q, stroke: hue(lane), width: q === 'p99' ? Math.min(broad(lane), 2.5) : 1.25, alpha: q === 'p99' ? 1 : 0.55,
-            dash: dash(lane), points: { show: lane.time.length < 40, size: 4 }, spanGaps: true, value: (u, v) => time(v),
+            dash: dash(lane), points: { show: false }, spanGaps: true, value: (u, v) => time(v),
           },
+          lane: q === 'p99' ? lane : undefined,
         });
       }
     }
@@ -197,7 +254,7 @@
         const at = seen.length - 1 - row + 0.28 - (0.56 * (place + 0.5)) / there.length;
         const counts = new Map(lane.time.map((t, i) => [t, lane[key][i]]));
         parts.push({
-          x: lane.time, y: lane[key].map((n) => (n > 0 ? at : null)), counts, colour: hue(lane), hollow: lane.run % 2 === 1,
+          x: lane.time, y: lane[key].map((n) => (n > 0 ? at : null)), counts, lane, hollow: lane.run % 2 === 1,
           series: { label: lane.label + ', ' + name, stroke: hue(lane), width: 2, paths: () => null, points: { show: false }, value: (u, v, s, i) => (none(i) ? '–' : number(counts.get(u.data[0][i]) || 0)) },
         });
       });
@@ -207,20 +264,15 @@
       ctx.save();
       parts.forEach((p) => p.x.forEach((x, i) => {
         if (p.y[i] === null || x < u.scales.x.min || x > u.scales.x.max) return;
-        ctx.beginPath();
-        ctx.arc(u.valToPos(x, 'x', true), u.valToPos(p.y[i], 'y', true), devicePixelRatio * (2.5 + 6 * Math.sqrt(p.counts.get(x) / most)), 0, 2 * Math.PI);
         ctx.globalAlpha = 0.8;
-        ctx.fillStyle = ctx.strokeStyle = p.colour;
-        ctx.lineWidth = 1.5 * devicePixelRatio;
-        if (p.hollow) ctx.stroke();
-        else ctx.fill();
+        shape(ctx, p.lane, u.valToPos(x, 'x', true), u.valToPos(p.y[i], 'y', true), devicePixelRatio * (3 + 6 * Math.sqrt(p.counts.get(x) / most)), p.hollow);
       }));
       ctx.restore();
     };
     const rows = seen.map((_, i) => i);
     return timeline(width, 60 + 46 * seen.length, parts, {
       scale: { range: () => [-0.5, seen.length - 0.5] },
-      axis: { size: 88, splits: () => rows, values: (u, ticks) => ticks.map((t) => seen[seen.length - 1 - t][1]) },
+      axis: { size: width < 500 ? 80 : 88, splits: () => rows, values: (u, ticks) => ticks.map((t) => seen[seen.length - 1 - t][1]) },
     }, dots);
   }
 
@@ -265,6 +317,16 @@
     svg.append(line);
     return svg;
   }
+  function laneMark(lane) {
+    const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+    const path = document.createElementNS('http://www.w3.org/2000/svg', 'path');
+    svg.setAttribute('class', 'mark hue' + lane.hue);
+    svg.setAttribute('viewBox', '-6 -6 12 12');
+    svg.setAttribute('aria-hidden', 'true');
+    path.setAttribute('d', data.shapes[lane.hue % data.shapes.length]);
+    svg.append(path);
+    return svg;
+  }
   function check(text, get, set, mark) {
     const label = document.createElement('label');
     const input = document.createElement('input');
@@ -285,7 +347,7 @@
     for (const lane of lanes) {
       if (named.has(lane.lane)) continue;
       named.add(lane.lane);
-      box.append(check(lane.lane, () => state.lanes[lane.lane], (v) => { state.lanes[lane.lane] = v; }, sample([], 'hue' + lane.hue)));
+      box.append(check(lane.lane, () => state.lanes[lane.lane], (v) => { state.lanes[lane.lane] = v; }, laneMark(lane)));
     }
     if (several) data.runs.forEach((run, i) => box.append(check(run.name, () => state.runs[i], (v) => { state.runs[i] = v; }, sample(dashes[i % dashes.length], 'plain'))));
     if (box.dataset.for === 'curve') {
@@ -304,7 +366,7 @@
   }).observe(main);
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
   // Print in light colours at page width, with the thresholds unfolded.
-  const folded = () => document.querySelectorAll('header details');
+  const folded = () => document.querySelectorAll('header details, details.all, details.anomaly');
   addEventListener('beforeprint', () => {
     folded().forEach((d) => { d.dataset.was = d.open ? '1' : ''; d.open = true; });
     root.classList.add('paper');

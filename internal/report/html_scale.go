@@ -1,0 +1,155 @@
+package report
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"regexp"
+)
+
+// Charts that need no script are SVG without a view box: positions along the width are in percent,
+// so that a chart has the width of the screen and its text stays readable.
+
+// scale places values on an axis, from 0 to 100.
+type scale struct {
+	low, high float64
+	log       bool
+}
+
+// logScale is a logarithmic scale that holds low to high, with some room at both ends.
+func logScale(low, high float64) scale {
+	if !(low > 0) {
+		low = 1
+	}
+	high = max(high, low)
+	if high < 2*low { // one value, or nearly
+		low, high = low/1.5, high*1.5
+	}
+	const room = 1.08
+	return scale{low / room, high * room, true}
+}
+
+// linearScale is a linear scale from 0 to a bit more than high.
+func linearScale(high float64) scale {
+	if !(high > 0) {
+		high = 1
+	}
+	return scale{0, high * 1.08, false}
+}
+
+// at is the position of v, which is moved to an end if it lies outside.
+func (s scale) at(v float64) float64 {
+	low, high := s.low, s.high
+	if s.log {
+		v, low, high = math.Log(max(v, s.low)), math.Log(low), math.Log(high)
+	}
+	return round2(100 * min(max((v-low)/(high-low), 0), 1))
+}
+
+// value is the value at a position.
+func (s scale) value(at float64) float64 {
+	if s.log {
+		return s.low * math.Pow(s.high/s.low, at/100)
+	}
+	return s.low + (s.high-s.low)*at/100
+}
+
+// tick is a named position of an axis.
+type tick struct {
+	At     float64
+	Text   string
+	Anchor string // of its text
+}
+
+// ticks are at most most round values of the scale.
+func (s scale) ticks(say func(float64) string, most int) []tick {
+	var out []tick
+	for _, v := range s.rounds(most) {
+		t := tick{At: s.at(v), Text: say(v), Anchor: "middle"}
+		switch {
+		case t.At < 6:
+			t.Anchor = "start"
+		case t.At > 94:
+			t.Anchor = "end"
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+func (s scale) rounds(most int) []float64 {
+	if !s.log {
+		raw := s.high / float64(most)
+		step := math.Pow(10, math.Floor(math.Log10(raw)))
+		for _, k := range []float64{1, 2, 5, 10} {
+			if k*step >= raw {
+				step *= k
+				break
+			}
+		}
+		var out []float64
+		for v := 0.0; v <= s.high; v += step {
+			out = append(out, v)
+		}
+		return out
+	}
+	for _, steps := range [][]float64{{1, 2, 5}, {1, 3}, {1}} {
+		if out := s.powers(steps, 1); len(out) <= most {
+			return out
+		}
+	}
+	for every := 2; ; every++ {
+		if out := s.powers([]float64{1}, every); len(out) <= most {
+			return out
+		}
+	}
+}
+
+// powers are the multiples of every n-th power of ten within the scale.
+func (s scale) powers(of []float64, every int) []float64 {
+	var out []float64
+	for e := int(math.Floor(math.Log10(s.low))); e <= int(math.Ceil(math.Log10(s.high))); e++ {
+		if e%every != 0 {
+			continue
+		}
+		for _, k := range of {
+			if v := k * math.Pow(10, float64(e)); v >= s.low && v <= s.high {
+				out = append(out, v)
+			}
+		}
+	}
+	return out
+}
+
+func round2(v float64) float64 { return math.Round(v*100) / 100 }
+
+// shapes are outlines around the origin, in a square of 12 units. A lane is known by its shape as
+// well as by its colour: shape n goes with colour n.
+var shapes = [hues]string{
+	"M5 0A5 5 0 1 1-5 0A5 5 0 1 1 5 0Z",
+	"M-4.5-4.5H4.5V4.5H-4.5Z",
+	"M0-5.5L5.5 4.5H-5.5Z",
+	"M0-6L6 0 0 6-6 0Z",
+	"M0 5.5L5.5-4.5H-5.5Z",
+	"M-1.8-5.5H1.8V-1.8H5.5V1.8H1.8V5.5H-1.8V1.8H-5.5V-1.8H-1.8Z",
+	"M-5.1-2.7L-2.7-5.1 0-2.4 2.7-5.1 5.1-2.7 2.4 0 5.1 2.7 2.7 5.1 0 2.4-2.7 5.1-5.1 2.7-2.4 0Z",
+	"M0-6L1.6-1.9 6-1.9 2.5.8 3.8 5 0 2.5-3.8 5-2.5.8-6-1.9-1.6-1.9Z",
+}
+
+// mark is the mark of a lane, by its colour.
+func mark(hue int) template.HTML {
+	return template.HTML(fmt.Sprintf(`<svg class="mark hue%d" viewBox="-6 -6 12 12" aria-hidden="true"><path d="%s"/></svg>`, hue, shapes[hue%hues]))
+}
+
+// outline is the outline of a shape.
+func outline(n int) string { return shapes[n%hues] }
+
+// right reports whether the column of that name holds numbers.
+func right(column string) bool {
+	return column != "purpose" && column != "verdict" && column != "machine" && column != "step"
+}
+
+// spaced writes a space before each percent sign, as everywhere on the pages.
+func spaced(text string) string { return percentSign.ReplaceAllString(text, "$1 %") }
+
+var percentSign = regexp.MustCompile(`([0-9])%`)
