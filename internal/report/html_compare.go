@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -56,8 +57,10 @@ type changeRow struct {
 	Class                                   string
 	// Drawn says that the positions below are known: of the change and of the ends of its
 	// interval.
-	Drawn              bool
-	At, Low, Wide, Nil float64
+	Drawn         bool
+	At, Low, Wide float64
+	// Beyond says that the change lies outside the axis: "left", "right" or "".
+	Beyond string
 }
 
 func newComparisonView(c *stats.Comparison) *comparisonView {
@@ -107,9 +110,18 @@ func newComparisonView(c *stats.Comparison) *comparisonView {
 // shortSide names a side in a title.
 func shortSide(s stats.SideInfo) string {
 	if len(s.Runs) == 1 {
-		return Clean(s.Runs[0].Path)
+		return Clean(filepath.Base(filepath.Clean(s.Runs[0].Path)))
 	}
-	return plural(int64(len(s.Runs)), "run")
+	parent := filepath.Dir(filepath.Clean(s.Runs[0].Path))
+	for _, r := range s.Runs {
+		if filepath.Dir(filepath.Clean(r.Path)) != parent {
+			parent = "."
+		}
+	}
+	if parent == "." || parent == "/" {
+		return plural(int64(len(s.Runs)), "run")
+	}
+	return fmt.Sprintf("%s (%s)", Clean(filepath.Base(parent)), plural(int64(len(s.Runs)), "run"))
 }
 
 func shownValue(unit string, v *float64) string {
@@ -153,7 +165,7 @@ func (v *comparisonView) judge(tested, same int) {
 
 func newChangeRow(f *stats.Change, axis changeAxis) changeRow {
 	t := spacedTexts(f)
-	r := changeRow{Label: figureLabel(f), A: t.a, B: t.b, Effect: t.effect, Bounds: t.bounds, P: t.p, Finding: findingText(f.Finding), Nil: 50}
+	r := changeRow{Label: figureLabel(f), A: t.a, B: t.b, Effect: t.effect, Bounds: t.bounds, P: t.p, Finding: findingText(f.Finding)}
 	switch f.Finding {
 	case stats.Worse:
 		r.Class = "unclean"
@@ -169,6 +181,12 @@ func newChangeRow(f *stats.Change, axis changeAxis) changeRow {
 	}
 	if f.High != nil {
 		high = axis.at(*f.High)
+	}
+	switch {
+	case *f.Effect > float64(axis):
+		r.Beyond = "right"
+	case *f.Effect < -float64(axis):
+		r.Beyond = "left"
 	}
 	r.Drawn, r.At, r.Low, r.Wide = true, axis.at(*f.Effect), low, round2(max(high-low, 0.5))
 	return r

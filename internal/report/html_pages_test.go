@@ -196,6 +196,9 @@ func TestComparePage(t *testing.T) {
 	if v.Parts[0].Rows[2].Drawn || v.Parts[0].Rows[3].Drawn {
 		t.Error("a change without an interval, or an absolute one, is drawn")
 	}
+	if v.Parts[0].Rows[1].Beyond != "" || newChangeRow(&stats.Change{Effect: ptr(3), Low: ptr(2), High: ptr(4)}, 2.1).Beyond != "right" {
+		t.Error("changes beyond the axis are not marked")
+	}
 	if open := v.Parts[0].Rows[5]; open.Low+open.Wide != 100 {
 		t.Errorf("an interval without an upper end: %+v", open)
 	}
