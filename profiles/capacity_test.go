@@ -2,6 +2,7 @@ package profiles
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ func TestCapacityErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ set, want string }{
-		{"capacity.axis=speed", `capacity.axis: no such axis "speed"; there is rate, subscriptions, burst`},
+		{"capacity.axis=speed", `capacity.axis: no such axis "speed"; there is rate, subscriptions, burst, cpu`},
 		{"capacity.axis=burst", "capacity.axis: a schedule of kind constant has no bursts to raise"},
 		{"schedule={kind: burst, burst: 1, every: 1s}", "capacity.axis: a schedule of kind burst has no one rate to raise"},
 		{"capacity.to=10", "capacity.to: 10 is not above from, which is 10; raise it"},
@@ -51,7 +52,7 @@ func TestCapacitySteps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if q.Schedule.Rate != 12.5 || q.Phases.Measure != 3*time.Second || q.Thresholds != nil || q.Capacity != (Capacity{}) || q.Target.Embedded.Capacity != 2000 {
+	if q.Schedule.Rate != 12.5 || q.Phases.Measure != 3*time.Second || q.Thresholds != nil || !reflect.ValueOf(q.Capacity).IsZero() || q.Target.Embedded.Capacity != 2000 {
 		t.Errorf("%+v", q)
 	}
 	compare, err := Load("compare", []string{"capacity={axis: subscriptions, from: 100, to: 1000}"}, systems.Table)

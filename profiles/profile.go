@@ -321,11 +321,14 @@ type Limits struct {
 // eventmeter run ignores it.
 type Capacity struct {
 	// what is raised: rate (events per second; schedule.kind constant or poisson), subscriptions
-	// (of each lane), or burst (events per burst; schedule.kind burst)
+	// (of each lane), or burst (events per burst; schedule.kind burst). With cpu, the CPU quota of
+	// the embedded target is lowered, in cores
 	Axis string `yaml:"axis,omitempty" json:"axis"`
-	// lowest load, which is tried first; a whole number unless axis is rate
+	// lowest load, which is tried first; a whole number unless axis is rate or cpu. With cpu, the
+	// smallest quota
 	From float64 `yaml:"from,omitempty" json:"from"`
-	To   float64 `yaml:"to,omitempty" json:"to"` // highest load
+	// highest load; with cpu, the largest quota, which is tried first
+	To float64 `yaml:"to,omitempty" json:"to"`
 	// the SLO that a load must meet
 	SLO SLO `yaml:"slo,omitempty" json:"slo"`
 	// how long each load is measured, after phases.warmup and before a drain of at most
@@ -354,10 +357,15 @@ type SLO struct {
 	Loss float64 `yaml:"loss,omitempty" json:"loss" check:"0..1"`
 	// largest growth of the backlog, as a share of the offered rate; default 0.01
 	Backlog float64 `yaml:"backlog,omitempty" json:"backlog" check:"0..1"`
+	// bounds of metrics of the target while the step publishes, such as
+	// "process_resident_memory_bytes < 500MiB" or "rate(http_errors_total) < 1", read with
+	// --target-metrics. Without it, there are process_resident_memory_bytes and
+	// rate(process_cpu_seconds_total) of the target's process.
+	Metrics []string `yaml:"metrics,omitempty" json:"metrics,omitempty"`
 }
 
 // Axes are the axes of a capacity search, with the unit of a load on each.
-var Axes = map[string]string{"rate": "events/s", "subscriptions": "subscriptions per lane", "burst": "events per burst"}
+var Axes = map[string]string{"rate": "events/s", "subscriptions": "subscriptions per lane", "burst": "events per burst", "cpu": "CPUs"}
 
 // Upper bounds of keys. Larger values are typing errors, and would be allocated before anything is
 // measured.

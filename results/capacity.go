@@ -37,7 +37,7 @@ type Capacity struct {
 	Profile json.RawMessage `json:"profile"`
 	Target  Target          `json:"target"` // the server that was measured
 	Host    Host            `json:"host"`   // the machine that measured
-	// rate, subscriptions or burst
+	// rate, subscriptions, burst, or cpu: the CPU quota of the target, where less is a higher load
 	Axis string      `json:"axis"`
 	Unit string      `json:"unit"` // unit of a load
 	SLO  CapacitySLO `json:"slo"`  // the SLO that a load had to meet
@@ -65,9 +65,12 @@ type CapacitySLO struct {
 	P999    Nanos   `json:"p999"`    // bound of the 99.9th percentile
 	Loss    float64 `json:"loss"`    // largest allowed share of deliveries missing after the drain
 	Backlog float64 `json:"backlog"` // largest allowed growth of the backlog, as a share of the offered rate
+	// bounds of metrics of the target
+	Metrics []string `json:"metrics,omitempty"`
 }
 
-// CapacityMaximum is the largest load that meets the SLO, with its uncertainty.
+// CapacityMaximum is the largest load that meets the SLO, with its uncertainty. With axis cpu, it is
+// the smallest quota: read less for larger, and above for below.
 type CapacityMaximum struct {
 	// the largest load that met the SLO, below all loads that did not; 0 = none
 	Load  float64 `json:"load"`
@@ -113,6 +116,9 @@ type CapacityStep struct {
 	Backlog   CapacityBacklog    `json:"backlog"`          // backlog in the measured phase
 	Lanes     []CapacityStepLane `json:"lanes"`            // latencies, lane by lane
 	Target    *Process           `json:"target,omitempty"` // the target's use of its machine
+	// what was judged by the bounds of the SLO on metrics, by bound: the value that is furthest
+	// towards the limit while the step published
+	Metrics map[string]float64 `json:"metrics,omitempty"`
 	// the generator's own health
 	Generator Generator `json:"generator"`
 	// the work that the CPU times of target and generator paid for, in a step with one lane

@@ -37,7 +37,7 @@ func newCapacityCommand(io streams) *cobra.Command {
 		Use:   "capacity",
 		Short: "Find the largest load that meets an SLO",
 		Long: `Capacity raises the load of a profile along an axis (events per second,
-subscriptions, or the size of a burst) until the target breaks its SLO, narrows
+subscriptions, or the size of a burst, or less CPU for the target) until the target breaks its SLO, narrows
 the range by bisection, and repeats the loads on both sides of the limit until
 their verdicts are confirmed. It prints the maximum load with its interval, all
 measured steps, a fit of the Universal Scalability Law with its uncertainty, and the
@@ -65,10 +65,10 @@ capacity is known.
 	}
 	fl := c.Flags()
 	fl.StringVarP(&f.profile, "profile", "p", "capacity", "built-in profile or file (see eventmeter profiles)")
-	fl.StringVar(&f.axis, "axis", "", "load to raise: rate, subscriptions or burst (default: the profile's)")
-	fl.Float64Var(&from, "from", 0, "lowest load (default: the profile's)")
-	fl.Float64Var(&to, "to", 0, "highest load (default: the profile's)")
-	fl.StringArrayVar(&f.slo, "slo", nil, "limit that a load must meet: p50, p90, p95, p99 or p999 < DURATION, loss <= SHARE, backlog <= SHARE (repeatable)")
+	fl.StringVar(&f.axis, "axis", "", "load to raise: rate, subscriptions or burst; cpu lowers the CPU quota of the embedded target (default: the profile's)")
+	fl.Float64Var(&from, "from", 0, "lowest load; with cpu, the smallest quota in cores (default: the profile's)")
+	fl.Float64Var(&to, "to", 0, "highest load; with cpu, the largest quota (default: the profile's)")
+	fl.StringArrayVar(&f.slo, "slo", nil, "limit that a load must meet: p50, p90, p95, p99 or p999 < DURATION, loss <= SHARE, backlog <= SHARE, or a bound of a metric of the target such as process_resident_memory_bytes < 500MiB (repeatable)")
 	fl.StringVar(&f.run.ofTarget, "target-metrics", "", targetMetricsHelp)
 	f.run.target.add(c)
 	fl.StringVar(&f.run.upstream, "upstream", "", "kind of upstream (default: the profile's)")
@@ -98,21 +98,37 @@ func (f *capacityFlags) overrides() ([]string, error) {
 			set = append(set, "capacity."+b.key+"="+strconv.FormatFloat(*b.value, 'f', -1, 64))
 		}
 	}
+	var metrics []string
 	for _, s := range f.slo {
+		if b, err := results.ParseMetricBound(s); err == nil && !isFigure(b.Metric) {
+			metrics = append(metrics, strconv.Quote(b.String()))
+			continue
+		}
 		o, err := sloOverride(s)
 		if err != nil {
 			return nil, usageError{err}
 		}
 		set = append(set, o)
 	}
+	if len(metrics) > 0 {
+		set = append(set, "capacity.slo.metrics=["+strings.Join(metrics, ", ")+"]")
+	}
 	return set, nil
+}
+
+// isFigure reports whether an SLO on this name is on a figure of the run: p and digits
+// are one that may not exist, and not a metric.
+func isFigure(name string) bool {
+	digits, percentile := strings.CutPrefix(name, "p")
+	_, err := strconv.Atoi(digits)
+	return name == "loss" || name == "backlog" || percentile && err == nil
 }
 
 // sloOverride turns p99<250ms into an override.
 func sloOverride(text string) (string, error) {
 	b, ok := results.SplitBound(text)
 	figure, value := b.Figure, b.Value
-	bad := fmt.Errorf("--slo %q: want p50, p90, p95, p99 or p999 < DURATION, loss <= SHARE or backlog <= SHARE, such as 'p99 < 250ms' or 'loss <= 0.1%%'", text)
+	bad := fmt.Errorf("--slo %q: want p50, p90, p95, p99 or p999 < DURATION, loss <= SHARE, backlog <= SHARE, METRIC OP VALUE or rate(METRIC) OP VALUE, such as 'p99 < 250ms' or 'process_resident_memory_bytes < 500MiB'", text)
 	switch {
 	case !ok || b.Op != "<" && b.Op != "<=":
 		return "", bad

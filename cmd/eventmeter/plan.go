@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -204,6 +205,14 @@ func share(text string) (float64, error) {
 // checkSLO refuses searches whose SLO was not as strict.
 func (f *planFlags) checkSLO(searches []plan.Search) error {
 	for _, text := range f.slo {
+		if b, err := results.ParseMetricBound(text); err == nil && !isFigure(b.Metric) {
+			for _, s := range searches {
+				if !slices.Contains(s.Capacity.SLO.Metrics, b.String()) {
+					return fmt.Errorf("--slo %q: the search in %s did not have this limit; repeat it with --slo '%s'", text, s.Name, text)
+				}
+			}
+			continue
+		}
 		set, err := sloOverride(text)
 		if err != nil {
 			return err

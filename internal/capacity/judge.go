@@ -34,6 +34,8 @@ type Measured struct {
 	// Bottleneck lists why the generator's figures cannot be trusted; empty if they
 	// can.
 	Bottleneck []string
+	// Broken lists bounds that the caller judged and that were not met.
+	Broken []string
 	// Unjudged lists lanes without evidence, and why.
 	Unjudged []string
 }
@@ -46,7 +48,7 @@ const maxDropped = 0.01
 // not meet it has failed only if the generator was healthy. A load without evidence on some lane
 // has not passed. The reasons name what was not met.
 func (l SLO) Judge(m Measured) (Verdict, []string) {
-	reasons := l.broken(m)
+	reasons := append(l.broken(m), m.Broken...)
 	if m.Dropped > maxDropped {
 		return Unclear, append(reasons, fmt.Sprintf("%.1f %% of the events were never published, so the load was not applied", 100*m.Dropped))
 	}

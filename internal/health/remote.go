@@ -68,6 +68,22 @@ func (m *Metrics) read(age time.Duration) (map[string]*dto.MetricFamily, error) 
 	return m.all, m.err
 }
 
+// Values reads metrics by name, each added up over its labels. A name that the target does not have is
+// missing in the result.
+func (m *Metrics) Values(names []string) (map[string]float64, error) {
+	all, err := m.read(scrapeAge)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMetrics, err)
+	}
+	out := map[string]float64{}
+	for _, name := range names {
+		if v, ok := sum(all[name]); ok {
+			out[name] = v
+		}
+	}
+	return out, nil
+}
+
 // scrapeAge is how old a reading may be for the two who take one each [scrapeEvery].
 const scrapeAge = scrapeEvery * 3 / 4
 

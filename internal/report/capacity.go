@@ -51,7 +51,11 @@ func sloText(l results.CapacitySLO) string {
 			out = append(out, q.name+" < "+results.FormatNanos(q.v))
 		}
 	}
-	return strings.Join(append(out, fmt.Sprintf("loss <= %.3g %%", 100*l.Loss), fmt.Sprintf("backlog growth <= %.3g %% of the offered rate", 100*l.Backlog)), ", ")
+	out = append(out, fmt.Sprintf("loss <= %.3g %%", 100*l.Loss), fmt.Sprintf("backlog growth <= %.3g %% of the offered rate", 100*l.Backlog))
+	for _, m := range l.Metrics {
+		out = append(out, Clean(m))
+	}
+	return strings.Join(out, ", ")
 }
 
 // maximumText is the maximum load in one or two lines.
@@ -61,10 +65,14 @@ func maximumText(c *results.Capacity) string {
 		return "No load met the SLO (" + c.Outcome + ")."
 	}
 	text := fmt.Sprintf("%s %s", figure(k.Load), c.Unit)
-	if c.Outcome != "found" {
-		text = "at least " + text + " (" + c.Outcome + ")"
+	low, high, most := k.From, k.To, "at least "
+	if c.Axis == "cpu" {
+		low, high, most = k.To, k.From, "at most "
 	}
-	text += fmt.Sprintf(", interval %s; %d of %d trials passed", interval(k.From, k.To), k.Passed, k.Passed+k.Failed)
+	if c.Outcome != "found" {
+		text = most + text + " (" + c.Outcome + ")"
+	}
+	text += fmt.Sprintf(", interval %s; %d of %d trials passed", interval(low, high), k.Passed, k.Passed+k.Failed)
 	if n := k.AboveFailed + k.AbovePassed; n > 0 {
 		text += fmt.Sprintf(", %d of %d at %s did not", k.AboveFailed, n, figure(k.Above))
 	}

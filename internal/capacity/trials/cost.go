@@ -40,7 +40,11 @@ func (s *finder) costs(ctx context.Context) error {
 	}
 	for i, l := range s.p.Lanes {
 		load := k.Load / 2
-		if s.p.Capacity.Axis != "rate" {
+		switch s.p.Capacity.Axis {
+		case "rate":
+		case "cpu":
+			load = s.p.Capacity.To // a quota that is nearly used up would cost CPU time itself
+		default:
 			load = max(1, math.Floor(load))
 		}
 		// Each lane gets a new process, because earlier overloads leave memory behind

@@ -50,7 +50,10 @@ func search(ctx context.Context, opts Options, secrets *errtext.Secrets) (*resul
 		return nil, err
 	}
 	s.secrets = secrets
-	defer s.keep.Stop()
+	if err := s.openQuota(); err != nil {
+		return nil, err
+	}
+	defer s.stop()
 	s.shown = opts.Collector.Search(s.out.Started.Format("20060102T150405Z")+"-"+s.p.Name, s.opts.Name, s.p.Name, s.out.Axis)
 	err = s.loads(ctx)
 	if err == nil {
@@ -72,7 +75,12 @@ func newFinder(ctx context.Context, opts Options) (*finder, error) {
 	if c.Axis == "" {
 		return nil, fmt.Errorf("%w: it has no capacity section; add one, or give --axis, --from and --to", run.ErrProfile)
 	}
-	search, err := capacity.New(capacity.Options{From: c.From, To: c.To, Integer: c.Axis != "rate", Precision: c.Precision, Confirm: c.Confirm})
+	// Less CPU is a higher load: the search is for the largest inverse of a quota.
+	from, to := c.From, c.To
+	if c.Axis == "cpu" {
+		from, to = 1/c.To, 1/c.From
+	}
+	search, err := capacity.New(capacity.Options{From: from, To: to, Integer: c.Axis != "rate" && c.Axis != "cpu", Precision: c.Precision, Confirm: c.Confirm})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", run.ErrProfile, err)
 	}
@@ -102,12 +110,15 @@ func newFinder(ctx context.Context, opts Options) (*finder, error) {
 	if p.Target.IsEmbedded() && !p.Target.OverStdio() && p.Upstream.Kind != "feed" {
 		s.keep = &embedded.Keep{} // with a feed each step needs a new target, because the feed's address changes
 	}
+	if err := s.readBounds(); err != nil {
+		return nil, err
+	}
 	l := c.SLO
 	s.out = &results.Capacity{
 		Schema: results.CapacitySchema, Version: opts.Version, Name: opts.Name, Started: time.Now().UTC(), Profile: text, Host: health.Host(),
 		Axis: c.Axis, Unit: profiles.Axes[c.Axis],
 		SLO: results.CapacitySLO{
-			P50: results.Nanos(l.P50), P90: results.Nanos(l.P90), P95: results.Nanos(l.P95), P99: results.Nanos(l.P99), P999: results.Nanos(l.P999), Loss: l.Loss, Backlog: l.Backlog,
+			P50: results.Nanos(l.P50), P90: results.Nanos(l.P90), P95: results.Nanos(l.P95), P99: results.Nanos(l.P99), P999: results.Nanos(l.P999), Loss: l.Loss, Backlog: l.Backlog, Metrics: l.Metrics,
 		},
 		Steps: []results.CapacityStep{}, Costs: []results.CapacityCost{}, Warnings: []results.Warning{},
 	}
@@ -121,7 +132,7 @@ func (s *finder) loads(ctx context.Context) error {
 		if !more {
 			return nil
 		}
-		step, err := s.step(ctx, stepPlan{load: load, purpose: s.purpose(load)})
+		step, err := s.step(ctx, stepPlan{load: s.onAxis(load), purpose: s.purpose(load)})
 		if err != nil {
 			return err
 		}
@@ -166,7 +177,7 @@ func (s *finder) recover(ctx context.Context, after results.CapacityStep) error 
 		return nil // each step starts the program anew
 	}
 	for range maxRecover {
-		step, err := s.step(ctx, stepPlan{load: s.p.Capacity.From, purpose: purposeRecover})
+		step, err := s.step(ctx, stepPlan{load: s.lowest(), purpose: purposeRecover})
 		if err != nil {
 			return err
 		}

@@ -51,6 +51,10 @@ func (s *finder) stepWith(ctx context.Context, plan stepPlan) (results.CapacityS
 	}
 	o := s.opts.Options
 	o.Profile, o.Keep, o.Backlog, o.Idle, o.Record = p, s.keep, true, plan.idle, nil
+	if err := s.setQuota(plan.load); err != nil {
+		return step, nil, err
+	}
+	sampled := s.sample(&o)
 	outcome, err := s.run(ctx, o)
 	if ended(err) || outcome == nil && !s.isLimit(err) {
 		return step, nil, err
@@ -67,6 +71,7 @@ func (s *finder) stepWith(ctx context.Context, plan stepPlan) (results.CapacityS
 	s.out.Target = outcome.Result.Target
 	s.out.Target.Process, s.out.Target.Leak = nil, nil // each step has its own
 	s.measure(&step, p, outcome)
+	step.Metrics = sampled.judged(step.Target)
 	if !plan.idle {
 		verdict, reasons := s.judge(&step, outcome.Result, err)
 		step.Reasons = append(step.Reasons, reasons...)
@@ -164,6 +169,14 @@ func (s *finder) judge(step *results.CapacityStep, r *results.Result, runErr err
 	for i := range r.Lanes {
 		if why := unjudgedLane(&r.Lanes[i], s.p.Lanes); why != "" {
 			m.Unjudged = append(m.Unjudged, fmt.Sprintf("lane %s: %s", r.Lanes[i].Name, why))
+		}
+	}
+	for _, b := range s.bounds {
+		v, ok := step.Metrics[b.String()]
+		if !ok {
+			m.Unjudged = append(m.Unjudged, fmt.Sprintf("%s: the metric could not be read while the step published", b))
+		} else if why := b.Broken(v); why != "" {
+			m.Broken = append(m.Broken, why)
 		}
 	}
 	v, reasons := capacity.SLO{P50: l.P50, P90: l.P90, P95: l.P95, P99: l.P99, P999: l.P999, Loss: l.Loss, Backlog: l.Backlog}.Judge(m)
