@@ -165,6 +165,10 @@ func (m *model) predict(x []float64) Range {
 	return Range{Value: y, Low: max(0, y-half) / wide, High: (y + half) * wide}
 }
 
+// dependent is the share of a column that is left without those before it, below which
+// it counts as following from them.
+const dependent = 1e-3
+
 // inverse inverts a symmetric matrix in the rows that are used. A row that follows
 // from those before it, or that is empty, is left out: its part of the result is 0.
 func inverse(of [][]float64, use []bool) [][]float64 {
@@ -190,7 +194,7 @@ func inverse(of [][]float64, use []bool) [][]float64 {
 		if !in[j] {
 			continue
 		}
-		if a[j][j] < 1e-6 {
+		if a[j][j] < dependent {
 			in[j] = false
 			continue
 		}

@@ -249,6 +249,9 @@ func (s *Sheet) warn(n *Need, w Workload) {
 			add("%s: a pod gets %.0f times the load that was measured, and its interval is %.1f times as wide for it; repeat the search with as many subscriptions and events as a pod will have (%.0f, %.3g/s to %.3g each)", m.name, by, math.Sqrt(by), each.held, each.events, each.deliveries/max(each.events, 1e-9))
 		}
 	}
+	if k := each.deliveries / max(each.events, 1e-9); s.fanOut > 0 && k > 1.5*s.fanOut {
+		add("CPU: %.4g deliveries per event and pod, and %.4g were measured: with many, each costs less, so it may be planned too high; add a search with such a fan-out", k, s.fanOut)
+	}
 	if s.hostCPUs > 0 && w.Pod.CPU > float64(s.hostCPUs) {
 		add("a pod of %.3g CPUs was not measured: the machine of the search has %d", w.Pod.CPU, s.hostCPUs)
 	}

@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/eventmeter/eventmeter/results"
@@ -27,6 +28,7 @@ type Sheet struct {
 	callbacks                 float64
 	connections               float64 // per subscription
 	sent                      float64 // requests of the target per delivery
+	fanOut                    float64 // largest that was measured, deliveries per event
 	pollEvery                 float64 // seconds
 	refreshes                 bool    // whether any was measured
 	heartbeats                bool
@@ -112,6 +114,9 @@ func newSheet(lane, mode string, searches []Search) (*Sheet, error) {
 		return nil, fmt.Errorf("%w: lane %s has %d usable steps of its own, and a plan needs three: the others lost deliveries, or the search is of an older version; repeat it", ErrSheet, lane, len(all))
 	}
 	for _, w := range all {
+		if w.usage.Events > 0 {
+			s.fanOut = max(s.fanOut, float64(w.usage.Deliveries)/float64(w.usage.Events))
+		}
 		s.refreshes = s.refreshes || w.usage.Measured.Causes["refresh"].Requests > 0
 		s.heartbeats = s.heartbeats || w.usage.Measured.Causes["heartbeat"].BytesDown > 0
 	}
@@ -186,14 +191,17 @@ func (s *Sheet) loadOf(w *work) load {
 }
 
 // work is the load in the columns that CPU time depends on: the process itself,
-// subscriptions, events, deliveries, and requests. A poller that waits costs nothing
+// subscriptions, events, deliveries, requests, and events times the root of their
+// fan-out, because of an event with many deliveries each costs less: the server is
+// awake. The last needs searches of several fan-outs. A poller that waits costs nothing
 // but its polls; and where refreshes were measured, they happened at one rate for
 // each subscription, so that the cost of holding one is in that of its refreshes.
 func (s *Sheet) work(l load) []float64 {
+	many := math.Sqrt(l.events * l.deliveries)
 	if s.Mode == "poll" || s.refreshes {
-		return []float64{1, 0, l.events, l.deliveries, l.requests}
+		return []float64{1, 0, l.events, l.deliveries, l.requests, many}
 	}
-	return []float64{1, l.held, l.events, l.deliveries, 0}
+	return []float64{1, l.held, l.events, l.deliveries, 0, many}
 }
 
 // wire is the load in the columns that bytes on the wire depend on.

@@ -47,11 +47,6 @@ func (s *finder) costs(ctx context.Context) error {
 		default:
 			load = max(1, math.Floor(load))
 		}
-		// Each lane gets a new process, because earlier overloads leave memory behind
-		// that this mode does not cost.
-		if s.p.Target.IsEmbedded() {
-			s.keep.Stop()
-		}
 		var m costSteps
 		// In the order of the memory that they need, because a process does not give
 		// memory back at once.
@@ -64,6 +59,11 @@ func (s *finder) costs(ctx context.Context) error {
 			{&m.base, purposeIdle, true, true}, {&m.event, purposeCost, false, true},
 			{&m.idle, purposeIdle, true, false}, {&m.busy, purposeCost, false, false},
 		} {
+			// Each step gets a new process, because earlier steps leave memory behind that
+			// it does not cost.
+			if s.p.Target.IsEmbedded() {
+				s.keep.Stop()
+			}
 			debug.FreeOSMemory() // so that the generator's memory is that of the step
 			var err error
 			*step.of, err = s.costStep(ctx, stepPlan{load: load, purpose: step.purpose, lane: l.Name, idle: step.idle, one: step.one})
