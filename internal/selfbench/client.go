@@ -156,7 +156,10 @@ func (m *measurement) run(ctx context.Context) error {
 	if err := m.link.pause(ctx, message{Step: "paced"}); err != nil {
 		return err
 	}
-	return m.pace(ctx, p)
+	if err := m.pace(ctx, p); err != nil {
+		return err
+	}
+	return m.link.pause(ctx, message{Step: "delivered"})
 }
 
 // pace publishes events at the rate of the spec and waits for the last delivery.

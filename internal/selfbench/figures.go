@@ -10,9 +10,8 @@ type figures struct {
 	// the measurement, -1 = not known.
 	Others float64
 	Took   time.Duration
-	// TargetOpening is the target's CPU time while streams were opened.
-	TargetOpening time.Duration
-	Micro         micro
+	Target targetUse
+	Micro  micro
 }
 
 // micro is what single operations cost, in nanoseconds.
@@ -135,7 +134,15 @@ func (f *figures) openCPU() float64 {
 }
 
 func (f *figures) targetCPU() float64 {
-	return ratio(float64(f.TargetOpening)/1e3, f.streams())
+	return ratio(float64(f.Target.Opening)/1e3, f.streams())
+}
+
+// targetMemory is the target's memory per stream in KiB, targetPerDelivery its CPU time
+// in µs of a delivery.
+func (f *figures) targetMemory() float64 { return ratio(float64(f.Target.Memory)/1024, f.streams()) }
+
+func (f *figures) targetPerDelivery() float64 {
+	return ratio(float64(f.Target.Paced)/1e3, f.delivered())
 }
 
 // throughput is deliveries per second of the paced phase.

@@ -31,8 +31,22 @@ type pair struct {
 	target, client *child
 	out            *outcome
 	served         *served
-	opening        time.Duration
+	used           targetUse
 	profile        string
+}
+
+// targetUse is what targets use themselves.
+type targetUse struct {
+	Opening time.Duration // CPU time while streams are opened
+	Paced   time.Duration // CPU time of the paced phase
+	Memory  int64         // growth of resident bytes until every stream got one event
+	began   int64
+}
+
+func (u *targetUse) add(v targetUse) {
+	u.Opening += v.Opening
+	u.Paced += v.Paced
+	u.Memory += v.Memory
 }
 
 // measurePlan runs one measurement.
@@ -47,7 +61,7 @@ func measurePlan(ctx context.Context, self []string, p plan) (*figures, error) {
 		}
 	}
 	err := together(pairs, func(t *pair) error { return t.begin(ctx, self, p) })
-	for _, step := range []string{"opened", "idle", "paced", "done"} {
+	for _, step := range []string{"opened", "idle", "paced", "delivered", "done"} {
 		if err != nil {
 			break
 		}
@@ -63,7 +77,7 @@ func measurePlan(ctx context.Context, self []string, p plan) (*figures, error) {
 		if t.out != nil && t.served != nil {
 			f.Outcomes, f.Targets = append(f.Outcomes, *t.out), append(f.Targets, *t.served)
 		}
-		f.TargetOpening += t.opening
+		f.Target.add(t.used)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Name, err)
@@ -101,6 +115,7 @@ func (t *pair) begin(ctx context.Context, self []string, p plan) error {
 	if err != nil {
 		return err
 	}
+	t.used.began = processMemory(t.target.cmd.Process.Pid)
 	s := p.Client
 	s.URL, s.Inject = m.Serves.HTTP1, m.Serves.Inject
 	if s.HTTP == "h2c" {
@@ -119,13 +134,19 @@ func (t *pair) step(name string) error {
 			return err
 		}
 	}
-	before := processCPU(t.target.cmd.Process.Pid)
+	pid := t.target.cmd.Process.Pid
+	before := processCPU(pid)
 	m, err := t.client.await(name)
 	if err != nil {
 		return err
 	}
-	if name == "opened" {
-		t.opening = processCPU(t.target.cmd.Process.Pid) - before
+	switch name {
+	case "opened":
+		t.used.Opening = processCPU(pid) - before
+	case "idle": // every stream got one event
+		t.used.Memory = processMemory(pid) - t.used.began
+	case "delivered":
+		t.used.Paced = processCPU(pid) - before
 	}
 	t.out = m.Outcome
 	return nil
@@ -188,4 +209,17 @@ func processCPU(pid int) time.Duration {
 		return 0
 	}
 	return time.Duration((t.User + t.System) * float64(time.Second))
+}
+
+// processMemory is the resident memory of another process in bytes, 0 = not known.
+func processMemory(pid int) int64 {
+	p, err := process.NewProcess(int32(pid))
+	if err != nil {
+		return 0
+	}
+	m, err := p.MemoryInfo()
+	if err != nil {
+		return 0
+	}
+	return int64(m.RSS)
 }

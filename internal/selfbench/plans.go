@@ -16,6 +16,7 @@ import (
 const (
 	perStream1 = 28 << 10
 	perStream2 = 8 << 10
+	perMillion = 4 << 10 // of a stream over HTTP/2 among very many
 	perSession = 900 << 10
 )
 
@@ -33,7 +34,7 @@ const least = 20
 func (r *runner) scaled(n, processes int, bytes uint64) int {
 	want := max(least, int(math.Round(float64(n)*r.opts.Scale)))
 	got := want
-	if limit := r.opts.Files - spareFiles; r.opts.Files > 0 && bytes != perStream2 && got > limit {
+	if limit := r.opts.Files - spareFiles; r.opts.Files > 0 && bytes > perStream2 && got > limit {
 		got = max(limit, least)
 		r.reduced(want, got, fmt.Sprintf("a process may have %s open files", grouped(int64(r.opts.Files))))
 	}

@@ -138,6 +138,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 var rows = []row{
 	{"push1", "Push over HTTP/1.1", measurePush1},
 	{"push2", "Push over HTTP/2", measurePush2},
+	{"million", "A million streams over HTTP/2", measureMillion},
 	{"error", "Measuring error: write on the wire → recorded", measureError},
 	{"sustained", "10,000 streams × 5 events/s, sustained", measureSustained},
 	{"opening", "Opening streams", measureOpening},
