@@ -18,6 +18,17 @@ type Message struct {
 	Error RPCError
 	// Fields of params or of result, whichever comes last.
 	Fields
+	// Memo is the reader's: what it derived from the event. See [Repeat].
+	Memo Memo
+}
+
+// Memo is what a reader derived from an event. A [Repeat] keeps it for the next message, and
+// clears it when the event's id changes, or a string that is long enough to matter.
+type Memo struct {
+	Set     bool
+	Probed  bool
+	EventID uint64    // hash
+	Probe   [3]uint32 // of the probe id
 }
 
 // MessageLimit bounds the text of an error, in bytes.

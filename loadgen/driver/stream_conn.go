@@ -38,11 +38,11 @@ func (s *Stream) Opened(h streamclient.Head, at streamclient.Arrival) error {
 	return nil
 }
 
-// messages has wire.Messages to scan into, and parsers the parsers of streams. A stream
-// keeps no message, and a parser only while that has something to keep: within a message,
+// messages has scanners of messages, and parsers the parsers of streams. A stream
+// keeps no scanner, and a parser only while that has something to keep: within a message,
 // or after one with an id. Between two messages a stream needs neither.
 var (
-	messages = sync.Pool{New: func() any { return new(wire.Message) }}
+	messages = sync.Pool{New: func() any { return &wire.Repeat{Memo: eventmeter.ProbeLen} }}
 	parsers  = sync.Pool{New: func() any { return new(wire.EventParser) }}
 )
 
@@ -107,8 +107,8 @@ func (s *Stream) event(e wire.Event) {
 		return
 	}
 	s.pulse.Beat(s.at)
-	m := messages.Get().(*wire.Message)
-	if wire.ScanMessage(e.Data, m) {
+	scan := messages.Get().(*wire.Repeat)
+	if m, ok := scan.Scan(e.Data); ok {
 		shared := s.shared
 		s.shared = shared || e.Rest > 0
 		s.p.Message(e, m)
@@ -116,7 +116,7 @@ func (s *Stream) event(e wire.Event) {
 	} else {
 		s.p.Notice(eventmeter.Malformed, s.at, NotAnObject)
 	}
-	messages.Put(m)
+	messages.Put(scan)
 }
 
 // admit closes the channel of First, once the stream was confirmed.
@@ -378,4 +378,15 @@ func (s *Stream) cancel() {
 		Lane: s.streams.caller.Lane, Cause: eventmeter.Unsubscribe, At: a.At, Requests: 1, Up: a.Up, Down: a.Down, Took: a.Took,
 		Connections: s.streams.sockets.TakeOpened(), Method: mcpclient.MethodCancelled, Failure: a.Err.Failure(),
 	})
+}
+
+// Probe returns the probe id of an event and the hash of its id. m is the message, and data
+// its text. Neighbouring messages are often copies of one event, so both are kept with m.
+func Probe(m *wire.Message, data []byte) (stamp eventmeter.Stamp, probed bool, id uint64) {
+	k := &m.Memo
+	if !k.Set {
+		stamp, probed = eventmeter.FindStamp(data)
+		*k = wire.Memo{Set: true, Probed: probed, EventID: eventmeter.HashID(m.EventID), Probe: [3]uint32{stamp.Run, uint32(stamp.Source), stamp.Seq}}
+	}
+	return eventmeter.Stamp{Run: k.Probe[0], Source: uint16(k.Probe[1]), Seq: k.Probe[2]}, k.Probed, k.EventID
 }
