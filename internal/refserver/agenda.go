@@ -113,7 +113,7 @@ type pool[H any] struct {
 	queue   []H // a ring
 	start   int
 	count   int
-	idle    int
+	idle    int // senders that wait and have not been woken
 	running int
 	closed  bool
 	wg      sync.WaitGroup
@@ -143,6 +143,7 @@ func (p *pool[H]) push(h H) {
 	p.count++
 	switch {
 	case p.idle > 0:
+		p.idle-- // a second push before it wakes up must not count on it
 		p.more.Signal()
 	case p.running < p.size:
 		p.running++
@@ -153,11 +154,10 @@ func (p *pool[H]) push(h H) {
 func (p *pool[H]) work() {
 	for {
 		p.mu.Lock()
-		p.idle++
 		for p.count == 0 && !p.closed {
+			p.idle++
 			p.more.Wait()
 		}
-		p.idle--
 		if p.closed {
 			p.mu.Unlock()
 			return
