@@ -23,7 +23,7 @@ func TestBuiltins(t *testing.T) {
 			t.Errorf("%s: no description", info.Name)
 		}
 	}
-	want := []string{"compare", "baseline", "calibrate", "capacity", "chatgpt", "check", "events", "feed", "longpoll", "mixed", "poll", "push", "reconnect", "resume", "sep-1803", "sep-2549", "sep-975", "smithery", "smoke", "soak", "stdio", "thousand", "today", "tool", "webhook"}
+	want := []string{"compare", "baseline", "calibrate", "capacity", "chatgpt", "check", "events", "feed", "longpoll", "mixed", "poll", "push", "races", "reconnect", "resume", "sep-1803", "sep-2549", "sep-975", "slow-host", "smithery", "smoke", "soak", "stdio", "thousand", "today", "tool", "ttl", "webhook"}
 	if !slices.Equal(names, want) {
 		t.Fatalf("built-in profiles are %v, want %v", names, want)
 	}
@@ -146,7 +146,7 @@ func TestLoad(t *testing.T) {
 	for name, want := range map[string]string{
 		"comprae":       `profile "comprae": no such profile: neither a file nor built in; did you mean compare?`,
 		"./compare":     `profile "./compare": no such profile: neither a file nor built in; did you mean compare?`,
-		"xyzzyplughaaa": "there is compare, baseline, calibrate, capacity, chatgpt, check, events, feed, longpoll, mixed, poll, push, reconnect, resume, sep-1803, sep-2549, sep-975, smithery, smoke, soak, stdio, thousand, today, tool, webhook",
+		"xyzzyplughaaa": "there is compare, baseline, calibrate, capacity, chatgpt, check, events, feed, longpoll, mixed, poll, push, races, reconnect, resume, sep-1803, sep-2549, sep-975, slow-host, smithery, smoke, soak, stdio, thousand, today, tool, ttl, webhook",
 	} {
 		_, err := Load(name, nil, systems.Table)
 		if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), want) {

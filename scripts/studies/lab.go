@@ -36,8 +36,9 @@ type lab struct {
 
 // runRecord is one run of a study.
 type runRecord struct {
-	Name       string   `json:"name"` // runs/NAME.json.gz is its result
-	Args       []string `json:"args"` // of the program
+	Name       string   `json:"name"`             // runs/NAME.json.gz is its result
+	Args       []string `json:"args"`             // of the program
+	Server     string   `json:"server,omitempty"` // options of the server, where the study started it
 	ExitCode   int      `json:"exitCode"`
 	Seconds    float64  `json:"seconds"`
 	Load       float64  `json:"load"`                 // load average of the last minute when it ended

@@ -36,6 +36,7 @@ var all = []entry{
 	{"saturation", "Where does each mode stop keeping up, and what becomes of the oldest event?", func() study { return &saturation{} }},
 	{"lists", "Time to live or list_changed: how stale are lists, what does it cost, and when do all clients ask at once?", func() study { return &lists{} }},
 	{"throttle", "What does a throttled server look like to its clients?", func() study { return &throttle{} }},
+	{"ttl", "What does a TTL really cost?", func() study { return &ttlStudy{} }},
 }
 
 func find(name string) (entry, error) {
