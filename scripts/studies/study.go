@@ -37,6 +37,7 @@ var all = []entry{
 	{"lists", "Time to live or list_changed: how stale are lists, what does it cost, and when do all clients ask at once?", func() study { return &lists{} }},
 	{"throttle", "What does a throttled server look like to its clients?", func() study { return &throttle{} }},
 	{"ttl", "What does a TTL really cost?", func() study { return &ttlStudy{} }},
+	{"slow-host", "Does one slow callback host delay the others?", func() study { return &slowHost{} }},
 }
 
 func find(name string) (entry, error) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strconv"
 	"time"
 
 	"github.com/eventmeter/eventmeter/results"
@@ -130,16 +129,13 @@ func (s *ttlStudy) measure(ctx context.Context, l *lab) error {
 
 const ttlServer = `{"TTLMin": "1s", "AllowPrivateCallbacks": true, "CallbackInsecure": true, "AckTimeout": "20s"}`
 
-// ttlArgs are the arguments of all runs.
-func ttlArgs(ttl string, subscriptions int, measure time.Duration, more ...string) []string {
-	return append([]string{"--profile", "ttl",
-		"--set", "thresholds=[]", "--set", "phases.measure=" + measure.String(), "--set", "phases.drain=5s", "--set", "phases.ready=2m",
-		"--set", "lanes.kept.webhook.refreshAt=0.75", "--set", "lanes.kept.webhook.refreshJitter=" + fmt.Sprint(defaultJitter),
-		"--set", "lanes.kept.subscriptions=" + strconv.Itoa(subscriptions), "--set", "lanes.kept.webhook.ttl=" + ttl}, more...)
+// ttlArgs are the arguments of all runs, which have one lane. more are further keys of the lane.
+func ttlArgs(ttl string, subscriptions int, measure time.Duration, jitter float64, more string) []string {
+	lane := fmt.Sprintf("{name: kept, mode: webhook, subscriptions: %d, event: chat.message, arguments: {channel: 'channel-{{mod .Index 100}}'}, sources: '{{mod .Index 100}}', webhook: {ttl: %s, refreshAt: 0.75, refreshJitter: %g%s}",
+		subscriptions, ttl, jitter, more)
+	return []string{"--profile", "ttl", "--set", "lanes=[" + lane + "]", "--set", "thresholds=[]", "--set", "schedule.rate=1/s",
+		"--set", "phases.measure=" + measure.String(), "--set", "phases.drain=5s", "--set", "phases.ready=2m"}
 }
-
-// alone removes the lane that abandons.
-var alone = []string{"--set", "lanes.1=null"}
 
 func (s *ttlStudy) cost(ctx context.Context, l *lab, ttl, repeat int) error {
 	text := "none"
@@ -148,7 +144,7 @@ func (s *ttlStudy) cost(ctx context.Context, l *lab, ttl, repeat int) error {
 	}
 	c := ttlCost{TTL: float64(ttl), Repeat: repeat, Subscriptions: l.subscriptions(10_000, 200)}
 	r, all, err := l.runServed(ctx, fmt.Sprintf("cost-%s-%d", text, repeat), ttlServer,
-		ttlArgs(text, c.Subscriptions, l.duration(25*time.Second, 12*time.Second), append(alone, "--set", "schedule.rate=1/s")...)...)
+		ttlArgs(text, c.Subscriptions, l.duration(25*time.Second, 16*time.Second), defaultJitter, "}")...)
 	if err != nil {
 		return err
 	}
@@ -177,7 +173,7 @@ func (s *ttlStudy) herd(ctx context.Context, l *lab, jitter float64) error {
 	const ttl, seconds = 12, 22
 	h := ttlHerd{Jitter: jitter, TTL: ttl, Subscriptions: l.subscriptions(1000, 300)}
 	_, all, err := l.runServed(ctx, fmt.Sprintf("herd-%g", jitter*100), ttlServer,
-		ttlArgs("12s", h.Subscriptions, seconds*time.Second, append(alone, "--set", fmt.Sprintf("lanes.kept.webhook.refreshJitter=%g", jitter), "--set", "schedule.rate=1/s")...)...)
+		ttlArgs("12s", h.Subscriptions, seconds*time.Second, jitter, "}")...)
 	if err != nil {
 		return err
 	}
@@ -205,8 +201,8 @@ func (s *ttlStudy) herd(ctx context.Context, l *lab, jitter float64) error {
 func (s *ttlStudy) abandon(ctx context.Context, l *lab, ttl int) error {
 	live, rate := l.subscriptions(2000, 200), math.Max(50*l.scale, 10)
 	text := fmt.Sprintf("%ds", ttl)
-	r, all, err := l.runServed(ctx, "abandoned-"+text, ttlServer, ttlArgs(text, live, 15*time.Second, append(alone,
-		"--set", "phases.warmup="+text, "--set", fmt.Sprintf("lanes.kept.churn.rate=%g/s", rate), "--set", "lanes.kept.webhook.silent=0.2")...)...)
+	r, all, err := l.runServed(ctx, "abandoned-"+text, ttlServer, append(
+		ttlArgs(text, live, 15*time.Second, defaultJitter, fmt.Sprintf(", silent: 0.2}, churn: {rate: %g/s}", rate)), "--set", "phases.warmup="+text)...)
 	if err != nil {
 		return err
 	}
