@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"html"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -267,4 +269,10 @@ func marker(b *bytes.Buffer, x, y float64, hue string, i int) {
 
 func text(b *bytes.Buffer, x, y float64, anchor, more, s string) {
 	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s" fill="#222222" %s>%s</text>`+"\n", x, y, anchor, more, html.EscapeString(s))
+}
+
+// byX returns points in the order in which a line visits them.
+func byX(points []point) []point {
+	slices.SortStableFunc(points, func(a, b point) int { return cmp.Compare(a.x, b.x) })
+	return points
 }

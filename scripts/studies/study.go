@@ -38,6 +38,7 @@ var all = []entry{
 	{"throttle", "What does a throttled server look like to its clients?", func() study { return &throttle{} }},
 	{"ttl", "What does a TTL really cost?", func() study { return &ttlStudy{} }},
 	{"slow-host", "Does one slow callback host delay the others?", func() study { return &slowHost{} }},
+	{"races", "How wide are the races of webhooks?", func() study { return &races{} }},
 }
 
 func find(name string) (entry, error) {
