@@ -151,7 +151,11 @@ const herdBin = 0.1
 // listPasses is how often a lane is simulated, each time with changes at other moments.
 const listPasses = 20
 
-// expectLists simulates the clients of a lane. Answers take no time.
+// listAnswer is how long a fetch takes, in seconds. A copy is fresh from when it has come, so that a
+// time to live of a number of uses ends just after the use, and the next one finds it stale.
+const listAnswer = 0.001
+
+// expectLists simulates the clients of a lane.
 func expectLists(load listLoad, pages int, use float64, notified bool) listOutcome {
 	random := rand.New(rand.NewPCG(1, 2)) // the same outcome each time the page is written
 	var all listSimulation
@@ -215,10 +219,10 @@ func (s *listSimulation) client(start float64) {
 			default:
 				s.expired[bin]++
 			}
-			until[page], from[page] = now+s.TTLSeconds*(1-s.Jitter*s.random.Float64()), now
+			until[page], from[page] = now+listAnswer+s.TTLSeconds*(1-s.Jitter*s.random.Float64()), now
 			for ; page == 0 && known < len(s.changes) && s.changes[known] <= now; known++ {
 				if s.changes[known] >= start {
-					s.staleness = append(s.staleness, now-s.changes[known])
+					s.staleness = append(s.staleness, now+listAnswer-s.changes[known])
 				}
 			}
 		}

@@ -40,7 +40,7 @@ func (s *lists) write(p *page) {
 	p.answer("**With a time to live of %s, a client that is not notified uses a list for %s after it changed, in the median, and for %s at the 99th percentile; a client that is notified sees the change after %s and %s.** %s %s",
 		seconds(a.TTLSeconds), milli(a.StaleP50MS), milli(a.StaleP99MS), milli(b.StaleP50MS), milli(b.StaleP99MS), s.price(ttl, notified), s.herdAnswer())
 	p.heading("How old the lists are that clients use")
-	p.text("%s clients of each kind use a list of %d pages every %s, which changes %s times per second at random moments. They begin at different times. The dashed lines are simulated: a use fetches a page whose copy has expired, or of which a notification came; copies expire up to %g %% early, at random; answers take no time.",
+	p.text("%s clients of each kind use a list of %d pages every %s, which changes %s times per second at random moments. They begin at different times. The dashed lines are simulated: a use fetches a page whose copy has expired, or of which a notification came; copies expire up to %g %% early, at random; answers take a millisecond.",
 		count(a.Clients), s.Pages, milli(s.UseSeconds*1e3), number(a.Changes), a.Jitter*100)
 	p.chart("staleness", "staleness by time to live, with and without notifications", s.staleChart(ttl, notified))
 	p.heading("What keeping them costs")

@@ -118,6 +118,10 @@ func (m *modes) cheapest(c cost, rate float64) []string {
 			least = append(least, p.Mode)
 		}
 	}
+	order := func(mode string) int {
+		return slices.IndexFunc(modeKinds, func(k modeKind) bool { return k.mode == mode })
+	}
+	slices.SortFunc(least, func(a, b string) int { return cmp.Compare(order(a), order(b)) })
 	return least
 }
 

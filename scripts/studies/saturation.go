@@ -150,7 +150,7 @@ func expectPolls(rate, capacity float64, buffer, subscribers int, pause, seconds
 		if long {
 			now = max(now, at(read[who]))
 		}
-		there := min(total, int(now*rate)+1)
+		there := min(total, int(now*rate+1e-9)+1)
 		n := min(there-read[who], buffer)
 		lost += there - read[who] - n
 		if n <= 0 {
