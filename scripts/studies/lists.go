@@ -50,7 +50,6 @@ type listHerd struct {
 }
 
 const (
-	listPages   = 2
 	listUse     = 10.0 // uses per second
 	listChanges = 0.5  // per second
 	listJitter  = 0.1
@@ -64,7 +63,7 @@ var (
 )
 
 func (s *lists) measure(ctx context.Context, l *lab) error {
-	s.Pages, s.UseSeconds = listPages, 1/listUse
+	s.UseSeconds = 1 / listUse
 	for _, ttl := range listTTLs {
 		if err := s.measureTTL(ctx, l, ttl); err != nil {
 			return err
@@ -84,7 +83,7 @@ func (s *lists) measureTTL(ctx context.Context, l *lab, ttl time.Duration) error
 	r, err := l.run(ctx, fmt.Sprintf("ttl-%gs", ttl.Seconds()), "--profile", "sep-2549", "--set", "target.embedded.lists.ttl="+ttl.String(),
 		"--set", fmt.Sprintf("lanes.ttl.subscriptions=%d", clients), "--set", fmt.Sprintf("lanes.notified.subscriptions=%d", clients), "--set", "lanes.no-cache.subscriptions=5",
 		"--set", "lanes.ttl.attach.rate="+rate, "--set", "lanes.notified.attach.rate="+rate, "--set", fmt.Sprintf("phases.ready=%s", ttl+15*time.Second),
-		"--set", fmt.Sprintf("schedule={kind: poisson, rate: %g/s, seed: 1}", listChanges), "--set", "phases.warmup=0s", "--set", "phases.measure="+l.duration(30*time.Second, 5*time.Second).String(), "--set", "phases.drain="+(2*ttl+time.Second).String())
+		"--set", fmt.Sprintf("lanes.*.sep2549.use=%g/s", listUse), "--set", fmt.Sprintf("schedule={kind: poisson, rate: %g/s, seed: 1}", listChanges), "--set", "phases.warmup=0s", "--set", "phases.measure="+l.duration(30*time.Second, 5*time.Second).String(), "--set", "phases.drain="+(2*ttl+time.Second).String())
 	if err != nil {
 		return err
 	}
@@ -94,6 +93,7 @@ func (s *lists) measureTTL(ctx context.Context, l *lab, ttl time.Duration) error
 		if stale.Count == 0 || f["clientHours"] == 0 {
 			return fmt.Errorf("ttl-%gs: nothing was measured in lane %s", ttl.Seconds(), lr.Name)
 		}
+		s.Pages = int(f["fetchesFirst"]) / lr.Subscriptions
 		p := listPoint{Lane: lr.Name, listLoad: loadOf(r, lr, ttl, listJitter), NeverSeen: int64(f["changesNeverSeen"]), StaleP50MS: milliseconds(stale.P50), StaleP99MS: milliseconds(stale.P99),
 			FetchesHour: f["fetches"] / f["clientHours"], BytesHour: f["bytesPerClientHour"], Herd: f["herdChanged"]}
 		if lr.Name != "ttl" && lr.Name != "notified" {

@@ -64,7 +64,7 @@ func (s *saturation) write(p *page) {
 	p.chart("bounded-wait", "longest wait of a delivered event by offered rate, bounded server", s.boundedChart("The longest wait of an event that arrived", "scheduled → received, s", func(q *satPoint) float64 { return q.MaxMS / 1e3 }, func(q queueing) float64 { return q.longest }))
 	s.boundedTable(p)
 	p.heading("A server that the machine bounds")
-	p.text("The same subscriptions on a server without a bound. A mode keeps up with a rate where nothing is lost, at least %g %% of the events are read while they are published, and its p99 is at most %d ms above that of the lowest rate. The expected limit is that of the machine: its processors by what an event costs server and generator together, at %s events per second.", satReached*100, satSlowerMS, short(satUnitRate))
+	p.text("The same subscriptions on a server without a bound. A mode keeps up with a rate where every event is published and none is lost, at least %g %% of the events are read while they are published, and its p99 is at most %d ms above that of the lowest rate. The expected limit is that of the machine: its processors by what an event costs server and generator together, at %s events per second.", satReached*100, satSlowerMS, short(satUnitRate))
 	p.chart("free-latency", "p99 latency by offered rate", s.freeChart("Latency by offered rate", "p99 scheduled → received, ms", func(q *satPoint) float64 { return q.P99MS }))
 	ch := s.freeChart("Read by offered rate", "events read per second by a subscription", func(q *satPoint) float64 { return q.Delivered })
 	even := series{name: "expected: what is offered", expected: true, hue: 8}
@@ -191,6 +191,7 @@ func (s *saturation) freeTable(p *page) {
 		rows = append(rows, []string{kindOf(q.Mode).name(), short(q.Rate), number(q.Delivered), yes, count(q.LostAnnounced), count(q.LostOther), count(q.NotPublished), number(q.P50MS), number(q.P99MS), number(q.MaxMS), number(q.ServerMicros), number(q.GeneratorMicros)})
 	}
 	p.table([]string{"mode", "offered/s", "read/s", "keeps up", "announced", "not announced", "not published", "p50, ms", "p99, ms", "longest, ms", "server CPU, µs", "generator CPU, µs"}, rows)
+	p.text("Not announced: dropped without a word, or still in a queue when the drain of 4 s was over. Not published: due while the generator had no free worker.")
 	rows = nil
 	for _, m := range satModes {
 		highest, next := s.limit(m)
