@@ -22,6 +22,9 @@ func (m *modes) write(p *page) {
 	m.tables(p)
 	p.heading("Where the lines cross")
 	m.crossings(p)
+	if rules := m.rules(); len(rules) > 0 {
+		p.text("Rule of thumb for the server's CPU: %s.", strings.Join(rules, "; "))
+	}
 	if u, v := m.unitOf("poll"), m.unitOf("push"); v.CPUMicros.Median > 0 {
 		p.text("A poll costs the server %s µs and %s bytes, a heartbeat %s µs and %s bytes. So a client that hears little costs the same CPU by polls as by push where it polls every %s, and the same traffic where it polls every %s; it then waits for an event up to that long.",
 			u.CPUMicros, u.Bytes, v.CPUMicros, v.Bytes,
@@ -32,6 +35,7 @@ func (m *modes) write(p *page) {
 	p.changesIt("A server that writes heartbeats at another interval than %s, or grants another time to live: multiply *n*.", seconds(push.period.Seconds()))
 	p.changesIt("A fan-out other than %d subscriptions to a source: publishing is part of *e*, and is shared by them.", m.FanOut)
 	p.changesIt("Processes, TLS towards the server, proxies and authorisation, which cost each request the more: polls and long polls the most.")
+	p.changesIt("Callbacks at many hosts: here all are at one, whose connections are used again. A host that hears little needs a new TLS connection for an event, which costs the server more CPU and bytes than the event.")
 	p.changesIt("Memory and connections, which are not in these figures: an open stream or long poll holds a connection, a poll or a webhook need not.")
 }
 
@@ -166,6 +170,32 @@ func (m *modes) crossings(p *page) {
 	}
 	p.table([]string{"modes", "equal CPU at, events/s", "expected", "equal bytes at, events/s", "expected"}, rows)
 	p.text("A dash: one of the two is cheaper over the whole range. Pairs that cross nowhere are left out. A measured crossing lies between two rates; it is read from the straight line between them.")
+}
+
+// rules say which of two modes is cheaper on which side of a measured crossing.
+func (m *modes) rules() []string {
+	var rules []string
+	lowest := m.rates()
+	for _, pair := range [][2]string{{"webhook", "push"}, {"push", "poll"}, {"longpoll", "poll"}, {"webhook", "poll"}} {
+		at, _ := m.crossing(cpuCost, pair[0], pair[1])
+		if math.IsNaN(at) {
+			continue
+		}
+		below, above := pair[0], pair[1]
+		if m.total(cpuCost, m.point(below, lowest[0])).Median > m.total(cpuCost, m.point(above, lowest[0])).Median {
+			below, above = above, below
+		}
+		rules = append(rules, fmt.Sprintf("%s rather than %s for subscriptions that hear less than %s, beyond that %s", kindOf(below).title, kindOf(above).title, pace(at), kindOf(above).title))
+	}
+	return rules
+}
+
+// pace writes a rate below 1/s as an event in a time.
+func pace(rate float64) string {
+	if rate < 1 {
+		return "an event in " + seconds(1/rate)
+	}
+	return number(rate) + " events/s"
 }
 
 // worstPrediction is the largest error of the predicted costs, as a share, and where it is. The
