@@ -124,15 +124,16 @@ func expectQueue(rate, perSecond float64, queue int, seconds float64) queueing {
 	return queueing{lost: lost / (rate * seconds), longest: min(excess, float64(queue)) / perSecond}
 }
 
-// expectPolls is the outcome of polls by simulation: subscribers poll in turn, a poll takes the
-// newest events up to the size of the buffer, and its answer waits until the server may deliver that
-// many. The next one follows after a pause. An empty long poll waits for the next event.
+// expectPolls is the outcome of polls by simulation. A poll takes the newest events up to the size of
+// the buffer, its answer waits until the server may deliver that many, and the next one follows after
+// a pause. The first polls are spread over one more pause, as pollers do. An empty long poll waits for
+// the next event.
 func expectPolls(rate, capacity float64, buffer, subscribers int, pause, seconds float64, long bool) queueing {
 	total := int(rate * seconds)
 	at := func(event int) float64 { return float64(event) / rate } // of event 0, 1, …
 	next, read := make([]float64, subscribers), make([]int, subscribers)
 	for i := range next {
-		next[i] = pause + 1e-3*float64(i)
+		next[i] = pause * (1 + (float64(i)+0.5)/float64(subscribers))
 	}
 	var q queueing
 	free, lost := 0.0, 0

@@ -16,15 +16,14 @@ func TestSaturationExpected(t *testing.T) {
 	near("a queue of 60 of 100", expectQueue(110, 100, 100, 6), queueing{longest: 0.6})
 	near("600 too many, 500 dropped of 1200", expectQueue(200, 100, 100, 6), queueing{lost: 500.0 / 1200, longest: 1})
 
-	const unbounded = 1e9
-	// Events at 0, 0.1, …, 2.9; polls after 1, 2 and 3 s. The first event waits longest.
-	near("polls", expectPolls(10, unbounded, 100, 1, 1, 3, false), queueing{longest: 1})
-	// The newest 5 of 11, 10 and 9 events are there; the oldest of them wait 0.4, 0.4 and 0.5 s.
-	near("polls of a small buffer", expectPolls(10, unbounded, 5, 1, 1, 3, false), queueing{lost: 0.5, longest: 0.5})
-	// All 10 events are read after 1 s, and are delivered after 2 s more.
-	near("polls of a slow server", expectPolls(10, 5, 100, 1, 1, 1, false), queueing{longest: 3})
+	// Events at 0, 0.1, …, 2.9; polls after 1.5, 2.5 and 3.5 s. The first event waits longest.
+	near("polls", expectPolls(10, unbounded, 100, 1, 1, 3, false), queueing{longest: 1.5})
+	// The newest 5 of 16 and of 10, and 4 of 4 events are there; the oldest wait 0.4, 0.4 and 0.9 s.
+	near("polls of a small buffer", expectPolls(10, unbounded, 5, 1, 1, 3, false), queueing{lost: 16.0 / 30, longest: 0.9})
+	// All 10 events are read after 1.5 s, and are delivered after 2 s more.
+	near("polls of a slow server", expectPolls(10, 5, 100, 1, 1, 1, false), queueing{longest: 3.5})
 	// The first poll begins after the first event; the others wait for theirs.
-	near("long polls", expectPolls(1, unbounded, 100, 1, 0.05, 3, true), queueing{longest: 0.05})
+	near("long polls", expectPolls(1, unbounded, 100, 1, 0.05, 3, true), queueing{longest: 0.075})
 }
 
 // saturationByHand is a server that does what is expected.

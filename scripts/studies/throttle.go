@@ -40,29 +40,29 @@ type throttlePoint struct {
 
 // throttleWay is a way to deliver less than is published.
 type throttleWay struct {
-	way, title string
-	args       func(*throttle) []string
-	drain      func(*throttle) time.Duration
+	way, title, label string
+	args              func(*throttle) []string
+	drain             func(*throttle) time.Duration
 }
 
 var throttleWays = []throttleWay{
-	{"none", "not throttled", func(*throttle) []string { return nil }, shortDrain},
-	{"delay", "delayed", func(s *throttle) []string {
+	{"none", "not throttled", "not throttled", func(*throttle) []string { return nil }, shortDrain},
+	{"delay", "delayed", "delayed", func(s *throttle) []string {
 		return []string{"--set", fmt.Sprintf("target.embedded.faults=throttle(rate=%g/s)", s.Allowed)}
 	}, func(s *throttle) time.Duration {
 		return time.Duration(s.Seconds*(s.Offered/s.Allowed-1)*float64(time.Second)) + 6*time.Second
 	}},
 	// Lanes take turns, so that each has the capacity to itself.
-	{"queue", "delayed up to a full queue", func(s *throttle) []string {
+	{"queue", "delayed until a queue is full", "full queue", func(s *throttle) []string {
 		return []string{"--set", "phases.order=turns", "--set", fmt.Sprintf("target.embedded.capacity=%g/s", s.Allowed*float64(s.Subscriptions)),
 			"--set", fmt.Sprintf("target.embedded.queue=%d", s.Queue), "--set", fmt.Sprintf("target.embedded.buffer=%d", s.Queue)}
 	}, func(s *throttle) time.Duration {
 		return time.Duration(float64(s.Queue)/s.Allowed*float64(time.Second)) + 3*time.Second
 	}},
-	{"announce", "dropped, announced", func(s *throttle) []string {
+	{"announce", "dropped and announced", "announced", func(s *throttle) []string {
 		return []string{"--set", fmt.Sprintf("target.embedded.faults=announce(every=%g)", s.Offered/(s.Offered-s.Allowed))}
 	}, shortDrain},
-	{"drop", "dropped in silence", func(s *throttle) []string {
+	{"drop", "dropped in silence", "in silence", func(s *throttle) []string {
 		return []string{"--set", fmt.Sprintf("target.embedded.faults=drop(every=%g)", s.Offered/(s.Offered-s.Allowed))}
 	}, shortDrain},
 }
@@ -139,21 +139,24 @@ type throttleOutcome struct {
 	longest           float64 // wait of an event that arrives, seconds
 }
 
+// unbounded is more deliveries per second, and more events, than there are.
+const unbounded = 1e9
+
 // expect says what becomes of the events. Where they are delayed without a bound, the n-th event
 // waits for those before it: the last one of a time T waits T × (offered ÷ allowed − 1).
 func (s *throttle) expect(way, mode string) throttleOutcome {
-	poll := 0.0
+	first, poll := 0.0, 0.0 // waits for the first poll, which is up to two intervals away, and for a later one
 	if mode == "poll" {
-		poll = s.PollSeconds
+		first, poll = expectPolls(s.Offered, unbounded, unbounded, s.Subscriptions, s.PollSeconds, s.Seconds, false).longest, s.PollSeconds
 	}
 	dropped := 1 - s.Allowed/s.Offered
 	switch way {
 	case "delay":
 		return throttleOutcome{longest: s.Seconds*(s.Offered/s.Allowed-1) + poll}
 	case "announce":
-		return throttleOutcome{announced: dropped, longest: poll}
+		return throttleOutcome{announced: dropped, longest: first}
 	case "drop":
-		return throttleOutcome{silent: dropped, longest: poll}
+		return throttleOutcome{silent: dropped, longest: first}
 	case "queue":
 		q := expectQueue(s.Offered, s.Allowed, s.Queue, s.Seconds)
 		if mode == "poll" {
@@ -161,6 +164,6 @@ func (s *throttle) expect(way, mode string) throttleOutcome {
 		}
 		return throttleOutcome{announced: q.lost, longest: q.longest}
 	default:
-		return throttleOutcome{longest: poll}
+		return throttleOutcome{longest: first}
 	}
 }

@@ -23,6 +23,9 @@ func (s *throttle) at(way, mode string) *throttlePoint {
 	return nil
 }
 
+// silently is what a client cannot tell from what it receives.
+const silently = "**events are missing without a word**"
+
 // sees says what a client of a mode can tell from what it receives.
 func (s *throttle) sees(p *throttlePoint) string {
 	var signs []string
@@ -36,7 +39,7 @@ func (s *throttle) sees(p *throttlePoint) string {
 		signs = append(signs, fmt.Sprintf("%s of %s refreshes answer throttled, for up to %s", count(p.StatusThrottled), count(p.StatusRead), milli(p.RetryAfterMS)))
 	}
 	if p.Silent > 0 {
-		signs = append(signs, "**nothing: events are missing**")
+		signs = append(signs, silently)
 	}
 	if len(signs) == 0 {
 		return "nothing"
@@ -91,7 +94,7 @@ func (s *throttle) told() string {
 		for _, m := range throttleModes {
 			if q := s.at(w.way, m); q != nil {
 				points++
-				if got := s.sees(q); got != "nothing" && !strings.HasPrefix(got, "**") {
+				if got := s.sees(q); got != "nothing" && got != silently {
 					seen++
 				}
 			}
@@ -120,7 +123,7 @@ func join(names []string) string {
 	if len(names) < 2 {
 		return strings.Join(names, "")
 	}
-	return strings.Join(names[:len(names)-1], "; ") + " or " + names[len(names)-1]
+	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
 // costs says how delays and announcements are paid for.
@@ -147,7 +150,7 @@ func (s *throttle) costs() string {
 func (s *throttle) barChart(title, y string, of func(*throttlePoint) float64, expected func(throttleOutcome) float64) chart {
 	names := make([]string, len(throttleWays))
 	for i, w := range throttleWays {
-		names[i] = strings.TrimSuffix(strings.ReplaceAll(w.title, "delayed up to a full queue", "full queue"), ",")
+		names[i] = w.label
 	}
 	ch := chart{title: title, x: axis{title: "the server's way", names: names}, y: axis{title: y}}
 	var dashed []series
