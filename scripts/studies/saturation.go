@@ -12,14 +12,15 @@ import (
 // server whose capacity is known, where queues follow from arithmetic, and on one that is bounded by
 // the machine alone.
 type saturation struct {
-	Subscriptions int        `json:"subscriptions"` // all hear the same source
-	Capacity      float64    `json:"capacity"`      // of the bounded server, deliveries per second
-	Queue         int        `json:"queue"`         // events, of a subscriber, and of the buffer that polls read
-	PollSeconds   float64    `json:"pollSeconds"`   // between polls
-	PauseSeconds  float64    `json:"pauseSeconds"`  // between the answer of a long poll and the next one
-	Seconds       float64    `json:"seconds"`       // how long a rate of the bounded server was offered
-	Bounded       []satPoint `json:"bounded"`
-	Free          []satPoint `json:"free"`
+	Subscriptions     int        `json:"subscriptions"`     // of the bounded server; all hear the same source
+	FreeSubscriptions int        `json:"freeSubscriptions"` // of the other one
+	Capacity          float64    `json:"capacity"`          // of the bounded server, deliveries per second
+	Queue             int        `json:"queue"`             // events, of a subscriber, and of the buffer that polls read
+	PollSeconds       float64    `json:"pollSeconds"`       // between polls
+	PauseSeconds      float64    `json:"pauseSeconds"`      // between the answer of a long poll and the next one
+	Seconds           float64    `json:"seconds"`           // how long a rate of the bounded server was offered
+	Bounded           []satPoint `json:"bounded"`
+	Free              []satPoint `json:"free"`
 }
 
 // satPoint is a mode at a rate.
@@ -47,6 +48,7 @@ var (
 
 const (
 	satSubscriptions = 10
+	satFreeSubs      = 50 // so that deliveries reach the machine's limit before publishing does
 	satCapacity      = 1000.0
 	satQueue         = 100
 	satPoll          = 250 * time.Millisecond
@@ -54,12 +56,12 @@ const (
 )
 
 func (s *saturation) measure(ctx context.Context, l *lab) error {
-	s.Subscriptions, s.Capacity, s.Queue, s.PollSeconds, s.PauseSeconds = satSubscriptions, satCapacity, satQueue, satPoll.Seconds(), satPause.Seconds()
+	s.Subscriptions, s.FreeSubscriptions, s.Capacity, s.Queue, s.PollSeconds, s.PauseSeconds = satSubscriptions, satFreeSubs, satCapacity, satQueue, satPoll.Seconds(), satPause.Seconds()
 	bounded := l.duration(6*time.Second, 2*time.Second)
 	s.Seconds = bounded.Seconds()
 	for _, mode := range satModes {
 		for _, rate := range satBounded {
-			p, err := s.point(ctx, l, "bounded", mode, rate, bounded,
+			p, err := s.point(ctx, l, "bounded", mode, s.Subscriptions, rate, bounded,
 				"--set", fmt.Sprintf("target.embedded.capacity=%g/s", satCapacity), "--set", fmt.Sprintf("target.embedded.queue=%d", satQueue), "--set", fmt.Sprintf("target.embedded.buffer=%d", satQueue),
 				"--set", "phases.warmup=0s")
 			if err != nil {
@@ -68,7 +70,7 @@ func (s *saturation) measure(ctx context.Context, l *lab) error {
 			s.Bounded = append(s.Bounded, p)
 		}
 		for _, rate := range satFree {
-			p, err := s.point(ctx, l, "free", mode, rate, l.duration(4*time.Second, 2*time.Second), "--set", "phases.warmup=1s")
+			p, err := s.point(ctx, l, "free", mode, s.FreeSubscriptions, rate, l.duration(4*time.Second, 2*time.Second), "--set", "phases.warmup=1s")
 			if err != nil {
 				return err
 			}
@@ -78,9 +80,9 @@ func (s *saturation) measure(ctx context.Context, l *lab) error {
 	return nil
 }
 
-func (s *saturation) point(ctx context.Context, l *lab, server, mode string, rate float64, measure time.Duration, more ...string) (satPoint, error) {
+func (s *saturation) point(ctx context.Context, l *lab, server, mode string, subscriptions int, rate float64, measure time.Duration, more ...string) (satPoint, error) {
 	lane := "lanes." + mode
-	args := []string{"--profile", mode, "--set", fmt.Sprintf("%s.subscriptions=%d", lane, satSubscriptions), "--set", lane + ".sources=0", "--set", lane + `.arguments={channel: "channel-0"}`,
+	args := []string{"--profile", mode, "--set", fmt.Sprintf("%s.subscriptions=%d", lane, subscriptions), "--set", lane + ".sources=0", "--set", lane + `.arguments={channel: "channel-0"}`,
 		"--set", "upstream.sources=1", "--set", fmt.Sprintf("schedule={kind: constant, rate: %g/s}", rate), "--set", "phases.measure=" + measure.String(), "--set", "phases.drain=4s"}
 	if mode == "poll" {
 		args = append(args, "--set", "target.embedded.nextPoll="+satPoll.String(), "--set", "lanes.poll.poll.minInterval="+satPoll.String())
@@ -95,7 +97,7 @@ func (s *saturation) point(ctx context.Context, l *lab, server, mode string, rat
 		return satPoint{}, fmt.Errorf("%s: nothing was measured: %d events received", name, lr.Received)
 	}
 	return satPoint{Mode: mode, Rate: rate, Owed: lr.Expected, NotPublished: r.Upstream.Dropped,
-		Delivered:     float64(lr.Overhead.Measured.Received) / satSubscriptions / phaseSeconds(r, "measure"),
+		Delivered:     float64(lr.Overhead.Measured.Received) / float64(subscriptions) / phaseSeconds(r, "measure"),
 		LostAnnounced: lr.LostAnnounced + lr.LostOrderUnknown, LostOther: lr.Lost() - lr.LostAnnounced - lr.LostOrderUnknown,
 		P50MS: milliseconds(lr.Latency.FromIntended.P50), P99MS: milliseconds(lr.Latency.FromIntended.P99), MaxMS: milliseconds(lr.Latency.FromIntended.Max),
 		ServerMicros: perReceived(r.Target.Process, lr), GeneratorMicros: perReceived(&r.Generator.Process, lr)}, nil

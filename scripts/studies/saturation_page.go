@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -48,7 +47,7 @@ func (s *saturation) limit(mode string) (highest, next float64) {
 func (s *saturation) expectLimit(mode string, cpus int) float64 {
 	for i := range s.Free {
 		if p := &s.Free[i]; p.Mode == mode && p.Rate == satUnitRate {
-			return float64(cpus) * 1e6 / (p.ServerMicros + p.GeneratorMicros) / float64(s.Subscriptions)
+			return float64(cpus) * 1e6 / (p.ServerMicros + p.GeneratorMicros) / float64(s.FreeSubscriptions)
 		}
 	}
 	return math.NaN()
@@ -64,7 +63,7 @@ func (s *saturation) write(p *page) {
 	p.chart("bounded-wait", "longest wait of a delivered event by offered rate, bounded server", s.boundedChart("The longest wait of an event that arrived", "scheduled → received, s", func(q *satPoint) float64 { return q.MaxMS / 1e3 }, func(q queueing) float64 { return q.longest }))
 	s.boundedTable(p)
 	p.heading("A server that the machine bounds")
-	p.text("The same subscriptions on a server without a bound. A mode keeps up with a rate where every event is published and none is lost, at least %g %% of the events are read while they are published, and its p99 is at most %d ms above that of the lowest rate. The expected limit is that of the machine: its processors by what an event costs server and generator together, at %s events per second.", satReached*100, satSlowerMS, short(satUnitRate))
+	p.text("%d subscriptions on a server without a bound. A mode keeps up with a rate where every event is published and none is lost, at least %g %% of the events are read while they are published, and its p99 is at most %d ms above that of the lowest rate. The expected limit is that of the machine: its processors by what an event costs server and generator together, at %s events per second.", s.FreeSubscriptions, satReached*100, satSlowerMS, short(satUnitRate))
 	p.chart("free-latency", "p99 latency by offered rate", s.freeChart("Latency by offered rate", "p99 scheduled → received, ms", func(q *satPoint) float64 { return q.P99MS }))
 	ch := s.freeChart("Read by offered rate", "events read per second by a subscription", func(q *satPoint) float64 { return q.Delivered })
 	even := series{name: "expected: what is offered", expected: true, hue: 8}
@@ -77,7 +76,7 @@ func (s *saturation) write(p *page) {
 	p.heading("What was expected before")
 	s.hypotheses(p)
 	p.changesIt("A longer queue: an event waits longer, and fewer are dropped. No length helps a subscription that is offered more than it is served for good.")
-	p.changesIt("More than %d subscriptions to a source: the limit of a subscription falls with their number, that of all deliveries hardly does.", s.Subscriptions)
+	p.changesIt("More than %d subscriptions to a source: the limit of a subscription falls with their number, that of all deliveries hardly does.", s.FreeSubscriptions)
 	p.changesIt("A generator on another machine: here it takes its share of the processors.")
 }
 
@@ -94,7 +93,7 @@ func (s *saturation) limits() string {
 			parts = append(parts, fmt.Sprintf("%s keeps up with %s and not with %s", kindOf(m).name(), short(highest), short(next)))
 		}
 	}
-	return fmt.Sprintf("Of events per second of each of %d subscriptions, %s.", s.Subscriptions, strings.Join(parts, ", "))
+	return fmt.Sprintf("In events per second to each of %d subscriptions, %s.", s.FreeSubscriptions, strings.Join(parts, ", "))
 }
 
 // name is the name of a mode without its settings.
@@ -231,13 +230,15 @@ func (s *saturation) hypotheses(p *page) {
 		highest, next := s.limit(m)
 		e := s.expectLimit(m, p.file.Machine.CPUs)
 		found := fmt.Sprintf("expected %s, kept up with %s", number(e), short(highest))
-		// The limit lies between the two rates.
-		ok := e >= highest/satLimitWithin
-		if next > 0 {
+		// The limit lies between the two rates; above the first, where there is no other.
+		verdict := held(e >= highest/satLimitWithin && e <= next*satLimitWithin)
+		switch {
+		case next > 0:
 			found += ", not with " + short(next)
-			ok = ok && e <= next*satLimitWithin
+		case e >= highest/satLimitWithin:
+			verdict = "Not decided"
 		}
-		add(fmt.Sprintf("An event's CPU at %s/s predicts the limit of %s within a factor of %g", short(satUnitRate), kindOf(m).name(), satLimitWithin), ok, cmp.Or(found, "–"))
+		rows = append(rows, []string{fmt.Sprintf("An event's CPU at %s/s predicts the limit of %s within a factor of %g", short(satUnitRate), kindOf(m).name(), satLimitWithin), verdict, found})
 	}
 	p.table([]string{"expected", "verdict", "found"}, rows)
 }
