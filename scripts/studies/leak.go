@@ -190,8 +190,3 @@ func (s *leak) chart() chart {
 	}
 	return c
 }
-
-// ofSeconds writes a number of seconds as a duration.
-func ofSeconds(s float64) string {
-	return duration(time.Duration(s * float64(time.Second)))
-}

@@ -155,6 +155,9 @@ func duration(d time.Duration) string {
 	}
 }
 
+// ofSeconds writes a number of seconds as duration does.
+func ofSeconds(s float64) string { return duration(time.Duration(s * float64(time.Second))) }
+
 // spread is the median of repeated measurements, and the range that they span.
 type spread struct {
 	Median float64 `json:"median"`

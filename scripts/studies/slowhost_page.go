@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math"
-	"time"
 )
 
 // delayed is the index from which on the healthy count as delayed by the slow ones: runs of the same
@@ -62,15 +61,13 @@ func (s *slowHost) worst(kinds ...string) (w *isolation) {
 	return w
 }
 
-func seconds(v float64) string { return duration(time.Duration(v * float64(time.Second))) }
-
 func (s *slowHost) write(p *page) {
 	w := s.worst("slow", "hang")
 	switch {
 	case w == nil:
 		p.answer("**There was no run with slow callbacks.**")
 	case s.isDelayed(w):
-		p.answer("**Yes, once there are more slow subscriptions than senders: with %d slow ones and %d senders, the p99 of the healthy rose %s-fold, from %s to %s.** A subscription occupies one sender at most, so fewer slow ones leave senders free. %s", w.Slow, s.Senders, number(s.index(w)), seconds(s.base().Median), seconds(w.P99), s.boundAnswer())
+		p.answer("**Yes, once there are more slow subscriptions than senders: with %d slow ones and %d senders, the p99 of the healthy rose %s-fold, from %s to %s.** A subscription occupies one sender at most, so fewer slow ones leave senders free. %s", w.Slow, s.Senders, number(s.index(w)), ofSeconds(s.base().Median), ofSeconds(w.P99), s.boundAnswer())
 	default:
 		p.answer("**No: with up to %d slow subscriptions and %d senders, the p99 of the healthy was at most %s times that without slow ones.** %s", w.Slow, s.Senders, number(s.index(w)), s.boundAnswer())
 	}
@@ -113,7 +110,7 @@ func verdict(n, of int) string {
 
 func (s *slowHost) writeIsolation(p *page) {
 	p.heading("One host, and the share of its subscriptions")
-	p.text("200 subscriptions, two events a second each, %d senders. A delivery to a slow callback takes %s until its answer (`slow`) or until the target gives up (`hang`); `refuse` answers 503 at once. The isolation index is the p99 of the healthy over that without others. Expected, by simulation of senders that serve subscriptions in turn, one delivery of each at a time: no delay while slow subscriptions are fewer than senders, and none by refusals.", s.Senders, seconds(s.Hold))
+	p.text("200 subscriptions, two events a second each, %d senders. A delivery to a slow callback takes %s until its answer (`slow`) or until the target gives up (`hang`); `refuse` answers 503 at once. The isolation index is the p99 of the healthy over that without others. Expected, by simulation of senders that serve subscriptions in turn, one delivery of each at a time: no delay while slow subscriptions are fewer than senders, and none by refusals.", s.Senders, ofSeconds(s.Hold))
 	n, of := s.agrees(s.Isolation)
 	p.text("Whether the healthy are delayed (an index of %d or more, and beyond the repeats): %s", delayed, verdict(n, of))
 	c := chart{title: "Isolation index against the share of slow callbacks", x: axis{title: "subscriptions with slow callbacks, %"}, y: axis{title: "p99 of the healthy, over that without", log: true}}
@@ -134,7 +131,7 @@ func (s *slowHost) writeIsolation(p *page) {
 	}
 	for k := range s.Isolation {
 		i := &s.Isolation[k]
-		rows = append(rows, []string{i.Kind, count(i.Slow), seconds(i.P50), seconds(i.P99), number(s.index(i)), number(s.expectedIndex(i))})
+		rows = append(rows, []string{i.Kind, count(i.Slow), ofSeconds(i.P50), ofSeconds(i.P99), number(s.index(i)), number(s.expectedIndex(i))})
 	}
 	p.chart("isolation", "isolation index over the share of slow callbacks, for slow, hanging and refusing ones, measured and simulated", c)
 	p.table([]string{"callbacks", "of 200", "p50 of the healthy", "p99", "index", "simulated"}, rows)
@@ -159,7 +156,7 @@ func (s *slowHost) writeHosts(p *page) {
 		} else {
 			limit.points = append(limit.points, point{x: x, y: s.index(i)})
 		}
-		rows = append(rows, []string{count(i.Hosts), bound, seconds(i.P99), number(s.index(i)), number(s.expectedIndex(i))})
+		rows = append(rows, []string{count(i.Hosts), bound, ofSeconds(i.P99), number(s.index(i)), number(s.expectedIndex(i))})
 	}
 	p.chart("hosts", "isolation index over the number of slow hosts, with a bound per host and without", chart{
 		title: "Isolation index against the number of slow hosts", x: axis{title: "slow hosts"}, y: axis{title: "p99 of the healthy, over that without", log: true}, series: []series{line, dashed, limit},
@@ -173,7 +170,7 @@ func (s *slowHost) writeDuplicates(p *page) {
 	}
 	d := s.Duplicates[0]
 	p.heading("Duplicates of late answers")
-	p.text("Callbacks accept each event after a wait between 0 and a longest one, the same for each copy; the target gives up after %s and tries again %d times. Expected, for a longest wait D: (1 − %s/D) × %d duplicates an event.", seconds(d.Timeout), d.Retries, seconds(d.Timeout), d.Retries)
+	p.text("Callbacks accept each event after a wait between 0 and a longest one, the same for each copy; the target gives up after %s and tries again %d times. Expected, for a longest wait D: (1 − %s/D) × %d duplicates an event.", ofSeconds(d.Timeout), d.Retries, ofSeconds(d.Timeout), d.Retries)
 	line, dashed := series{name: "measured, with two standard deviations"}, series{name: "expected", expected: true}
 	n := 0
 	var rows [][]string
@@ -186,7 +183,7 @@ func (s *slowHost) writeDuplicates(p *page) {
 		}
 		line.points = append(line.points, point{x: d.Longest, y: d.Rate, low: d.Rate - chance, high: d.Rate + chance})
 		dashed.points = append(dashed.points, point{x: d.Longest, y: want})
-		rows = append(rows, []string{seconds(d.Longest), count(d.Delivered), number(d.Rate), number(want)})
+		rows = append(rows, []string{ofSeconds(d.Longest), count(d.Delivered), number(d.Rate), number(want)})
 	}
 	p.text("Within two standard deviations and 0.02 for each retry: %s", verdict(n, len(s.Duplicates)))
 	p.chart("duplicates", "duplicates for each event over the longest wait for an answer, measured and expected", chart{
@@ -197,7 +194,7 @@ func (s *slowHost) writeDuplicates(p *page) {
 
 func (s *slowHost) writeSuspension(p *page) {
 	p.heading("Time to suspension, and to recovery")
-	p.text("Callbacks refuse everything; the target suspends a subscription after %d attempts of which more than 95 %% failed, and resumes it at the next refresh, %s after the grant. Expected, by simulation: retries make suspension come sooner, and recovery is the rest of the refresh interval, which no retry policy shortens.", s.SuspendAfter, seconds(s.Refresh))
+	p.text("Callbacks refuse everything; the target suspends a subscription after %d attempts of which more than 95 %% failed, and resumes it at the next refresh, %s after the grant. Expected, by simulation: retries make suspension come sooner, and recovery is the rest of the refresh interval, which no retry policy shortens.", s.SuspendAfter, ofSeconds(s.Refresh))
 	n, recovered, seen := 0, 0, 0
 	line, dashed := series{name: "until all are suspended, as measured"}, series{name: "simulated", expected: true}
 	var names []string
@@ -210,20 +207,20 @@ func (s *slowHost) writeSuspension(p *page) {
 		paused := "not seen"
 		if v.Paused > 0 {
 			seen++
-			paused = seconds(v.Paused)
+			paused = ofSeconds(v.Paused)
 			// The grant was given up to the ready time before the first event.
 			if v.Took+v.Paused <= s.Refresh+2 {
 				recovered++
 			}
 		}
-		name := fmt.Sprintf("%d × %s", max(v.Retries, 0), seconds(v.Base))
+		name := fmt.Sprintf("%d × %s", max(v.Retries, 0), ofSeconds(v.Base))
 		if v.Retries < 0 {
 			name = "none"
 		}
 		names = append(names, name)
 		line.points = append(line.points, point{x: float64(k), y: v.Took})
 		dashed.points = append(dashed.points, point{x: float64(k), y: v.Expected})
-		rows = append(rows, []string{name, number(v.Attempts), seconds(v.Took), seconds(v.Expected), paused})
+		rows = append(rows, []string{name, number(v.Attempts), ofSeconds(v.Took), ofSeconds(v.Expected), paused})
 	}
 	p.text("Time to suspension, within a quarter and 0.4 s: %s Recovery, which was seen in %d of %d runs, came with the refresh in %d of them.", verdict(n, len(s.Suspensions)), seen, len(s.Suspensions), recovered)
 	p.chart("suspension", "seconds until all subscriptions are suspended, by retry policy, measured and simulated", chart{

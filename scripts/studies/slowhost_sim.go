@@ -128,14 +128,6 @@ func (s *model) until(then float64) {
 	}
 }
 
-// quantile of sorted values; 0 of none.
-func quantile(sorted []float64, q float64) float64 {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
-}
-
 // simulateSuspension returns the seconds until the last of some subscriptions, all of whose deliveries
 // fail at once, has made after attempts. Events come at a rate to each; a delivery is tried again retries
 // times, after waits that double from base with a random upper half.

@@ -39,6 +39,9 @@ var all = []entry{
 	{"ttl", "What does a TTL really cost?", func() study { return &ttlStudy{} }},
 	{"slow-host", "Does one slow callback host delay the others?", func() study { return &slowHost{} }},
 	{"races", "How wide are the races of webhooks?", func() study { return &races{} }},
+	{"reconnect", "What happens when all streams are lost at once?", func() study { return &reconnect{} }},
+	{"bystanders", "What do idle streams cost the clients beside them?", func() study { return &bystanders{} }},
+	{"streams", "What does a stream for each subscription cost?", func() study { return &streams{} }},
 }
 
 func find(name string) (entry, error) {

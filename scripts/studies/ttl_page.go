@@ -85,7 +85,7 @@ func (s *ttlStudy) smallest(of func(*ttlHerd) float64) float64 {
 func measuredPeak(h *ttlHerd) float64 { return peak(h.PerSecond) }
 func expectedPeak(h *ttlHerd) float64 { return peak(h.Expected) }
 
-func percent(v float64) string {
+func inPercent(v float64) string {
 	if math.IsNaN(v) {
 		return "no share that was tried"
 	}
@@ -96,8 +96,8 @@ func (s *ttlStudy) write(p *page) {
 	f := s.figures()
 	p.answer("**A refresh costs the server %s ms of CPU and %s bytes on the wire, so 1,000 subscriptions cost %s CPU-seconds an hour with a TTL of 5 minutes and %s with a TTL of 10 seconds.** "+
 		"After a start of all together, a jitter of %s of the grant was the smallest tried that keeps the peak of refreshes below twice the mean.",
-		number(f.cpu.Median*1e3), number(f.bytes), number(f.cpu.Median*refreshesPer1000(300, s.RefreshAt, defaultJitter)), number(f.cpu.Median*refreshesPer1000(10, s.RefreshAt, defaultJitter)), percent(s.smallest(measuredPeak)))
-	p.text("Clients refresh at %s of the grant, less a jitter that is uniform for each refresh. The draft of MCP Events asks for no jitter.", percent(s.RefreshAt))
+		number(f.cpu.Median*1e3), number(f.bytes), number(f.cpu.Median*refreshesPer1000(300, s.RefreshAt, defaultJitter)), number(f.cpu.Median*refreshesPer1000(10, s.RefreshAt, defaultJitter)), inPercent(s.smallest(measuredPeak)))
+	p.text("Clients refresh at %s of the grant, less a jitter that is uniform for each refresh. The draft of MCP Events asks for no jitter.", inPercent(s.RefreshAt))
 	s.writeCosts(p, f)
 	s.writeHerd(p)
 	s.writeAbandoned(p)
@@ -110,9 +110,9 @@ func (s *ttlStudy) writeCosts(p *page, f ttlFigures) {
 	p.heading("The cost of refreshes")
 	p.text("Expected before the measurement: the cost is that of the refreshes, 3,600 / (TTL × %s) for each subscription and hour, so it is proportional to 1/TTL.", number(meanInterval(s.RefreshAt, defaultJitter)))
 	if f.most < 0.1 && f.off < 0.1 {
-		p.text("That held: the refreshes were within %s of the closed form where the window has two intervals, and the server's CPU within %s of the largest from a line over the refreshes.", percent(f.most), percent(f.off))
+		p.text("That held: the refreshes were within %s of the closed form where the window has two intervals, and the server's CPU within %s of the largest from a line over the refreshes.", inPercent(f.most), inPercent(f.off))
 	} else {
-		p.text("That did not hold well: the refreshes missed the closed form by up to %s where the window has two intervals, and the server's CPU a line over the refreshes by up to %s of the largest; 10 %% was allowed for each.", percent(f.most), percent(f.off))
+		p.text("That did not hold well: the refreshes missed the closed form by up to %s where the window has two intervals, and the server's CPU a line over the refreshes by up to %s of the largest; 10 %% was allowed for each.", inPercent(f.most), inPercent(f.off))
 	}
 	measured := series{name: "measured: CPU beyond the fit's CPU without refreshes"}
 	fit := series{name: "expected: cost of a refresh × 3,600 / mean interval (computed beyond the measured TTLs)", expected: true}
@@ -152,9 +152,9 @@ func (s *ttlStudy) writeHerd(p *page) {
 	p.text("Expected: opened at one instant, the first refreshes are spread evenly over the jitter, so the peak is (%s − j/2)/j times the mean, which falls to 2 at j = %s of the grant. An opening that itself takes time helps; the simulation has the opening of each run.", number(s.RefreshAt), number(smallestJitter(s.RefreshAt)))
 	switch {
 	case got == want || math.IsNaN(got) && math.IsNaN(want):
-		p.text("That held: measured and simulated, the smallest jitter of the sweep with a peak below twice the mean is %s.", percent(got))
+		p.text("That held: measured and simulated, the smallest jitter of the sweep with a peak below twice the mean is %s.", inPercent(got))
 	default:
-		p.text("That did not hold: it is %s as measured, and %s in the simulation.", percent(got), percent(want))
+		p.text("That did not hold: it is %s as measured, and %s in the simulation.", inPercent(got), inPercent(want))
 	}
 	measured, simulated := series{name: "measured"}, series{name: "simulated, with the opening of the run", expected: true}
 	closed, limit := series{name: "closed form, all at one instant: (refreshAt − j/2)/j", expected: true}, series{name: "twice the mean", expected: true}
@@ -169,10 +169,10 @@ func (s *ttlStudy) writeHerd(p *page) {
 		if h.Jitter >= 0.1 {
 			closed.points = append(closed.points, point{x: h.Jitter, y: peakOverMean(s.RefreshAt, h.Jitter)})
 		}
-		rows = append(rows, []string{percent(h.Jitter), count(h.Subscriptions), number(h.Opening), number(m), number(measuredPeak(h)), number(measuredPeak(h) / m), number(expectedPeak(h) / m), fmt.Sprintf("%+.0f %%", 100*(meanInterval(s.RefreshAt, 0)/meanInterval(s.RefreshAt, h.Jitter)-1))})
+		rows = append(rows, []string{inPercent(h.Jitter), count(h.Subscriptions), number(h.Opening), number(m), number(measuredPeak(h)), number(measuredPeak(h) / m), number(expectedPeak(h) / m), fmt.Sprintf("%+.0f %%", 100*(meanInterval(s.RefreshAt, 0)/meanInterval(s.RefreshAt, h.Jitter)-1))})
 		if h.Jitter == 0 || h.Jitter == 0.1 || h.Jitter == 0.4 {
-			line := series{name: "jitter " + percent(h.Jitter)}
-			dashed := series{name: "simulated, jitter " + percent(h.Jitter), expected: true}
+			line := series{name: "jitter " + inPercent(h.Jitter)}
+			dashed := series{name: "simulated, jitter " + inPercent(h.Jitter), expected: true}
 			for k, n := range h.PerSecond {
 				line.points = append(line.points, point{x: float64(k) + 0.5, y: n / m})
 				dashed.points = append(dashed.points, point{x: float64(k) + 0.5, y: h.Expected[k] / m})
