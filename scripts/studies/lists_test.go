@@ -56,7 +56,7 @@ func listsByHand() *lists {
 
 func TestListsPage(t *testing.T) {
 	s := listsByHand()
-	says(t, pageOf(s),
+	says(t, pageOf(t, s),
 		"**With a time to live of 10.0 s, a client that is not notified uses a list for ", " times as many pages",
 		"without notifications, a time to live of 1.00 s costs as many and leaves a client 993 ms behind at the 99th percentile",
 		"the herd at expiry is ",
@@ -68,9 +68,9 @@ func TestListsPage(t *testing.T) {
 	for i := range s.Herds {
 		s.Herds[i].Factor = exactly(100)
 	}
-	says(t, pageOf(s),
+	says(t, pageOf(t, s),
 		"It fetches about as many pages", "Jitter made no difference to the herd",
 		"and two uses | **Did not hold** | not so: ttl at 1.00 s,", "Fetches are the simulated ones, within 15 % | **Did not hold** |", "whatever the time to live | **Did not hold** | not so: notified at 1.00 s: 1m0s", "The herd is the simulated one, within 30 % | **Did not hold** | jitter 0: 100 where", "2.5 times the mean at most | **Did not hold** |",
 	)
-	says(t, pageOf(&lists{}), "**Nothing was measured.**")
+	says(t, pageOf(t, &lists{}), "**Nothing was measured.**")
 }

@@ -6,16 +6,6 @@ import (
 	"testing"
 )
 
-// pageOf writes the page of a study on a machine of two processors.
-func pageOf(s study) string {
-	p := &page{file: file{Scale: 1, Machine: machine{CPUs: 2}}, charts: map[string]chart{}}
-	s.write(p)
-	for _, c := range p.charts {
-		c.svg()
-	}
-	return string(p.markdown())
-}
-
 // says requires texts of a page.
 func says(t *testing.T, page string, want ...string) {
 	t.Helper()
@@ -88,7 +78,7 @@ func TestModesExpected(t *testing.T) {
 
 func TestModesPage(t *testing.T) {
 	m := modesByHand()
-	says(t, pageOf(m),
+	says(t, pageOf(t, m),
 		"**The least server CPU for an event, by the rate of events of one subscription: webhook at 0.001/s, push from 0.01/s to 1/s, poll every second at 10/s.",
 		"The fewest bytes: webhook up to 0.01/s, push from 0.1/s to 1/s, poll every second at 10/s.**",
 		"poll every second 990 ms, push 5.00 ms, webhook 8.00 ms",
@@ -108,12 +98,12 @@ func TestModesPage(t *testing.T) {
 			p.P99MS = exactly(1200)
 		}
 	}
-	says(t, pageOf(m),
+	says(t, pageOf(t, m),
 		"| From 0.1/s to 1/s, push costs the least CPU | **Did not hold** | 0.1/s: push or webhook; 1/s: poll every second or push |",
 		"within 5 % | **Did not hold** | furthest: 1\u202f200 (1\u202f200–1\u202f200) ms where 990 was expected |",
 		"p99 under 100 ms at every rate | **Did not hold** | push at 0.001/s: 300 ms;",
 		"predict server CPU within 25 % at the rates that they were not made from | **Did not hold** |",
 	)
 	m.Points = nil
-	pageOf(m) // nothing was measured: no panic
+	pageOf(t, m) // nothing was measured: no panic
 }

@@ -53,7 +53,7 @@ func TestSaturationPage(t *testing.T) {
 	if got := s.expectLimit("push", 2); math.Abs(got-2000) > 1e-9 { // 2 s of CPU / 100 µs / 10 subscriptions
 		t.Errorf("expected limit %g, want 2000", got)
 	}
-	says(t, pageOf(s),
+	says(t, pageOf(t, s),
 		"push keeps up with 1\u202f000 and not with 3\u202f000",
 		"none was lost in silence",
 		"the expected share, within 5 of 100 events | Held |", "25 % and 150 ms | Held |", "drops is announced | Held |", "predicts the limit of push within a factor of 2 | Held | expected 2\u202f000, kept up with 1\u202f000, not with 3\u202f000 |",
@@ -69,7 +69,7 @@ func TestSaturationPage(t *testing.T) {
 			p.LostAnnounced = 1
 		}
 	}
-	says(t, pageOf(s),
+	says(t, pageOf(t, s),
 		"push keeps up with 3\u202f000", "webhook not with 1.",
 		"lost deliveries were not announced.**",
 		"the expected share, within 5 of 100 events | **Did not hold** |", "25 % and 150 ms | **Did not hold** |", "drops is announced | **Did not hold** |", "predicts the limit of push within a factor of 2 | **Did not hold** | expected 98.0, kept up with 3\u202f000 |",
@@ -77,7 +77,7 @@ func TestSaturationPage(t *testing.T) {
 	for i := range s.Free {
 		s.Free[i].ServerMicros = 20
 	}
-	says(t, pageOf(s), "predicts the limit of push within a factor of 2 | Not decided | expected 3\u202f333, kept up with 3\u202f000 |")
+	says(t, pageOf(t, s), "predicts the limit of push within a factor of 2 | Not decided | expected 3\u202f333, kept up with 3\u202f000 |")
 	s.Bounded, s.Free = nil, nil
-	pageOf(s) // nothing was measured: no panic
+	pageOf(t, s) // nothing was measured: no panic
 }

@@ -35,6 +35,7 @@ type isolation struct {
 	PerHost  int     `json:"perHost"` // bound of senders at a host; 0 = none
 	P50      float64 `json:"healthyP50Seconds"`
 	P99      float64 `json:"healthyP99Seconds"`
+	Lost     int64   `json:"healthyLost"` // the target gave up: such a delivery is in no latency
 	Expected float64 `json:"expectedP99Seconds"`
 }
 
@@ -77,7 +78,7 @@ func (s *slowHost) model(i *isolation, seconds float64) sendersModel {
 const slowRate = 40
 
 func (s *slowHost) measure(ctx context.Context, l *lab) error {
-	s.Senders, s.Hold, s.SuspendAfter = 64, 0.8, 20
+	s.Senders, s.Hold, s.SuspendAfter = 64, 1, 20
 	all := 200
 	for n := range 2 {
 		if err := s.isolate(ctx, l, &s.Isolation, fmt.Sprintf("none-%d", n+1), isolation{Kind: "none", Healthy: all}); err != nil {
@@ -120,8 +121,10 @@ func slowArgs(lanes []string, rate string, measure, drain time.Duration) []strin
 	return []string{"--profile", "slow-host", "--set", "lanes=[" + strings.Join(lanes, ", ") + "]", "--set", "thresholds=[]", "--set", "schedule.rate=" + rate, "--set", "phases.measure=" + measure.String(), "--set", "phases.drain=" + drain.String()}
 }
 
+// slowServer are options of a server that asks for no proof of callbacks: a challenge would have the short
+// timeout of deliveries.
 func slowServer(more string) string {
-	return `{"TTLMin": "1s", "AllowPrivateCallbacks": true, "CallbackInsecure": true, ` + more + `}`
+	return `{"TTLMin": "1s", "Proof": "allow-list", "CallbackHosts": ["127.0.0.1"], "AllowPrivateCallbacks": true, "CallbackInsecure": true, ` + more + `}`
 }
 
 func (s *slowHost) isolate(ctx context.Context, l *lab, into *[]isolation, name string, i isolation) error {
@@ -143,6 +146,7 @@ func (s *slowHost) isolate(ctx context.Context, l *lab, into *[]isolation, name 
 		return err
 	}
 	q := r.Lanes[0].Latency.FromSent
+	i.Lost = r.Lanes[0].Expected - r.Lanes[0].Delivered
 	i.P50, i.P99 = time.Duration(q.P50).Seconds(), time.Duration(q.P99).Seconds()
 	i.Expected = quantile(s.model(&i, 1+measure.Seconds()).healthyLatencies(1), 0.99)
 	*into = append(*into, i)

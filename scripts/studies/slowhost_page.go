@@ -131,10 +131,10 @@ func (s *slowHost) writeIsolation(p *page) {
 	}
 	for k := range s.Isolation {
 		i := &s.Isolation[k]
-		rows = append(rows, []string{i.Kind, count(i.Slow), ofSeconds(i.P50), ofSeconds(i.P99), number(s.index(i)), number(s.expectedIndex(i))})
+		rows = append(rows, []string{i.Kind, count(i.Slow), ofSeconds(i.P50), ofSeconds(i.P99), count(i.Lost), number(s.index(i)), number(s.expectedIndex(i))})
 	}
 	p.chart("isolation", "isolation index over the share of slow callbacks, for slow, hanging and refusing ones, measured and simulated", c)
-	p.table([]string{"callbacks", "of 200", "p50 of the healthy", "p99", "index", "simulated"}, rows)
+	p.table([]string{"callbacks", "of 200", "p50 of the healthy", "p99", "lost", "index", "simulated"}, rows)
 }
 
 func (s *slowHost) writeHosts(p *page) {

@@ -45,7 +45,7 @@ func TestThrottleExpected(t *testing.T) {
 
 func TestThrottlePage(t *testing.T) {
 	s := throttleByHand()
-	says(t, pageOf(s),
+	says(t, pageOf(t, s),
 		"**A client can tell in every mode that it is throttled where events are delayed, delayed until a queue is full or dropped and announced, and not where they are dropped in silence.**",
 		"| delayed | events come late | events come late | events come late; 50 of 60 refreshes answer throttled, for up to 5.50 s |",
 		"| dropped in silence | **events are missing without a word** |", "takes as many bytes per event where gaps are announced",
@@ -62,11 +62,11 @@ func TestThrottlePage(t *testing.T) {
 			p.Bytes = exactly(900)
 		}
 	}
-	says(t, pageOf(s),
+	says(t, pageOf(t, s),
 		"dropped and announced or dropped in silence, and not where they are delayed.**",
 		"takes 3.00 times the bytes per event where gaps are announced",
 		"within 5 of 100 owed | **Did not hold** | not so: drop, push: 50.0 % announced and 0.0 % in silence;", "mistake it for another | **Did not hold** |", "25 % and 150 ms | **Did not hold** | not so: delay, push: 100 ms;", "refreshes answer throttled | **Did not hold** | told: [] |",
 	)
 	s.Points = nil
-	pageOf(s) // nothing was measured: no panic
+	pageOf(t, s) // nothing was measured: no panic
 }
