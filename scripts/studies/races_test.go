@@ -40,6 +40,7 @@ func TestRaceExpectations(t *testing.T) {
 		{raceGroup{refused: 10, exposure: 1}, raceGroup{refused: 50, exposure: 1}, true},
 		{raceGroup{refused: 10, exposure: 1}, raceGroup{refused: 50, exposure: 5}, false}, // the same width
 		{raceGroup{exposure: 1}, raceGroup{exposure: 1}, false},
+		{raceGroup{refused: 10, exposure: 1, runs: 2, chi: 20}, raceGroup{refused: 50, exposure: 1, runs: 2, chi: 40}, false}, // runs differ, too
 	} {
 		if got := differs(c.a, c.b); got != c.want {
 			t.Errorf("%+v: %v", c, got)
@@ -49,12 +50,12 @@ func TestRaceExpectations(t *testing.T) {
 
 func TestRacesPage(t *testing.T) {
 	s := racesData(2)
-	has(t, pageOf(t, s), "**A receiver that keeps both secrets refused nothing and lost nothing, however the target signs", "1.00 ms for one that drops the old secret early, 100 µs (target signs with both)",
-		"Early: 120 refusals in 3\u202f000 changes where the target signs with both, 100 in 2\u202f000 where it signs with the new one. No difference beyond chance.",
+	has(t, pageOf(t, s), "**A receiver that keeps both secrets refused nothing and lost nothing, however the target signs.", "1.00 ms for one that drops the old secret early, 100 µs (target signs with both)",
+		"Early: 120 refusals in 3\u202f000 changes where the target signs with both, 100 in 2\u202f000 where it signs with the new one. No difference beyond that of the runs.",
 		"Signing with both helps.", "With retries 0 deliveries of the early and late receivers were lost, without 20.0.", "20.0 of 2\u202f000 subscriptions had a delivery before their secret",
 		"no: runs only")
 	s = racesData(60)
 	s.Runs[0].Changes[0].Refused = 3
-	s.Runs[0].Server.Raced = 200
-	has(t, pageOf(t, s), "A receiver that keeps both secrets refused 3.00 deliveries and lost 0", "Signing with both does not help; it is worse.", "**That held in 4 of 5 runs only.**")
+	s.Runs[0].Server.Raced, s.Runs[0].Changes[2].Lost = 200, 5
+	has(t, pageOf(t, s), "A receiver that keeps both secrets refused 3.00 deliveries and lost 0", "Signing with both does not help; it is worse.", "**That held in 4 of 5 runs only.**", "**That did not hold.** With retries 5.00 deliveries")
 }

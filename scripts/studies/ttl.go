@@ -42,6 +42,7 @@ type ttlHerd struct {
 	Opening       float64   `json:"openingSeconds"` // from the first subscription to the last
 	PerSecond     []float64 `json:"refreshesBySecond"`
 	Expected      []float64 `json:"expectedBySecond"`
+	Peak          spread    `json:"expectedLargestSecond"` // of the simulations
 }
 
 // ttlStored is one run in which subscriptions are abandoned.
@@ -72,25 +73,33 @@ func storedExpected(live int, rate, ttl, refreshAt, jitter float64) float64 {
 	return float64(live) + rate*ttl*(1-meanInterval(refreshAt, jitter)/2)
 }
 
-// simulateHerd returns the refreshes in each second from the end of an even opening on, the mean of
-// several simulations.
-func simulateHerd(h *ttlHerd, refreshAt float64, seconds int) []float64 {
+// simulate sets the refreshes in each second from the end of an even opening on, the mean of several
+// simulations, and their largest seconds.
+func (h *ttlHerd) simulate(refreshAt float64, seconds int) {
 	const rounds = 20
-	by := make([]float64, seconds)
+	h.Expected = make([]float64, seconds)
 	r := rand.New(rand.NewPCG(1, 2))
-	for range rounds * h.Subscriptions {
-		at := -h.Opening * r.Float64()
-		for {
-			at += h.TTL * (refreshAt - h.Jitter*r.Float64())
-			if at >= float64(seconds) {
-				break
-			}
-			if at >= 0 {
-				by[int(at)] += 1.0 / rounds
+	var peaks []float64
+	for range rounds {
+		by := make([]float64, seconds)
+		for range h.Subscriptions {
+			at := -h.Opening * r.Float64()
+			for {
+				at += h.TTL * (refreshAt - h.Jitter*r.Float64())
+				if at >= float64(seconds) {
+					break
+				}
+				if at >= 0 {
+					by[int(at)]++
+				}
 			}
 		}
+		for i, n := range by {
+			h.Expected[i] += n / rounds
+		}
+		peaks = append(peaks, peak(by))
 	}
-	return by
+	h.Peak = spreadOf(peaks)
 }
 
 func peak(by []float64) (most float64) {
@@ -114,7 +123,7 @@ func (s *ttlStudy) measure(ctx context.Context, l *lab) error {
 			}
 		}
 	}
-	for _, jitter := range []float64{0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6} {
+	for _, jitter := range []float64{0, 0.05, 0.1, 0.2, 0.3, 0.35, 0.4, 0.6} {
 		if err := s.herd(ctx, l, jitter); err != nil {
 			return err
 		}
@@ -193,7 +202,7 @@ func (s *ttlStudy) herd(ctx context.Context, l *lab, jitter float64) error {
 		at := opened.Add(time.Duration(i) * time.Second)
 		h.PerSecond = append(h.PerSecond, valueAt(all, at.Add(time.Second), refreshesOf)-valueAt(all, at, refreshesOf))
 	}
-	h.Expected = simulateHerd(&h, s.RefreshAt, seconds)
+	h.simulate(s.RefreshAt, seconds)
 	s.Herds = append(s.Herds, h)
 	return nil
 }
@@ -224,7 +233,9 @@ func (s *ttlStudy) abandon(ctx context.Context, l *lab, ttl int) error {
 	if err != nil {
 		return err
 	}
-	a.Rate = r.Lanes[0].Figures["leftSilently"] / to.Sub(warm).Seconds()
+	// All others end after it, some of them silently, too.
+	opened := float64(r.Lanes[0].Overhead.Opened)
+	a.Rate = r.Lanes[0].Figures["leftSilently"] / opened * (opened - float64(live)) / to.Sub(warm).Seconds()
 	s.Abandoned = append(s.Abandoned, a)
 	return nil
 }

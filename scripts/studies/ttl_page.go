@@ -82,8 +82,16 @@ func (s *ttlStudy) smallest(of func(*ttlHerd) float64) float64 {
 	return least
 }
 
+// simulations is the number of simulations of a run.
+func (s *ttlStudy) simulations() int {
+	if len(s.Herds) == 0 {
+		return 0
+	}
+	return s.Herds[0].Peak.N
+}
+
 func measuredPeak(h *ttlHerd) float64 { return peak(h.PerSecond) }
-func expectedPeak(h *ttlHerd) float64 { return peak(h.Expected) }
+func expectedPeak(h *ttlHerd) float64 { return h.Peak.Median }
 
 func inPercent(v float64) string {
 	if math.IsNaN(v) {
@@ -132,7 +140,7 @@ func (s *ttlStudy) writeCosts(p *page, f ttlFigures) {
 	p.chart("cost", "CPU-seconds of the server for 1,000 subscription-hours over the TTL: measured points and the expected line", chart{
 		title: "What a TTL costs the server", x: axis{title: "TTL, seconds", log: true}, y: axis{title: "CPU-seconds per 1,000 subscription-hours", log: true}, series: []series{measured, fit},
 	})
-	p.table([]string{"TTL", "subscriptions", "seconds", "refreshes", "CPU-seconds", "per 1,000 subscription-hours", "stored at the end"}, rows)
+	p.table([]string{"TTL", "subscriptions", "seconds", "refreshes", "CPU-seconds", "per 1,000 subscription-hours, all", "stored at the end"}, rows)
 	p.text("The CPU of a refresh is the slope over all TTLs, %s ms (median and range of the repeats). Without refreshes the server used %s of a core, for the deliveries of one event a second among others. **Computed from it, not measured:**", spread{f.cpu.Median * 1e3, f.cpu.Low * 1e3, f.cpu.High * 1e3, f.cpu.N}, number(f.base))
 	rows = nil
 	for _, ttl := range []float64{10, 60, 300, 1800, 3600, 86400, 0} {
@@ -150,12 +158,13 @@ func (s *ttlStudy) writeHerd(p *page) {
 	p.heading("After a start of all together")
 	want, got := s.smallest(expectedPeak), s.smallest(measuredPeak)
 	p.text("Expected: opened at one instant, the first refreshes are spread evenly over the jitter, so the peak is (%s − j/2)/j times the mean, which falls to 2 at j = %s of the grant. An opening that itself takes time helps; the simulation has the opening of each run.", number(s.RefreshAt), number(smallestJitter(s.RefreshAt)))
-	switch {
-	case got == want || math.IsNaN(got) && math.IsNaN(want):
-		p.text("That held: measured and simulated, the smallest jitter of the sweep with a peak below twice the mean is %s.", inPercent(got))
-	default:
-		p.text("That did not hold: it is %s as measured, and %s in the simulation.", inPercent(got), inPercent(want))
+	n := 0
+	for i := range s.Herds {
+		if h := &s.Herds[i]; measuredPeak(h) >= 0.95*h.Peak.Low && measuredPeak(h) <= 1.05*h.Peak.High {
+			n++
+		}
 	}
+	p.text("The largest seconds are within the range of %d simulations, and 5 %% beyond it: %s The smallest jitter of the sweep with a peak below twice the mean is %s as measured, and %s in the simulation, where chance adds to the peak.", s.simulations(), verdict(n, len(s.Herds)), inPercent(got), inPercent(want))
 	measured, simulated := series{name: "measured"}, series{name: "simulated, with the opening of the run", expected: true}
 	closed, limit := series{name: "closed form, all at one instant: (refreshAt − j/2)/j", expected: true}, series{name: "twice the mean", expected: true}
 	over := chart{title: "Refreshes after a common start", x: axis{title: "seconds since all were open"}, y: axis{title: "refreshes per second, over their mean"}}
