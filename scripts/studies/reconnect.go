@@ -134,8 +134,10 @@ func (r *reconnection) lostShare() float64 {
 	return float64(lost) / float64(lost+r.Replayed)
 }
 
-// missed is how many deliveries a run had to make up.
-func (r *reconnection) missed() float64 { return float64(r.Replayed) / float64(r.Peak.N) }
+// missed is how many deliveries the streams of a run missed while they were away, on average.
+func (r *reconnection) missed() float64 {
+	return float64(r.Replayed+r.Announced+r.Silent) / float64(r.Peak.N)
+}
 
 // herdPeak returns the expected largest number of n streams that return within one tenth of a second,
 // where each waits for a random time of up to window, and the ends of the interval that holds 95 % of

@@ -10,7 +10,7 @@ func (s *reconnect) write(p *page) {
 	worst := s.herdError()
 	narrow, wide := s.Jitter[0], s.Jitter[len(s.Jitter)-1]
 	least, most := s.Backlog[0], s.Backlog[len(s.Backlog)-1]
-	held := "as the closed form says, within " + number(100*worst) + " %"
+	held := "as the closed form says, within " + number(100*worst) + " % or by chance"
 	if !s.herdHeld() {
 		held = "but not as the closed form says: up to " + number(100*worst) + " % beside it, and more than chance explains"
 	}
@@ -113,10 +113,10 @@ func (s *reconnect) memoryAnswer(least, most *reconnection) string {
 	case least.MemoryMiB.N == 0:
 		return "The server's memory was not measured."
 	case !apart(least.MemoryMiB, most.MemoryMiB):
-		return fmt.Sprintf("Its peak memory does not depend on the backlog: %s MiB with %s events and %s MiB with %s.", least.MemoryMiB, count(least.Events), most.MemoryMiB, count(most.Events))
+		return fmt.Sprintf("Its peak memory does not depend on the backlog: %s MiB with %s missed and %s MiB with %s.", least.MemoryMiB, count(least.Events), most.MemoryMiB, count(most.Events))
 	}
 	grown := (most.MemoryMiB.Median - least.MemoryMiB.Median) * 1024 / float64(s.Streams)
-	return fmt.Sprintf("Its peak memory changes with the backlog, from %s MiB with %s events to %s MiB with %s: %s KiB a stream.", least.MemoryMiB, count(least.Events), most.MemoryMiB, count(most.Events), number(grown))
+	return fmt.Sprintf("Its peak memory changes with the backlog, from %s MiB with %s missed to %s MiB with %s: %s KiB a stream.", least.MemoryMiB, count(least.Events), most.MemoryMiB, count(most.Events), number(grown))
 }
 
 func (s *reconnect) writeCatchUp(p *page) {
@@ -154,7 +154,13 @@ func (s *reconnect) lossHeld() bool {
 }
 
 func (s *reconnect) expectedLoss(r *reconnection) float64 {
-	return ageLoss(inMillis(r.AwayMs), inMillis(r.WindowMs), inMillis(r.MaxAgeMs))
+	return ageLoss(inMillis(s.missedMs(r)), inMillis(r.WindowMs), inMillis(r.MaxAgeMs))
+}
+
+// missedMs is the time over which the missed events were published. It exceeds the time away by what
+// was on its way when the streams were cut.
+func (s *reconnect) missedMs(r *reconnection) float64 {
+	return r.missed() / float64(s.Streams*r.Events) * r.AwayMs
 }
 
 // sums returns what was lost in silence and came twice in all runs.
@@ -186,12 +192,12 @@ func (s *reconnect) lossAnswer() string {
 
 func (s *reconnect) writeLoss(p *page) {
 	p.heading("maxAge")
-	p.text("A client may ask for no events older than `maxAgeMs`. Of the events that were published evenly during the time away, those are lost that are older when the stream returns. A stream that returns at once loses the share 1 − maxAge / away; the expectation takes the random wait into account. The hypothesis was: each share is within %s of the expected one, and all of it is announced (`truncated`).", number(lossHolds))
+	p.text("A client may ask for no events older than `maxAgeMs`. Of the events that were published evenly during the time away, those are lost that are older when the stream returns. A stream that returns at once loses the share 1 − maxAge / away; the expectation takes the random wait into account, and as the time away that over which the missed events were published. The hypothesis was: each share is within %s of the expected one, and all of it is announced (`truncated`).", number(lossHolds))
 	var rows [][]string
 	measured, expected := series{name: "measured"}, series{name: "expected", expected: true, hue: 1}
 	for i := range s.Age {
 		r := &s.Age[i]
-		x, want := r.MaxAgeMs/r.AwayMs, s.expectedLoss(r)
+		x, want := r.MaxAgeMs/s.missedMs(r), s.expectedLoss(r)
 		rows = append(rows, []string{number(x), number(r.lostShare()), number(want), count(r.Announced), count(r.Silent), count(r.Duplicates)})
 		measured.points = append(measured.points, point{x: x, y: r.lostShare()})
 	}
