@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -217,49 +214,4 @@ func commonest(reasons map[string]int64) string {
 		}
 	}
 	return best
-}
-
-// otherServer is a server in a process of its own, which ends with its standard input.
-type otherServer struct {
-	URL string `json:"url"`
-	cmd *exec.Cmd
-	in  io.Closer
-}
-
-// startServer starts a server, whose first line says where it is.
-func startServer(ctx context.Context, command []string) (*otherServer, error) {
-	s := &otherServer{cmd: exec.CommandContext(ctx, command[0], command[1:]...)}
-	s.cmd.WaitDelay = 10 * time.Second
-	in, err := s.cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := s.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.cmd.Start(); err != nil {
-		return nil, err
-	}
-	s.in = in
-	line, err := bufio.NewReader(out).ReadBytes('\n')
-	if err == nil {
-		err = json.Unmarshal(line, s)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: its first line %q: %w", filepath.Base(command[0]), line, err), s.end())
-	}
-	return s, nil
-}
-
-// end ends the server. That it fell over meanwhile is not an error here: the run says so.
-func (s *otherServer) end() error {
-	err := s.in.Close()
-	late := time.AfterFunc(20*time.Second, func() { _ = s.cmd.Process.Kill() })
-	defer late.Stop()
-	var exit *exec.ExitError
-	if wait := s.cmd.Wait(); wait != nil && !errors.As(wait, &exit) {
-		err = errors.Join(err, wait)
-	}
-	return err
 }
