@@ -239,6 +239,9 @@ func growth(name string, g leak.Gauge, m Marks) results.Growth {
 	switch {
 	case !ok:
 		out.Reason = fmt.Sprintf("the measured phase has %d samples, and a trend needs two in each of %d equal windows: raise phases.measure", len(g.Measured), leak.Windows)
+		if len(g.Measured) > 0 {
+			out.Start = g.Measured[0].Value
+		}
 		return out
 	case m.Varying:
 		out.Reason = "the load of the schedule changes by plan, so a rise may be the load's: use kind constant, poisson, burst or sine"

@@ -193,11 +193,8 @@ func (c chart) svg() []byte {
 	}
 	for _, t := range x.ticks() {
 		fmt.Fprintf(&b, `<path d="M%.1f %dv5" stroke="#555555"/>`+"\n", t.at, chartHeight-bottom)
-		if t.at > chartWidth-right-1 { // it must not reach over the edge
-			text(&b, chartWidth-2, chartHeight-bottom+20, "end", "", t.label)
-			continue
-		}
-		text(&b, t.at, chartHeight-bottom+20, "middle", "", t.label)
+		half := 4 * float64(len([]rune(t.label))) // so that the last label is not cut off
+		text(&b, min(t.at, chartWidth-2-half), chartHeight-bottom+20, "middle", "", t.label)
 	}
 	fmt.Fprintf(&b, `<path d="M%d %dV%dH%d" stroke="#555555" fill="none"/>`+"\n", left, top, chartHeight-bottom, chartWidth-right)
 	text(&b, (left+chartWidth-right)/2, chartHeight-bottom+42, "middle", "", c.x.title)

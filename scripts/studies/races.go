@@ -189,7 +189,7 @@ func (s *races) write(p *page) {
 	}
 	early, late, lateSingle := s.group("early", true), s.group("late", true), s.group("late", false)
 	p.answer("**%s, however the target signs. The others refuse what a window of a change lets in: %s for one that drops the old secret early, %s (target signs with both) and %s (with the new one) for one that switches late.** %s",
-		kept, seconds(early.width), seconds(late.width), seconds(lateSingle.width), s.serverAnswer())
+		kept, ofSeconds(early.width), ofSeconds(late.width), ofSeconds(lateSingle.width), s.serverAnswer())
 	s.writeRotation(p)
 	p.heading("What is lost")
 	held := "That held."
@@ -233,7 +233,7 @@ func (s *races) writeRotation(p *page) {
 			held++
 		}
 		line := series{name: fmt.Sprintf("%s, the target signs with %s", of.receiver, signs)}
-		dashed := series{name: "expected: rate × " + seconds(g.width), expected: true, points: []point{{x: 0}}}
+		dashed := series{name: "expected: rate × " + ofSeconds(g.width), expected: true, points: []point{{x: 0}}}
 		for i := range s.Runs {
 			r := &s.Runs[i]
 			for _, n := range r.Changes {
@@ -244,7 +244,7 @@ func (s *races) writeRotation(p *page) {
 				if !r.Retries {
 					tries = "no"
 				}
-				rows = append(rows, []string{of.receiver, signs, tries, number(r.Rate), number(n.Changes), number(n.Refused), fmt.Sprintf("%.3f", n.Refused/max(n.Changes, 1)), count(n.Lost), count(n.Disorder), seconds(n.WidthP50) + " / " + seconds(n.WidthMost)})
+				rows = append(rows, []string{of.receiver, signs, tries, number(r.Rate), number(n.Changes), number(n.Refused), fmt.Sprintf("%.3f", n.Refused/max(n.Changes, 1)), count(n.Lost), count(n.Disorder), ofSeconds(n.WidthP50) + " / " + ofSeconds(n.WidthMost)})
 				if r.Retries {
 					line.points = append(line.points, point{x: r.Rate, y: n.Refused / max(n.Changes, 1)})
 					dashed.points = append(dashed.points, point{x: r.Rate, y: r.Rate * g.width})
@@ -292,7 +292,7 @@ func (s *races) writeSubscribe(p *page, clientRejected float64) {
 		}
 		line.points = append(line.points, point{x: r.Rate, y: got, low: max(0, got-chance), high: got + chance})
 		dashed.points = append(dashed.points, point{x: r.Rate, y: most})
-		rows = append(rows, []string{number(r.Rate), number(r.Server.Opened), number(r.Server.Raced), fmt.Sprintf("%.3f", got), fmt.Sprintf("%.3f", most), seconds(r.Server.Window), number(r.Client.Opened), number(r.Client.Raced)})
+		rows = append(rows, []string{number(r.Rate), number(r.Server.Opened), number(r.Server.Raced), fmt.Sprintf("%.3f", got), fmt.Sprintf("%.3f", most), ofSeconds(r.Server.Window), number(r.Client.Opened), number(r.Client.Raced)})
 	}
 	line.points, dashed.points = byX(line.points), byX(dashed.points)
 	p.text("At most the expected share, but for chance: %s", verdict(n, of))

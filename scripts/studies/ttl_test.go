@@ -9,7 +9,7 @@ import (
 // pageOf writes the page of a study.
 func pageOf(t *testing.T, s study) string {
 	t.Helper()
-	p := &page{entry: entry{name: "x", question: "?"}, file: file{Scale: 1}, charts: map[string]chart{}}
+	p := &page{entry: entry{name: "x", question: "?"}, file: file{Scale: 1, Machine: machine{CPUs: 2}}, charts: map[string]chart{}}
 	s.write(p)
 	for name, c := range p.charts {
 		if text := string(c.svg()); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
