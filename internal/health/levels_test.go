@@ -57,6 +57,9 @@ func TestGrowths(t *testing.T) {
 			t.Errorf("%s: %+v, want %s and %q", tt.name, got, tt.verdict, tt.reason)
 		}
 	}
+	if got := Growths(map[string][]leak.Point{"memory": line(mib, 0)}, short)["memory"].Start; got != 100*mib {
+		t.Errorf("a run without a trend begins at %v bytes, want 100 MiB", got)
+	}
 	if got := Growths(nil, whole); got != nil {
 		t.Errorf("nothing was followed: %v", got)
 	}

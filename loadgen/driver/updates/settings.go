@@ -84,5 +84,10 @@ const (
 )
 
 // Connections returns how many connections a client has: one for its stream, and one for
-// its reads.
-func Connections(*driver.Options) int { return 2 }
+// its reads if it reads.
+func Connections(o *driver.Options) int {
+	if set, err := driver.SettingsOr(o, Defaults); err == nil && set.Identify == IdentifyNone {
+		return 1
+	}
+	return 2
+}
