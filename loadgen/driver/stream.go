@@ -86,22 +86,20 @@ type StreamRequest struct {
 // or finishes the stream. One goroutine at a time does so; others use HangUp and GiveUp,
 // which take mu.
 type Stream struct {
-	// What each message needs comes first, side by side: of thousands of streams,
-	// none is in the cache when its next message arrives, and each cache line is
-	// a miss.
+	// What each message needs comes first, in two cache lines with what a system puts
+	// before it: of thousands of streams, none is in the cache when its next message
+	// arrives, and each line is a miss.
 	p      StreamProtocol
 	at     eventmeter.Instant
 	waited time.Duration // how long the current message waited to be read; see Timed
 	id     uint64
-	parser *wire.EventParser // nil between two messages, if the stream has nothing to keep
-	// coalesced is nil until a read has ended within a message.
-	coalesced *CoalescedReads
 
 	cause     eventmeter.Cause
 	begun     bool // the beginning of the current connection's stream was parsed
 	kernel    bool // at is the kernel's receive time
 	held      bool // the current message waited because of Hold
 	shared    bool // the current message was read together with others
+	splits    bool // a read has ended within a message: there is coalesced
 	confirmed bool // of any connection
 	admitted  bool // first is closed
 	cut       bool // the lane cut the last connection
@@ -113,17 +111,19 @@ type Stream struct {
 	stands    bool // the current connection was confirmed
 	ended     bool // the rest of the current connection is ignored
 
-	turn uint32 // of the connection; guarded by mu
-
-	opening *opening // of the current connection; nil once it was confirmed
+	parser  *wire.EventParser // nil between two messages, if the stream has nothing to keep
+	opening *opening          // of the current connection; nil once it was confirmed
+	rare    *rareStream       // nil until something of it is needed
+	streams *Streams
 	pulse   sinks.Pulse
 
-	// The following fields are used only when connections begin and end.
-	rare    *rareStream // nil until something of it is needed
-	streams *Streams
-	ctx     context.Context
-	session *mcpclient.Session // of the current connection
-	method  string             // of the current connection
+	// The following fields are used only when connections begin and end, or splits is
+	// set.
+	coalesced *CoalescedReads
+	turn      uint32 // of the connection; guarded by mu
+	ctx       context.Context
+	session   *mcpclient.Session // of the current connection
+	method    string             // of the current connection
 
 	mu    sync.Mutex
 	conn  streamclient.Stream // nil while there is none, or it has just begun

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
@@ -32,7 +33,7 @@ func (s *Stream) Opened(h streamclient.Head, at streamclient.Arrival) error {
 	}
 	s.answered = true
 	s.opening.down = h.Size
-	s.coalesced = nil
+	s.coalesced, s.splits = nil, false
 	s.p.Answered()
 	s.admit()
 	return nil
@@ -45,6 +46,9 @@ var (
 	messages = sync.Pool{New: func() any { return &wire.Repeat{Memo: eventmeter.ProbeLen} }}
 	parsers  = sync.Pool{New: func() any { return new(wire.EventParser) }}
 )
+
+// Warm implements streamclient.Warmer.
+func (s *Stream) Warm() *atomic.Int64 { return s.pulse.Last() }
 
 // Piece implements streamclient.Sink: the next bytes of the stream.
 func (s *Stream) Piece(b []byte, at streamclient.Arrival) error {
@@ -85,11 +89,11 @@ func (s *Stream) reads(n int) {
 	ends := s.parser != nil && s.parser.Partial() > 0
 	if ends {
 		s.pulse.Beat(s.at)
-		if s.coalesced == nil {
-			s.coalesced = &CoalescedReads{}
+		if !s.splits {
+			s.coalesced, s.splits = &CoalescedReads{}, true
 		}
 	}
-	if s.coalesced != nil && !s.held && s.coalesced.Piece(n, s.at, ends) {
+	if s.splits && !s.held && s.coalesced.Piece(n, s.at, ends) {
 		s.streams.count(FigureCoalesced)
 	}
 }

@@ -289,7 +289,10 @@ func (s *stream) judgeSubscription(o conform.Occasion, m *wire.Message, data []b
 	if s.d.judge.tally == nil {
 		return
 	}
-	s.d.held(s.r, s.At(), o, s.own && len(m.SubscriptionID) > 0 && m.SubscriptionID[0] != '"', conform.StreamSubscriptionIDMeta, data)
+	s.d.judge.tally.See(s.sub.Index, o)
+	if !s.own || len(m.SubscriptionID) == 0 || m.SubscriptionID[0] == '"' {
+		s.d.broke(s.r, s.At(), conform.StreamSubscriptionIDMeta, data)
+	}
 }
 
 // longestQuiet is how long a stream may be quiet: the draft's 30 s, and a second for

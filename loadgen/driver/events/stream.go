@@ -17,8 +17,9 @@ import (
 
 // stream is the stream of one run.
 type stream struct {
-	d *lane
-	r *run
+	d   *lane
+	r   *run
+	sub eventmeter.Sub // that of r, which events need nothing else of
 	// lastMessage is when the last message of the current connection came, in
 	// milliseconds; 0 = there was none.
 	lastMessage uint32
@@ -39,7 +40,7 @@ func (d *lane) streamOptions() driver.StreamOptions {
 
 // newStream returns the stream of a run.
 func (d *lane) newStream(r *run) *stream {
-	s := &stream{d: d, r: r}
+	s := &stream{d: d, r: r, sub: r.Sub}
 	s.Init(d.streams, s)
 	return s
 }

@@ -35,7 +35,7 @@ func (s *stream) Message(e wire.Event, m *wire.Message) {
 		s.judgeSubscription(conform.StreamEvent, m, data)
 		s.d.judgeEvent(s.r, s.At(), &m.Fields, data)
 		stamp, probed, id := driver.Probe(m, data)
-		v := eventmeter.Delivery{Sub: s.r.Sub, Stamp: stamp, Probed: probed, EventID: id, Bytes: size}
+		v := eventmeter.Delivery{Sub: s.sub, Stamp: stamp, Probed: probed, EventID: id, Bytes: size}
 		s.Timed(&v)
 		if s.Held() {
 			s.d.tally.Count("heldBack", 1)
