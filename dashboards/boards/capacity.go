@@ -19,7 +19,7 @@ func ofJudged(metric string) string {
 // capacity is the dashboard of a capacity search: how much load does the target sustain?
 func capacity() *dashboard.DashboardBuilder {
 	d := board("eventmeter-capacity", "eventmeter: capacity", "A search for the largest load that meets an SLO: the maximum load, and the steps that led to it.")
-	d.WithVariable(choice("search", "Search", `query_result(sort(max by (search) (last_over_time(eventmeter_capacity_info[30d]))))`, `/search="([^"]+)"/`))
+	d.WithVariable(choice("search", "Search", `query_result(label_join(max by (name, search) (last_over_time(eventmeter_capacity_info[30d])), "text", " ", "name", "search"))`, `/search="(?<value>[^"]+)",text=" ?(?<text>[^"]+)"/`))
 	d.WithPanel(figure(shape{"Maximum load", "The largest load that met the SLO, in the unit of the axis, and the smallest that did not.", "short", 8, 5}, []query{
 		{"largest that met the SLO", `max(last_over_time(eventmeter_capacity_maximum_load{search="$search"}[$__range]))`},
 		{"smallest that did not meet it", `max(last_over_time(eventmeter_capacity_maximum_above_load{search="$search"}[$__range]))`},
@@ -32,10 +32,10 @@ func capacity() *dashboard.DashboardBuilder {
 
 	section(d, "Load curve")
 	load := column{"load", "short", ofJudged("eventmeter_capacity_step_load")}
-	d.WithPanel(against(shape{"Throughput", "Deliveries due and deliveries received, by load. The two diverge above the maximum load.", "cps", 8, 9}, load, []column{
-		{"due", "cps", ofJudged("eventmeter_capacity_step_offered_rate")},
-		{"came", "cps", ofJudged("eventmeter_capacity_step_achieved_rate")},
-	}, override{"/^due$/", paintOf("#a87400")}, override{"/^came$/", paintOf("#2a78d6")}))
+	d.WithPanel(against(shape{"Throughput", "Deliveries offered (due) and received per second, by load. The two diverge above the maximum load.", "cps", 8, 9}, load, []column{
+		{"offered", "cps", ofJudged("eventmeter_capacity_step_offered_rate")},
+		{"received", "cps", ofJudged("eventmeter_capacity_step_achieved_rate")},
+	}, override{"/^offered$/", paintOf("#a87400")}, override{"/^received$/", paintOf("#2a78d6")}))
 	d.WithPanel(against(shape{"Scheduled → received", "Of the slowest lane, by load.", "s", 8, 9}, load, []column{
 		{"p50", "s", latencyOfStep("p50")}, {"p99", "s", latencyOfStep("p99")},
 	}, override{"/^p50$/", paintOf("#12875d")}, override{"/^p99$/", paintOf("#d95f26")}))
@@ -46,8 +46,8 @@ func capacity() *dashboard.DashboardBuilder {
 	section(d, "Steps")
 	d.WithPanel(rows(shape{"Steps", "Every trial of a load, in order, with its verdict. Steps with verdict aside measure costs. The p99 is that of the slowest lane.", "", 24, 12}, []string{"step", "purpose", "verdict"}, []column{
 		{"load", "short", withVerdict(ofStep("eventmeter_capacity_step_load"))},
-		{"due", "cps", withVerdict(ofStep("eventmeter_capacity_step_offered_rate"))},
-		{"came", "cps", withVerdict(ofStep("eventmeter_capacity_step_achieved_rate"))},
+		{"offered", "cps", withVerdict(ofStep("eventmeter_capacity_step_offered_rate"))},
+		{"received", "cps", withVerdict(ofStep("eventmeter_capacity_step_achieved_rate"))},
 		{"expected", "locale", withVerdict(ofStep("eventmeter_capacity_step_expected"))},
 		{"lost", "locale", withVerdict(ofStep("eventmeter_capacity_step_lost"))},
 		{"backlog growth", "cps", withVerdict(ofStep("eventmeter_capacity_step_backlog_growth_rate"))},

@@ -13,13 +13,17 @@ type colour struct {
 }
 
 // The colours are those of report.html: blue, orange and green for push, poll and
-// webhook, in the order of the profile compare. Lanes without a mode of their own
-// have the following colours.
+// webhook. There, the first lane of a mode has its colour, and further lanes of it have
+// those that no lane of the run has yet, so the lanes of the built-in profiles have them
+// here by their names. Other lanes have the colours of Grafana's palette.
 var (
 	modes = []colour{{"push", "#2a78d6"}, {"poll", "#d95f26"}, {"webhook", "#12875d"}}
 
-	// The lanes of the profile that compares lists, as the report has them.
-	listLanes = []colour{{"ttl", "#2a78d6"}, {"notified", "#d95f26"}, {"no-cache", "#12875d"}}
+	// The further lanes of the profile mixed.
+	lanes = []colour{{"smithery", "#6a4fc0"}, {"resources", "#a87400"}, {"callbacks", "#c23f7d"}, {"requests", "#37752a"}, {"ttl", "#c93434"}, {"notified", "#d95f26"}}
+
+	// The lanes of the profile sep-2549.
+	listLanes = []colour{{"ttl", "#d95f26"}, {"notified", "#6a4fc0"}, {"no-cache", "#a87400"}}
 
 	processes = []colour{{"target", "#6a4fc0"}, {"generator", "#a87400"}, {"others", "#37752a"}}
 

@@ -41,7 +41,7 @@ func compare() *dashboard.DashboardBuilder {
 	compareGaps(d)
 	section(d, "Conformance")
 	compareConformance(d)
-	section(d, "Refresh overhead")
+	section(d, "Protocol overhead")
 	compareOverhead(d)
 	section(d, "Cost per delivered event")
 	compareCost(d)
@@ -89,7 +89,7 @@ func compareLatency(d *dashboard.DashboardBuilder) {
 
 func compareLoss(d *dashboard.DashboardBuilder) {
 	paint := append(fixed(modes), dashed)
-	d.WithPanel(lines(shape{"Missing so far", "Owed events not received although a newer event of their source was, and all lost events.", "short", 8, 0},
+	d.WithPanel(lines(shape{"Lost or missing", "So far: all lost events, and owed ones that were not received although a newer event of their source was.", "short", 8, 0},
 		laidOver(query{"{{mode}}", `sum by (mode) (eventmeter_deliveries_missing{LANES} SHIFT)`}), paint...))
 	d.WithPanel(lines(shape{"In flight", "Owed events not yet received that may still arrive.", "short", 8, 0},
 		laidOver(query{"{{mode}}", `sum by (mode) (eventmeter_deliveries_outstanding{LANES} SHIFT)`}), paint...))

@@ -51,8 +51,8 @@ func lists() *dashboard.DashboardBuilder {
 	d.WithPanel(logarithmic(lines(shape{"Fetching a page, p99", "", "s", 8, 0}, laidOver(
 		query{"{{lane}}", `histogram_quantile(0.99, sum by (lane) (rate(eventmeter_list_fetch_seconds{LANES}[$__rate_interval] SHIFT)))`}), paint...)))
 
-	section(d, "Trouble")
-	d.WithPanel(lines(shape{"So far", "Failed uses and fetches, stale pages used because no fresh page was available, failed cursors, and list versions that went back.", "short", 24, 0}, alone(
+	section(d, "Errors")
+	d.WithPanel(lines(shape{"Errors so far", "Failed uses and fetches, stale pages used because no fresh page was available, failed cursors, and list versions that went back.", "short", 24, 0}, alone(
 		query{"uses failed", `sum(eventmeter_list_uses_total{LANES,outcome="failed"} SHIFT)`},
 		query{"fetches failed", `sum(eventmeter_list_fetches_failed_total{LANES} SHIFT)`},
 		query{"served stale", `sum(eventmeter_list_served_stale_total{LANES} SHIFT)`},

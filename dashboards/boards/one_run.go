@@ -48,31 +48,30 @@ func runEvents(d *dashboard.DashboardBuilder) {
 		query{"dropped", `sum(rate(eventmeter_events_dropped_total{RUN}[$__rate_interval] SHIFT))`})))
 	d.WithPanel(lines(shape{"Outcome of publishing", "Accepted events are owed to subscribers, refused ones are not; the outcome of uncertain ones is unknown.", "cps", 8, 0},
 		alone(query{"{{outcome}}", `sum by (outcome) (rate(eventmeter_events_resolved_total{RUN}[$__rate_interval] SHIFT))`})))
-	d.WithPanel(logarithmic(lines(shape{"Sending", "p99 of the delay between schedule and publishing, and of the upstream's answer.", "s", 8, 0}, alone(
-		query{"late", `histogram_quantile(0.99, sum(rate(eventmeter_upstream_lag_seconds{RUN}[$__rate_interval] SHIFT)))`},
-		query{"answered", `histogram_quantile(0.99, sum(rate(eventmeter_upstream_answer_seconds{RUN}[$__rate_interval] SHIFT)))`}))))
+	d.WithPanel(logarithmic(lines(shape{"Publishing delay", "p99 of the delay between schedule and publishing, and of the upstream's answer.", "s", 8, 0}, alone(
+		query{"published after scheduled", `histogram_quantile(0.99, sum(rate(eventmeter_upstream_lag_seconds{RUN}[$__rate_interval] SHIFT)))`},
+		query{"upstream answered", `histogram_quantile(0.99, sum(rate(eventmeter_upstream_answer_seconds{RUN}[$__rate_interval] SHIFT)))`}))))
 }
 
 func runLanes(d *dashboard.DashboardBuilder) {
-	// Lanes are often named after their mode; they then have its colour.
-	paint := fixed(modes)
+	paint := fixed(modes, lanes)
 	d.WithPanel(lines(shape{"Open subscriptions", "", "short", 8, 0}, alone(query{"{{lane}}", `sum by (lane) (eventmeter_subscriptions_open{LANES} SHIFT)`}), paint...))
 	d.WithPanel(lines(shape{"Delivered", "Owed events received, per second.", "cps", 8, 0}, alone(query{"{{lane}}", `sum by (lane) (rate(eventmeter_deliveries_total{LANES}[$__rate_interval] SHIFT))`}), paint...))
 	d.WithPanel(logarithmic(lines(shape{"Scheduled → received, p99", "", "s", 8, 0}, alone(query{"{{lane}}", latency("0.99", "lane")}), paint...)))
-	d.WithPanel(lines(shape{"Missing so far", "Owed events not received although a newer event of their source was, and all lost events.", "short", 8, 0},
+	d.WithPanel(lines(shape{"Lost or missing", "So far: all lost events, and owed ones that were not received although a newer event of their source was.", "short", 8, 0},
 		alone(query{"{{lane}}", `sum by (lane) (eventmeter_deliveries_missing{LANES} SHIFT)`}), paint...))
-	d.WithPanel(lines(shape{"Copies that are not owed", "Duplicates, late, out of order, and unexpected, per second, of all selected lanes.", "cps", 8, 0}, alone(
+	d.WithPanel(lines(shape{"Duplicates, late, out of order", "Per second, of all selected lanes. Unexpected copies are of events to which the lane had no subscription.", "cps", 8, 0}, alone(
 		query{"duplicates", `sum(rate(eventmeter_duplicates_total{LANES}[$__rate_interval] SHIFT))`},
 		query{"late", `sum(rate(eventmeter_deliveries_late_total{LANES}[$__rate_interval] SHIFT))`},
 		query{"out of order", `sum(rate(eventmeter_deliveries_out_of_order_total{LANES}[$__rate_interval] SHIFT))`},
-		query{"in another order than other streams", `sum(rate(eventmeter_order_conflicts_total{LANES}[$__rate_interval] SHIFT))`},
+		query{"other order than other streams", `sum(rate(eventmeter_order_conflicts_total{LANES}[$__rate_interval] SHIFT))`},
 		query{"unexpected", `sum(rate(eventmeter_deliveries_unexpected_total{LANES}[$__rate_interval] SHIFT))`})))
-	d.WithPanel(lines(shape{"Trouble", "Broken and ended subscriptions, streams opened again, calls that failed, refused webhook deliveries, messages that could not be read, and streams, answers and webhook bodies abandoned because of their size, so far.", "short", 8, 0}, alone(
+	d.WithPanel(lines(shape{"Errors", "So far: broken and ended subscriptions, streams opened again, calls that failed, refused webhook deliveries, messages that could not be read, and streams, answers and webhook bodies abandoned because of their size.", "short", 8, 0}, alone(
 		query{"broken", `sum(eventmeter_subscriptions_broken_total{LANES} SHIFT)`},
 		query{"ended by the target", `sum(eventmeter_subscriptions_terminated_total{LANES} SHIFT)`},
-		query{"opened again", `sum(eventmeter_stream_reconnects_total{LANES} SHIFT)`},
+		query{"reconnects", `sum(eventmeter_stream_reconnects_total{LANES} SHIFT)`},
 		query{"failed calls", `sum(eventmeter_call_failures_total{LANES} SHIFT)`},
-		query{"refused", `sum(eventmeter_webhooks_rejected_total{LANES} SHIFT)`},
+		query{"rejected webhooks", `sum(eventmeter_webhooks_rejected_total{LANES} SHIFT)`},
 		query{"malformed", `sum(eventmeter_messages_malformed_total{LANES} SHIFT)`},
 		query{"oversized", `sum(eventmeter_oversized_total{LANES} SHIFT)`})))
 }

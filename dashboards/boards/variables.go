@@ -12,11 +12,11 @@ const (
 	// otherMark ends the legend of the overlaid run.
 	otherMark = "(other run)"
 
-	// newestRuns are all runs of the last month, the newest first, each with its
-	// profile beside its name.
-	newestRuns = `sort_desc(label_join(max by (profile, run) (` +
+	// newestRuns are all runs of the last month, the newest first, each with the name
+	// that it was given (--name) and its profile before its id.
+	newestRuns = `sort_desc(label_join(max by (name, profile, run) (` +
 		`last_over_time(eventmeter_run_info[30d]) * on (run) group_left () max by (run) (last_over_time(eventmeter_run_start_timestamp_seconds[30d]))` +
-		`), "text", " ", "profile", "run"))`
+		`), "text", " ", "name", "profile", "run"))`
 	// noRun comes first, so that no run is overlaid until one is selected.
 	noRun = `label_replace(label_replace(vector(0), "run", "none", "", ""), "text", "none", "", "")`
 
@@ -62,7 +62,8 @@ func filter(name, label, query string) *dashboard.QueryVariableBuilder {
 		})
 }
 
-const byText = `/run="(?<value>[^"]+)",text="(?<text>[^"]+)"/`
+// byText leaves out the space before the profile of a run without a name.
+const byText = `/run="(?<value>[^"]+)",text=" ?(?<text>[^"]+)"/`
 
 // runVariables adds variables that select a run, another run to overlay, and their
 // lanes.
@@ -71,7 +72,7 @@ func runVariables(d *dashboard.DashboardBuilder, overlaid bool) {
 	d.WithVariable(choice("run", "Run", "query_result("+newestRuns+")", byText))
 	if overlaid {
 		of = `{run=~"$run|$other"}`
-		d.WithVariable(choice("other", "Laid over", "query_result("+noRun+" or "+newestRuns+")", byText).Current(one("none")))
+		d.WithVariable(choice("other", "Compare with", "query_result("+noRun+" or "+newestRuns+")", byText).Current(one("none")))
 		d.WithVariable(choice("shift", "", "query_result("+between+")", `/^\{\} (-?[0-9]+) /`).Hide(dashboard.VariableHideHideVariable))
 	}
 	for _, v := range [][2]string{{"system", "System"}, {"mode", "Mode"}, {"lane", "Lane"}} {
