@@ -139,6 +139,16 @@ func rebuilt(t *testing.T, dir, stdout string) {
 	if md, _, code := execute(t, "report", dir, "--format", "markdown"); code != 0 || !strings.Contains(md, "| # | purpose | load, events/s |") {
 		t.Errorf("exit code %d\n%s", code, md)
 	}
+	page, err := os.ReadFile(filepath.Join(dir, "report.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, _, code := execute(t, "report", dir, "--format", "html"); code != 0 || again != string(page) || !strings.Contains(again, "<h2>By load</h2>") {
+		t.Errorf("exit code %d; the page of %d bytes is not the %d of the search", code, len(again), len(page))
+	}
+	if _, stderr, code := execute(t, "report", dir, dir, "--format", "html"); code != exitUsage || !strings.Contains(stderr, "name it alone") {
+		t.Errorf("two searches as one page: exit code %d: %s", code, stderr)
+	}
 	if _, _, code := execute(t, "report", dir, "--format", "junit"); code != exitUsage {
 		t.Errorf("junit: exit code %d", code)
 	}

@@ -33,7 +33,7 @@ func chromium(t *testing.T) string {
 
 // browse loads a file in a browser that can reach no network, and returns the
 // document as it is when everything has run, and what the page complained of.
-func browse(t *testing.T, file string) (dom, complaints string) {
+func browse(t *testing.T, file string, width int) (dom, complaints string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -41,7 +41,7 @@ func browse(t *testing.T, file string) (dom, complaints string) {
 	cmd := exec.CommandContext(ctx, chromium(t), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 		"--host-resolver-rules=MAP * ~NOTFOUND", "--log-net-log="+log, "--user-data-dir="+t.TempDir(),
-		"--enable-logging=stderr", "--virtual-time-budget=5000", "--window-size=1200,900", "--dump-dom", "file://"+file)
+		"--enable-logging=stderr", "--virtual-time-budget=5000", fmt.Sprintf("--window-size=%d,900", width), "--dump-dom", "file://"+file)
 	var out, err bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &err
 	if e := cmd.Run(); e != nil {
@@ -68,14 +68,49 @@ func browse(t *testing.T, file string) (dom, complaints string) {
 // hosts for updates and the time, whatever it shows.
 var requested = regexp.MustCompile(`"url":"(?:http|ws)s?://([^/:"]*)`)
 
+// cutOff is how many pixels of a page are cut off at a width of 400, with everything
+// unfolded. The copy that measures itself has no policy, because that forbids further
+// scripts; it sets its own width, because the browser has a least one.
+func cutOff(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := policyTag.ReplaceAllString(string(text), "")
+	page = strings.Replace(page, "<details", "<details open", -1)
+	page = strings.Replace(page, "</body>", `<script>
+const root = document.documentElement;
+root.style.width = '400px';
+addEventListener('load', () => setTimeout(() => {
+  root.dataset.wide = Math.max(...['header', 'main'].map((part) => document.querySelector(part)).map((e) => e.scrollWidth - e.clientWidth));
+}, 1000));
+</script></body>`, 1)
+	copied := filepath.Join(t.TempDir(), "narrow.html")
+	if err := os.WriteFile(copied, []byte(page), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dom, _ := browse(t, copied, 400)
+	m := wideMark.FindStringSubmatch(dom)
+	if m == nil {
+		t.Fatalf("%s did not measure itself", file)
+	}
+	return m[1]
+}
+
+var (
+	policyTag = regexp.MustCompile(`<meta http-equiv="Content-Security-Policy"[^>]*>`)
+	wideMark  = regexp.MustCompile(`data-wide="([0-9]+)"`)
+)
+
 // TestThePageInABrowser runs something, and looks at what it wrote the way a
-// person would: in a browser. The page of three runs is looked at, too.
+// person would: in a browser. The comparison of two runs, which shows them overlaid, is looked at, too.
 func TestThePageInABrowser(t *testing.T) {
 	t.Parallel()
 	chromium(t)
 	dir := filepath.Join(t.TempDir(), "out")
 	// Every third event comes twice, so that there is something for every chart.
-	stdout, stderr, code := execute(t, smoke("--out", dir, "--quiet", "--set", "target.embedded.faults=duplicate(every=3)")...)
+	stdout, stderr, code := execute(t, smoke("--out", dir, "--quiet", "--name", "PR #41", "--set", "target.embedded.faults=duplicate(every=3)")...)
 	if code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
@@ -84,15 +119,19 @@ func TestThePageInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	both, stderr, code := execute(t, "report", dir, dir, dir, "--format", "html")
-	if code != 0 {
+	if code != 0 || strings.Count(both, `<article class="tile `) != 3*len(r.Lanes) {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
-	overlay := filepath.Join(t.TempDir(), "both.html")
-	if err := os.WriteFile(overlay, []byte(both), 0o600); err != nil {
+	compared, stderr, code := execute(t, "compare", dir, dir, "--format", "html")
+	if code != 0 || !strings.Contains(compared, `<section id="comparison">`) {
+		t.Fatalf("exit code %d\n%s", code, stderr)
+	}
+	beside := filepath.Join(t.TempDir(), "compared.html")
+	if err := os.WriteFile(beside, []byte(compared), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, file := range map[string]string{"one": filepath.Join(dir, "report.html"), "three": overlay} {
-		dom, complaints := browse(t, file)
+	for name, file := range map[string]string{"one": filepath.Join(dir, "report.html"), "compared": beside} {
+		dom, complaints := browse(t, file, 1200)
 		if complaints != "" {
 			t.Errorf("%s: the browser says:\n%s", name, complaints)
 		}
@@ -101,13 +140,21 @@ func TestThePageInABrowser(t *testing.T) {
 		}
 		for _, l := range r.Lanes {
 			for _, want := range []string{
-				fmt.Sprintf(`<td class="n">%d</td>`, l.Delivered), `<td class="n">` + results.FormatNanos(l.Latency.FromIntended.P99) + `</td>`,
+				fmt.Sprintf(`<dd>%d</dd>`, l.Delivered), `<b>` + results.FormatNanos(l.Latency.FromIntended.P99) + `</b> p99`,
 			} {
 				if !strings.Contains(dom, want) {
 					t.Errorf("%s: lane %s: the page lacks %s", name, l.Name, want)
 				}
 			}
 		}
+	}
+	for _, file := range []string{filepath.Join(dir, "report.html"), beside} {
+		if wide := cutOff(t, file); wide != "0" {
+			t.Errorf("%s: %s pixels are cut off at a width of 400", filepath.Base(file), wide)
+		}
+	}
+	if r.Name != "PR #41" {
+		t.Errorf("the run is named %q", r.Name)
 	}
 	// What the page shows can be run again.
 	if _, stderr, code := execute(t, "profiles", "check", filepath.Join(dir, "profile.yaml")); code != 0 {
