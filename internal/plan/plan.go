@@ -305,7 +305,7 @@ func cheapest(needs []Need) (lane, why string) {
 				wins = wins && (i == j || o != nil && (other.Never || by.of(n).High < o.Low))
 			}
 			if wins {
-				return n.Lane, fmt.Sprintf("its %s are below those of all others, intervals included", by.name)
+				return n.Lane, fmt.Sprintf("its interval of %s is below those of all others", by.name)
 			}
 		}
 	}

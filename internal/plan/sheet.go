@@ -36,7 +36,6 @@ type Sheet struct {
 	bounded                   bool   // whether a higher load did not meet it
 	hostCPUs                  int
 	missing                   []string
-	slo                       results.CapacitySLO
 }
 
 // ErrSheet is wrapped by the errors of searches that no plan can be made from.
@@ -272,7 +271,6 @@ func (s *Sheet) limit(searches []Search) {
 		}
 		each := k.Deliveries / k.Load
 		r := Range{k.Deliveries, k.From * each, max(k.To, k.Load) * each}
-		s.slo = c.SLO
 		if s.load == nil {
 			s.load, s.bounded = &r, k.To > 0
 			continue

@@ -3,6 +3,8 @@ package plan
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 type truth struct {
 	mode                                           string
 	base, held, event, delivery, request           float64 // CPU: cores, and seconds of each
+	many                                           float64 // CPU: seconds of each event times the root of its fan-out
 	memory, each, busy                             float64 // bytes: of the process, of a subscription, and of one that receives
 	deliveryBytes, requestBytes, requests, refresh float64
 	noise                                          float64 // share by which CPU and memory vary
@@ -23,7 +26,7 @@ func (m *truth) vary() float64 { return 1 + m.noise*m.random.NormFloat64() }
 
 // cpu is the cores at a load, as a run would measure them.
 func (m *truth) cpu(l load) float64 {
-	return (m.base + m.held*l.held + m.event*l.events + m.delivery*l.deliveries + m.request*l.requests) * m.vary()
+	return (m.base + m.held*l.held + m.event*l.events + m.delivery*l.deliveries + m.request*l.requests + m.many*math.Sqrt(l.events*l.deliveries)) * m.vary()
 }
 
 func (m *truth) bytes(l load) float64 {
@@ -77,7 +80,11 @@ func (m *truth) step(number int, purpose, lane string, held, perSecond, fanOut f
 
 // search is a search with 1,000 subscriptions and a fan-out of 100, whose highest load
 // of 40 events/s met the SLO.
-func (m *truth) search() *results.Capacity {
+func (m *truth) search() *results.Capacity { return m.searchWith(1) }
+
+// searchWith is such a search with other events: so many times the fan-out, and fewer of
+// them.
+func (m *truth) searchWith(times float64) *results.Capacity {
 	c := &results.Capacity{
 		Target: results.Target{Name: "simulated", Embedded: true}, Host: results.Host{CPUs: 4}, Axis: "rate", Unit: "events/s",
 		SLO: results.CapacitySLO{P99: 250e6}, Outcome: "found",
@@ -91,7 +98,7 @@ func (m *truth) search() *results.Capacity {
 		{"bracket", "", 1000, 10, 100}, {"bracket", "", 1000, 20, 100}, {"bracket", "", 1000, 40, 100},
 		{"idle", m.mode, 1, 0, 0}, {"cost", m.mode, 1, 20, 0.1}, {"idle", m.mode, 1000, 0, 0}, {"cost", m.mode, 1000, 20, 100},
 	} {
-		c.Steps = append(c.Steps, m.step(i+1, s.purpose, s.lane, s.held, s.at, s.fanOut))
+		c.Steps = append(c.Steps, m.step(i+1, s.purpose, s.lane, s.held, s.at/times, s.fanOut*times))
 	}
 	return c
 }
@@ -208,3 +215,77 @@ func TestOneSearch(t *testing.T) {
 }
 
 func in(r Range, v float64) bool { return v >= r.Low && v <= r.High }
+
+// TestFanOuts: where an event with many deliveries costs less for each, as on the
+// reference server, searches of two fan-outs tell, and one warns.
+func TestFanOuts(t *testing.T) {
+	worst := 0.0
+	for seed := range uint64(20) {
+		m := targets(0.03, rand.New(rand.NewPCG(seed, 3)))[0]
+		m.delivery, m.many = 13e-6, 60e-6 // 100 deliveries: 19 µs each; 800: 15 µs
+		sheets, err := Sheets([]Search{{"a", m.search()}, {"b", m.search()}, {"c", m.searchWith(8)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		quiet := *m
+		quiet.noise = 0
+		for _, w := range five {
+			n := predict(t, sheets[0], w)
+			certain := quiet.cpu(sheets[0].on(w, 1))
+			off := math.Abs(n.CPU.Value/certain - 1)
+			if worst = max(worst, off); off > 0.15 || !in(*n.CPU, certain) {
+				t.Errorf("seed %d, %+v: %.4g, planned %+v", seed, w, certain, *n.CPU)
+			}
+		}
+		alone, err := Sheets([]Search{{"a", m.search()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := predict(t, alone[0], five[3]); !slices.ContainsFunc(n.Warnings, func(w string) bool {
+			return strings.Contains(w, "800 deliveries per event and pod, and 100 were measured")
+		}) {
+			t.Errorf("warnings %v", n.Warnings)
+		}
+	}
+	t.Logf("off by at most %.1f %%", 100*worst)
+}
+
+// TestFarOff: outside what was measured a plan is wider, and says so.
+func TestFarOff(t *testing.T) {
+	m := targets(0.03, rand.New(rand.NewPCG(1, 1)))[0]
+	sheets, err := Sheets([]Search{{"a", m.search()}, {"b", m.search()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wide := func(r Range) float64 { return (r.High - r.Low) / r.Value }
+	near, off := predict(t, sheets[0], Workload{Subscribers: 1000, Rate: 10, FanOut: 100}), predict(t, sheets[0], Workload{Subscribers: 20000, Rate: 10, FanOut: 2000})
+	if wide(*off.Memory) < 4*wide(*near.Memory) || wide(*off.CPU) < 2*wide(*near.CPU) {
+		t.Errorf("near %+v %+v, far %+v %+v", *near.CPU, *near.Memory, *off.CPU, *off.Memory)
+	}
+	warned := func(n Need, of string) bool {
+		return slices.ContainsFunc(n.Warnings, func(w string) bool {
+			return strings.HasPrefix(w, of) && strings.Contains(w, "times the load that was measured")
+		})
+	}
+	if warned(near, "memory") || !warned(off, "memory") || !warned(off, "CPU") {
+		t.Errorf("near %v\nfar %v", near.Warnings, off.Warnings)
+	}
+}
+
+// TestInverse has a hand-computed inverse, and one of columns of which the third is the
+// sum of the others.
+func TestInverse(t *testing.T) {
+	got := inverse([][]float64{{2, 1}, {1, 1}}, []bool{true, true})
+	want := [][]float64{{1, -1}, {-1, 2}}
+	for i := range want {
+		for j := range want {
+			if math.Abs(got[i][j]-want[i][j]) > 1e-12 {
+				t.Errorf("%v", got)
+			}
+		}
+	}
+	got = inverse([][]float64{{1, 0, 1}, {0, 4, 4}, {1, 4, 5}}, []bool{true, true, true})
+	if math.Abs(got[0][0]-1) > 1e-12 || math.Abs(got[1][1]-0.25) > 1e-12 || got[2][2] != 0 || got[0][2] != 0 {
+		t.Errorf("%v", got)
+	}
+}

@@ -99,11 +99,12 @@ func short(d time.Duration) string {
 	return text
 }
 
-func cheapestText(p plan.Plan) string {
+// cheapestText names the cheapest mode; clean makes the name of a lane safe.
+func cheapestText(p plan.Plan, clean func(string) string) string {
 	if p.Cheapest == "" {
 		return "Cheapest mode: not decided, because " + p.Why + "."
 	}
-	return "Cheapest mode: " + p.Cheapest + ", because " + p.Why + "."
+	return "Cheapest mode: " + clean(p.Cheapest) + ", because " + p.Why + "."
 }
 
 const planHead = "value (95 % interval)"
@@ -124,7 +125,7 @@ func Plan(w io.Writer, p plan.Plan) error {
 		table = append(table, row)
 	}
 	out.grid(table)
-	out.printf("\n%s\n", cheapestText(p))
+	out.printf("\n%s\n", cheapestText(p, Clean))
 	for _, n := range p.Needs {
 		for _, text := range n.Warnings {
 			lines := fold(text, width-len(n.Lane)-11)
@@ -177,11 +178,11 @@ func PlanMarkdown(w io.Writer, p plan.Plan) error {
 	for _, r := range planRows {
 		row := []string{strings.TrimSpace(r.label)}
 		for _, n := range p.Needs {
-			row = append(row, Markup(r.cell(n)))
+			row = append(row, r.cell(n))
 		}
 		out.row(row...)
 	}
-	out.printf("\n%s\n\n", Markup(cheapestText(p)))
+	out.printf("\n%s\n\n", cheapestText(p, Markup))
 	for _, n := range p.Needs {
 		for _, text := range n.Warnings {
 			out.printf("- ⚠️ %s: %s\n", Markup(n.Lane), Markup(text))
@@ -196,10 +197,14 @@ func PlanTable(w io.Writer, name string, value func(plan.Workload) string, plans
 	out := &printer{w: w}
 	head := []string{name, "mode", "pods", "bound by", "CPU, cores", "memory", "bytes/s out"}
 	table := [][]string{head}
+	lane := Clean
+	if markdown {
+		lane = Markup
+	}
 	far := map[string]bool{}
 	for _, p := range plans {
 		for _, n := range p.Needs {
-			table = append(table, []string{value(p.Workload), Clean(n.Lane), podsCell(n), dash(n.Binds), rangePointer(n.CPU, cores), rangePointer(n.Memory, bytes), rangeOf(n.Out, bytes)})
+			table = append(table, []string{value(p.Workload), lane(n.Lane), podsCell(n), dash(n.Binds), rangePointer(n.CPU, cores), rangePointer(n.Memory, bytes), rangeOf(n.Out, bytes)})
 			for _, text := range n.Warnings {
 				far[n.Lane+": "+text] = true
 			}
@@ -209,9 +214,6 @@ func PlanTable(w io.Writer, name string, value func(plan.Workload) string, plans
 		out.row(head...)
 		out.printf("|%s\n", strings.Repeat("--:|", len(head)))
 		for _, row := range table[1:] {
-			for i := range row {
-				row[i] = Markup(row[i])
-			}
 			out.row(row...)
 		}
 	} else {
