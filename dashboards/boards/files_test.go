@@ -162,8 +162,11 @@ func checkMounts(t *testing.T, compose *composeFile) {
 				t.Errorf("%s opens %s to others", name, p)
 			}
 		}
-		for other := range s.DependsOn {
-			if compose.Services[other].Healthcheck == nil {
+		for other, on := range s.DependsOn {
+			if _, ok := compose.Services[other]; !ok {
+				t.Errorf("%s waits for %s, and there is no such service", name, other)
+			}
+			if on.Condition == "service_healthy" && compose.Services[other].Healthcheck == nil {
 				t.Errorf("%s waits for the health of %s, which has no check", name, other)
 			}
 		}
@@ -173,14 +176,24 @@ func checkMounts(t *testing.T, compose *composeFile) {
 // checkCommand holds the flags of the compose file to those of the program.
 func checkCommand(t *testing.T, program string) {
 	t.Helper()
-	args := read[composeFile](t, "compose.yaml").Services["eventmeter"].Command
-	help, err := exec.Command(program, args[0], "--help").Output()
-	if err != nil {
-		t.Fatal(err)
+	services := read[composeFile](t, "compose.yaml").Services
+	for _, name := range []string{"target", "eventmeter"} {
+		args := services[name].Command
+		help, err := exec.Command(program, args[0], "--help").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range args {
+			if strings.HasPrefix(a, "--") && !strings.Contains(string(help), a+" ") {
+				t.Errorf("eventmeter %s does not know %s", args[0], a)
+			}
+		}
 	}
-	for _, a := range args {
-		if strings.HasPrefix(a, "--") && !strings.Contains(string(help), a+" ") {
-			t.Errorf("eventmeter %s does not know %s", args[0], a)
+	// The run is told the addresses at which the other service listens.
+	run, serve := strings.Join(services["eventmeter"].Command, " "), strings.Join(services["target"].Command, " ")
+	for flag, url := range map[string]string{"--addr 0.0.0.0:8080": "--target http://target:8080/mcp", "--admin 0.0.0.0:8081": "--upstream-url http://target:8081", "--token compose-token": "--token compose-token"} {
+		if !strings.Contains(serve, flag) || !strings.Contains(run, url) {
+			t.Errorf("the target has %q, or the run has no %q", flag, url)
 		}
 	}
 }
