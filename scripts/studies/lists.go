@@ -18,6 +18,14 @@ type lists struct {
 	UseSeconds float64     `json:"useSeconds"` // between two uses of a client
 	Points     []listPoint `json:"points"`
 	Herds      []listHerd  `json:"herds"`
+
+	simulated map[listCase]listOutcome // what was simulated already
+}
+
+// listCase is what an outcome depends on, beside the list.
+type listCase struct {
+	load     listLoad
+	notified bool
 }
 
 // listLoad says what a lane did, and how long.
@@ -149,7 +157,7 @@ type listOutcome struct {
 const herdBin = 0.1
 
 // listPasses is how often a lane is simulated, each time with changes at other moments.
-const listPasses = 20
+const listPasses = 10
 
 // listAnswer is how long a fetch takes, in seconds. A copy is fresh from when it has come, so that a
 // time to live of a number of uses ends just after the use, and the next one finds it stale.

@@ -27,7 +27,20 @@ func (s *lists) of(lane string) []*listPoint {
 }
 
 func (s *lists) expect(p *listPoint) listOutcome {
-	return expectLists(p.listLoad, s.Pages, s.UseSeconds, p.Lane == "notified")
+	return s.simulate(p.listLoad, p.Lane == "notified")
+}
+
+func (s *lists) simulate(load listLoad, notified bool) listOutcome {
+	c := listCase{load, notified}
+	o, ok := s.simulated[c]
+	if !ok {
+		o = expectLists(load, s.Pages, s.UseSeconds, notified)
+		if s.simulated == nil {
+			s.simulated = map[listCase]listOutcome{}
+		}
+		s.simulated[c] = o
+	}
+	return o
 }
 
 func (s *lists) write(p *page) {
@@ -149,7 +162,7 @@ func (s *lists) pointTable(p *page) {
 }
 
 func (s *lists) herdExpected(h *listHerd) float64 {
-	return expectLists(h.listLoad, s.Pages, s.UseSeconds, false).herdExpired
+	return s.simulate(h.listLoad, false).herdExpired
 }
 
 func (s *lists) herdChart() chart {
