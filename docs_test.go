@@ -38,7 +38,7 @@ unknown field, another schema, and a step that does not agree with its archive a
 `},
 	{"docs/check-json.md", "results", "Check", "json", `# The JSON of a check
 
-Schema ` + "`eventmeter.check/1`" + `, printed by ` + "`eventmeter check --json`" + `. [conformance.md](conformance.md) says how each row is judged.
+Schema ` + "`eventmeter.check/1`" + `, printed by ` + "`eventmeter check --format json`" + `. [conformance.md](conformance.md) says how each row is judged.
 `},
 	{"docs/profile.md", "profiles", "Profile", "yaml", `# Profiles
 

@@ -136,11 +136,15 @@ func TestUpstreamKind(t *testing.T) {
 		{"tool", []string{"upstream.kind=http"}, "http"},
 		{"smoke", []string{"upstream={kind: slack}"}, "slack"},
 	} {
-		if got, err := UpstreamKind(c.name, c.set); err != nil || got != c.want {
+		name, data, err := Read(c.name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _, err := UpstreamOf(name, data, c.set); err != nil || got != c.want {
 			t.Errorf("%s %q: %q, %v", c.name, c.set, got, err)
 		}
 	}
-	if _, err := UpstreamKind("no-such-profile", nil); err == nil {
+	if _, _, err := Read("no-such-profile", nil); err == nil {
 		t.Error("there is no such profile")
 	}
 }

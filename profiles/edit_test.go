@@ -50,13 +50,13 @@ func TestEditKeepsComments(t *testing.T) {
 		{[]string{"phases.measure=1m", "phases.warmup=0"}, "rate: 20/s\n", "rate: 20/s\nphases: {measure: 1m, warmup: 0}\n"},
 		{[]string{"lanes.b={name: c, mode: poll, subscriptions: 1, event: e}"}, commented[strings.Index(commented, "name: b"):strings.Index(commented, "upstream:")], "{name: c, mode: poll, subscriptions: 1, event: e}\n"},
 	} {
-		got, err := edit("p.yaml", []byte(commented), c.set, systems.Table)
+		got, err := Edit("p.yaml", []byte(commented), c.set, systems.Table)
 		want := strings.Replace(commented, c.old, c.new, 1)
 		if err != nil || string(got) != want || want == commented {
 			t.Errorf("%q: %v\n%s\nwant\n%s", c.set, err, got, want)
 		}
 	}
-	if text, err := edit("p.yaml", []byte(commented), []string{"phases.measure=1"}, systems.Table); err == nil {
+	if text, err := Edit("p.yaml", []byte(commented), []string{"phases.measure=1"}, systems.Table); err == nil {
 		t.Errorf("a duration without a unit gives\n%s", text)
 	}
 }
@@ -98,7 +98,7 @@ func TestEditFallsBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		edited, err := edit("p.yaml", []byte(text), []string{"phases.measure=1m"}, systems.Table)
+		edited, err := Edit("p.yaml", []byte(text), []string{"phases.measure=1m"}, systems.Table)
 		if err != nil {
 			t.Fatal(err)
 		}

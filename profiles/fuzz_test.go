@@ -43,7 +43,7 @@ func FuzzParse(f *testing.F) {
 		if !reflect.DeepEqual(p, q) {
 			t.Fatalf("%+v\n%+v\nby\n%s", p, q, written)
 		}
-		edited, err := edit("e", text, []string{o}, systems.Table)
+		edited, err := Edit("e", text, []string{o}, systems.Table)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -128,15 +128,15 @@ func builtinNames() []string {
 // it and comments kept. Without overrides the text is returned unchanged and
 // unchecked.
 func Source(nameOrPath string, overrides []string, systems Systems) ([]byte, error) {
-	name, data, err := source(nameOrPath)
+	name, data, err := Read(nameOrPath, nil)
 	if err != nil || len(overrides) == 0 {
 		return data, err
 	}
-	return edit(name, data, overrides, systems)
+	return Edit(name, data, overrides, systems)
 }
 
-// edit sets overrides in a profile's text.
-func edit(name string, data []byte, overrides []string, systems Systems) ([]byte, error) {
+// Edit sets overrides in a profile's text, and keeps its comments. name is for messages.
+func Edit(name string, data []byte, overrides []string, systems Systems) ([]byte, error) {
 	p, err := Parse(name, data, overrides, systems)
 	if err != nil {
 		return nil, err
@@ -156,15 +156,26 @@ func edit(name string, data []byte, overrides []string, systems Systems) ([]byte
 // Load parses a built-in profile, or a file. For a name without a slash, a backslash or a dot,
 // built-in profiles take precedence.
 func Load(nameOrPath string, overrides []string, systems Systems) (*Profile, error) {
-	name, data, err := source(nameOrPath)
+	name, data, err := Read(nameOrPath, nil)
 	if err != nil {
 		return nil, err
 	}
 	return Parse(name, data, overrides, systems)
 }
 
-// source reads a built-in profile or a file, and returns its name for messages.
-func source(nameOrPath string) (name string, data []byte, err error) {
+// Input is the name of the profile that is read from standard input.
+const Input = "-"
+
+// Read returns the text of a built-in profile, of a file, or, for [Input], of in, and a name
+// for messages. in may be nil; then there is no such profile.
+func Read(nameOrPath string, in io.Reader) (name string, data []byte, err error) {
+	if nameOrPath == Input && in != nil {
+		data, err = io.ReadAll(io.LimitReader(in, maxBytes+1))
+		if err != nil {
+			return "", nil, fmt.Errorf("profile of standard input: %w", err)
+		}
+		return "standard input", data, nil
+	}
 	if !strings.ContainsAny(nameOrPath, `/\.`) {
 		if data, err := builtin.ReadFile("builtin/" + nameOrPath + ".yaml"); err == nil {
 			return nameOrPath + ".yaml", data, nil
@@ -189,20 +200,16 @@ func source(nameOrPath string) (name string, data []byte, err error) {
 	return nameOrPath, data, nil
 }
 
-// UpstreamKind returns the kind of upstream that [Load] would find with these
-// overrides: inject by default. Nothing else is checked. Errors of reading are those
-// of Load.
-func UpstreamKind(nameOrPath string, overrides []string) (string, error) {
-	name, data, err := source(nameOrPath)
-	if err != nil {
-		return "", err
-	}
+// UpstreamOf returns the kind of upstream that [Parse] would find with these
+// overrides, inject by default, and the name of the event that it publishes, if the text
+// says it. Nothing else is checked. Errors are those of Parse.
+func UpstreamOf(name string, data []byte, overrides []string) (kind, event string, err error) {
 	t := readTree(origin{name: name}, data, 0)
 	if err := t.override(overrides); err != nil {
-		return "", err
+		return "", "", err
 	}
-	if kind := textOf(t.root, "upstream", "kind"); kind != "" {
-		return kind, nil
+	if kind = textOf(t.root, "upstream", "kind"); kind == "" {
+		kind = defaultProfile(nil).Upstream.Kind
 	}
-	return defaultProfile(nil).Upstream.Kind, nil
+	return kind, textOf(t.root, "upstream", "event"), nil
 }

@@ -390,3 +390,25 @@ func FormatNanos(n Nanos) string {
 	}
 	return strconv.FormatFloat(x, 'f', digits, 64) + name
 }
+
+// Missed says by how much got, which does not hold, is beyond the value of t: "12.5ms (10 %) above".
+func (t Threshold) Missed(got float64) string {
+	kind, err := FigureType(reflect.TypeFor[Lane](), t.path)
+	if t.where == "run" {
+		kind, err = FigureType(reflect.TypeFor[Result](), t.path)
+	}
+	if err != nil || kind == leakType || kind.Kind() == reflect.Bool || t.op == "!=" {
+		return "not as required"
+	}
+	by, side := got-t.value, "above"
+	if by < 0 {
+		by, side = -by, "below"
+	}
+	if by == 0 {
+		return "exactly the bound"
+	}
+	if t.value == 0 {
+		return formatFigure(by, kind) + " " + side
+	}
+	return fmt.Sprintf("%s (%.3g %%) %s", formatFigure(by, kind), 100*by/math.Abs(t.value), side)
+}

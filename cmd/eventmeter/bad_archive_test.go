@@ -263,12 +263,14 @@ func rebuildAndPrint(archive string) error {
 }
 
 func printAll(r *results.Result) error {
-	for _, f := range []string{"text", "markdown", "junit", "json", "github"} {
-		if err := write(io.Discard, r, f); err != nil && f != "junit" {
+	for _, write := range formsOf(r) {
+		if err := write(io.Discard); err != nil {
 			return err
 		}
 	}
-	return nil
+	return errors.Join(
+		report.Summary(io.Discard, r, report.SummaryOptions{}),
+		report.Annotations(io.Discard, r, "github"))
 }
 
 // badArchive is an archive of two shards with something changed by hand.

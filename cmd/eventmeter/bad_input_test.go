@@ -192,7 +192,7 @@ func badInputs() []badInput {
 		{name: "brackets", profile: strings.Repeat("[", 1<<20), want: "p.yaml:1: brackets are nested too deeply"},
 		{name: "braces", profile: "name: " + strings.Repeat("{a: ", 100_000), want: "p.yaml:1: brackets are nested too deeply"},
 		{name: "brackets over lines", profile: strings.Repeat("[\n", 100_000), want: "p.yaml:65: brackets are nested too deeply"},
-		{name: "nested by indentation", profile: indented(1400), want: "nested too deeply; at most 64 levels are read"},
+		{name: "nested by indentation", profile: asIndented(1400), want: "nested too deeply; at most 64 levels are read"},
 		{name: "1 MiB of keys", profile: keyLines(90_000), want: "p.yaml:6667: there is too much in it"},
 		{name: "1 MiB of one key", profile: smallProfile + strings.Repeat("x: 1\n", 150_000), want: "there is too much in it"},
 		{name: "1 MiB of keys and carriage returns", profile: strings.Repeat("a: 1\r", 150_000), want: "there is too much in it"},
@@ -316,7 +316,7 @@ func badInputs() []badInput {
 	}
 }
 
-func indented(levels int) string {
+func asIndented(levels int) string {
 	var b strings.Builder
 	for i := range levels {
 		b.WriteString(strings.Repeat(" ", i) + "a:\n")

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	goio "io"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,8 +27,10 @@ func (f *runFlags) checkCalibration() error {
 	}{
 		{f.out != "", "--out"},
 		{f.name != "", "--name"},
-		{f.json, "--json"},
-		{f.extra.junit != "" && len(f.profiles) > 1, "--junit with other profiles"},
+		{f.output.format.has(formatJSON), "--format json"},
+		{f.output.full, "--full"},
+		{slices.ContainsFunc(f.output.format.files, func(x formatFile) bool { return x.format == formatText }), "--format text=FILE"},
+		{f.output.format.has(formatJUnit) && len(f.profiles) > 1, "--format junit with other profiles"},
 		{f.trials > 1, "--trials"},
 		{f.record != "", "--record"},
 		{f.shards.processes > 1, "--processes"},
@@ -50,7 +53,11 @@ func (f *runFlags) checkCalibration() error {
 func runCalibration(ctx context.Context, stop <-chan struct{}, f runFlags, p *profiles.Profile, io streams) error {
 	told := &report.Calibration{Profile: p.Name, Version: version(), Started: time.Now()}
 	failed := 0
-	fmt.Fprintf(io.out, "%-26s %-9s %s\n%s\n", "case", "lane", "plan = measured", strings.Repeat("─", 100))
+	rows := io.out // printed as they come
+	if !f.output.format.isText() {
+		rows = goio.Discard
+	}
+	fmt.Fprintf(rows, "%-26s %-9s %s\n%s\n", "case", "lane", "plan = measured", strings.Repeat("─", 100))
 	err := calibrate.Run(ctx, run.Options{
 		Profile: p, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(),
 	}, func(done []calibrate.Row) {
@@ -59,22 +66,38 @@ func runCalibration(ctx context.Context, stop <-chan struct{}, f runFlags, p *pr
 				failed++
 			}
 			told.Rows = append(told.Rows, report.CalibrationRow{Case: r.Case, Lane: r.Lane, Passed: r.Passed, Text: strings.Join(checkTexts(r), ", ")})
-			printRow(io.out, r)
+			printRow(rows, r)
 		}
 	})
 	told.Took = time.Since(told.Started)
 	if err != nil {
 		told.Broken = err.Error()
-		return errors.Join(err, f.extra.writeCalibration(told, io.out))
+		return errors.Join(err, f.output.calibration(told, io))
 	}
-	fmt.Fprintf(io.out, "\n%d of %d rows equal\n", len(told.Rows)-failed, len(told.Rows))
-	if err := f.extra.writeCalibration(told, io.out); err != nil {
+	fmt.Fprintf(rows, "\n%d of %d rows equal\n", len(told.Rows)-failed, len(told.Rows))
+	if err := f.output.calibration(told, io); err != nil {
 		return err
 	}
 	if failed > 0 {
 		return errCalibration
 	}
 	return nil
+}
+
+// calibration prints a calibration in another format than text, which was printed as
+// its rows came, and writes its files and annotations.
+func (o *outputFlags) calibration(c *report.Calibration, io streams) error {
+	forms := rendering{
+		formatText:     func(goio.Writer) error { return nil },
+		formatMarkdown: func(w goio.Writer) error { return report.CalibrationMarkdown(w, c) },
+		formatJUnit:    func(w goio.Writer) error { return report.CalibrationJUnit(w, c) },
+		formatHTML:     func(w goio.Writer) error { return report.CalibrationHTML(w, c) },
+	}
+	err := o.format.all(io, forms)
+	if o.annotate != "" {
+		err = errors.Join(err, report.CalibrationAnnotations(o.format.notes(io), c, o.annotate))
+	}
+	return err
 }
 
 // checkTexts formats the figures of a row, planned and measured.
@@ -93,7 +116,7 @@ func checkTexts(r calibrate.Row) []string {
 	return parts
 }
 
-func printRow(w io.Writer, r calibrate.Row) {
+func printRow(w goio.Writer, r calibrate.Row) {
 	mark := "ok  "
 	if !r.Passed {
 		mark = "FAIL"

@@ -82,7 +82,7 @@ func TestCalibrationErrors(t *testing.T) {
 	if _, stderr, code := execute(t, "run", "--profile", file); code != exitUsage || !strings.Contains(stderr, "appears twice") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
-	if _, stderr, code := execute(t, "run", "--profile", "calibrate", "--json"); code != exitUsage || !strings.Contains(stderr, "no use for --json") {
+	if _, stderr, code := execute(t, "run", "--profile", "calibrate", "--format=json"); code != exitUsage || !strings.Contains(stderr, "no use for --format json") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	if _, stderr, code := execute(t, "run", "--profile", "smoke", "--set", "target.embedded.faults='drop()'"); code != exitUsage || !strings.Contains(stderr, "every=N or rate=SHARE") {

@@ -27,14 +27,14 @@ type capacityFlags struct {
 	axis     string
 	from, to *float64 // nil = the profile's
 	slo      []string
-	markdown bool
+	format   formatFlags
 }
 
 func newCapacityCommand(io streams) *cobra.Command {
-	var f capacityFlags
+	f := capacityFlags{run: runFlags{reader: &profileReader{in: io.in}}}
 	var from, to float64
 	c := &cobra.Command{
-		Use:   "capacity",
+		Use:   "capacity [PROFILE]",
 		Short: "Find the largest load that meets an SLO",
 		Long: `Capacity raises the load of a profile along an axis (events per second,
 subscriptions, or the size of a burst, or less CPU for the target) until the target breaks its SLO, narrows
@@ -49,11 +49,11 @@ capacity is known.
 
 ` + exitCodesHelp,
 		Example: `  eventmeter capacity
-  eventmeter capacity --target http://127.0.0.1:8080/mcp --token any --upstream-url http://127.0.0.1:8081 \
-      --profile push --axis subscriptions --from 100 --to 5000 --slo 'p99<250ms' --slo 'loss<=0.1%'
-  eventmeter capacity --profile mine.yaml --target-metrics http://127.0.0.1:9090/metrics --json > capacity.json`,
-		Args: cobra.NoArgs,
+  eventmeter capacity push --target http://127.0.0.1:8080/mcp --token any --upstream-url http://127.0.0.1:8081 \
+      --axis subscriptions --from 100 --to 5000 --slo 'p99 < 250ms' --slo 'loss <= 0.1%'
+  eventmeter capacity mine.yaml --target-metrics http://127.0.0.1:9090/metrics --format json > capacity.json`,
 		RunE: func(c *cobra.Command, _ []string) error {
+			f.run.variables = fromVariables(c)
 			if c.Flags().Changed("from") {
 				f.from = &from
 			}
@@ -64,7 +64,10 @@ capacity is known.
 		},
 	}
 	fl := c.Flags()
-	fl.StringVarP(&f.profile, "profile", "p", "capacity", "built-in profile or file (see eventmeter profiles)")
+	fl.StringVarP(&f.profile, "profile", "p", "capacity", "built-in profile, file, or - for standard input, as the argument")
+	profileArgument(c, 1, func(names []string) { f.profile = names[0] })
+	f.run.short.add(c, "duration")
+	_ = c.RegisterFlagCompletionFunc("axis", fixed("rate", "subscriptions", "burst", "cpu"))
 	fl.StringVar(&f.axis, "axis", "", "load to raise: rate, subscriptions or burst; cpu lowers the CPU quota of the embedded target (default: the profile's)")
 	fl.Float64Var(&from, "from", 0, "lowest load; with cpu, the smallest quota in cores (default: the profile's)")
 	fl.Float64Var(&to, "to", 0, "highest load; with cpu, the largest quota (default: the profile's)")
@@ -78,9 +81,10 @@ capacity is known.
 	fl.StringArrayVar(&f.run.allowHosts, "allow-host", nil, "put load on this host, which is not this machine (repeatable)")
 	fl.StringVarP(&f.run.out, "out", "o", "", "directory for the result (default results/runs/<time>-capacity-<profile>)")
 	f.run.addName(c)
-	fl.BoolVar(&f.run.json, "json", false, "print the result as JSON on standard output instead of the tables")
-	fl.BoolVar(&f.markdown, "markdown", false, "print tables in Markdown")
+	f.format.add(c, formatText, formatJSON, formatMarkdown, formatHTML)
 	fl.BoolVarP(&f.run.quiet, "quiet", "q", false, "no progress")
+	fl.BoolVarP(&f.run.verbose, "verbose", "v", false, "print the settings of flags and variables, and the progress of each step")
+	completeSet(c)
 	return c
 }
 
@@ -158,8 +162,8 @@ func sloOverride(text string) (string, error) {
 
 // findCapacity is the capacity command.
 func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
-	if f.run.json && f.markdown {
-		return usageError{errors.New("--json and --markdown: give one of the two")}
+	if err := f.format.check(); err != nil {
+		return err
 	}
 	if err := f.run.checkName(); err != nil {
 		return err
@@ -175,6 +179,14 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 	p, err := loadProfile(f.run, f.profile)
 	if err != nil {
 		return err
+	}
+	for _, flag := range []string{"rate", "subscriptions"} {
+		if *f.run.short[flag] != "" && p.Capacity.Axis == flag {
+			return usageError{fmt.Errorf("--%s %s: the search raises it; give --from and --to, or another --axis", flag, *f.run.short[flag])}
+		}
+	}
+	if f.run.verbose {
+		f.run.sayOverrides(io.err)
 	}
 	var out *outDir
 	if f.run.out == "" {
@@ -217,6 +229,9 @@ func (f *capacityFlags) options(p *profiles.Profile, dir string, stop <-chan str
 			return results.WriteFile(filepath.Join(dir, results.CapacityFile), c.Write)
 		},
 	}
+	if f.run.verbose {
+		o.Progress = newView(io.err, p, viewOptions{plain: true}).update
+	}
 	if !f.run.quiet {
 		o.OnStep = func(s results.CapacityStep) { fmt.Fprintln(io.err, stepLine(s)) }
 	}
@@ -238,16 +253,8 @@ func (f *capacityFlags) write(c *results.Capacity, dir string, io streams) error
 	saved := errors.Join(results.WriteFile(filepath.Join(dir, results.CapacityFile), c.Write),
 		results.WriteFile(filepath.Join(dir, "report.html"), func(w goio.Writer) error { return report.CapacityHTML(w, c) }),
 		results.WriteFile(filepath.Join(dir, "report.txt"), func(w goio.Writer) error { return report.Capacity(w, c) }))
-	var err error
-	switch {
-	case f.run.json:
-		err = c.Write(io.out)
-	case f.markdown:
-		err = report.CapacityMarkdown(io.out, c)
-	default:
-		err = report.Capacity(io.out, c)
-	}
-	if saved == nil && !f.run.json && !f.markdown {
+	err := f.format.all(io, capacityForms(c))
+	if saved == nil && f.format.isText() {
 		fmt.Fprintf(io.out, "result in %s\n", dir)
 	}
 	return errors.Join(err, saved)
@@ -270,21 +277,27 @@ func capacityVerdict(c *results.Capacity, runErr error) error {
 	return errors.New(c.Stopped)
 }
 
+// capacityForms are the formats of a capacity search.
+func capacityForms(c *results.Capacity) rendering {
+	return rendering{
+		formatText:     func(w goio.Writer) error { return report.Capacity(w, c) },
+		formatJSON:     c.Write,
+		formatMarkdown: func(w goio.Writer) error { return report.CapacityMarkdown(w, c) },
+		formatHTML:     func(w goio.Writer) error { return report.CapacityHTML(w, c) },
+	}
+}
+
 // rebuildCapacity is the report command on the directory of a capacity search.
-func rebuildCapacity(w goio.Writer, dir, format string) error {
+func rebuildCapacity(io streams, dir string, f *formatFlags) error {
 	c, err := results.RebuildCapacity(dir)
 	if err != nil {
 		return usageError{err}
 	}
-	switch format {
-	case "text":
-		return report.Capacity(w, c)
-	case "markdown":
-		return report.CapacityMarkdown(w, c)
-	case "html":
-		return report.CapacityHTML(w, c)
-	case "json":
-		return c.Write(w)
+	forms := capacityForms(c)
+	for _, format := range f.can {
+		if forms[format] == nil && f.has(format) {
+			return usageError{fmt.Errorf("--format %s: a capacity search is written as text, markdown, html or json", format)}
+		}
 	}
-	return usageError{fmt.Errorf("--format %q: a capacity search is written as text, html, markdown or json", format)}
+	return f.all(io, forms)
 }

@@ -251,12 +251,12 @@ func TestCapacityFlags(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{
-		{"--axis", "speed"}, {"--slo", "p98<1s"}, {"--json", "--markdown"}, {"--profile", "smoke"}, {"--axis", "burst"}, {"--from", "2000"},
+		{"--axis", "speed"}, {"--slo", "p98<1s"}, {"--format=json", "--format=markdown"}, {"--profile", "smoke"}, {"--axis", "burst"}, {"--from", "2000"},
 		{"--target-metrics", "http://192.0.2.1/metrics"},
 	} {
 		args = append([]string{"capacity", "--out", t.TempDir()}, args...)
 		var out bytes.Buffer
-		if err := runCommand(t.Context(), args, streams{strings.NewReader(""), &out, &out, nil}); exitCode(err) != exitUsage {
+		if err := runCommand(t.Context(), args, streams{strings.NewReader(""), &out, &out, nil, nil}); exitCode(err) != exitUsage {
 			t.Errorf("%v: exit code %d, %v", args, exitCode(err), err)
 		}
 	}

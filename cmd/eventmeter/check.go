@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	goio "io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,13 +37,13 @@ type rowCheck struct {
 	hostile       bool
 	measure       time.Duration
 	limit         time.Duration
-	junit         string
+	format        formatFlags
 }
 
 func newCheckCommand(io streams) *cobra.Command {
-	var f rowCheck
+	f := rowCheck{run: runFlags{reader: &profileReader{in: io.in}}}
 	c := &cobra.Command{
-		Use:   "check",
+		Use:   "check [PROFILE]",
 		Short: "Judge a server by the rows of conformance, at rest and under load",
 		Long: `Check judges a server of MCP Events by the rows of docs/conformance.md. It opens a few
 subscriptions in each mode that the event type has, and sends what no client sends
@@ -64,12 +63,12 @@ printed.
 		Example: `  eventmeter check
   eventmeter check --target http://127.0.0.1:8080/mcp --token a --token b --upstream-url http://127.0.0.1:8081
   eventmeter check --target https://example.com/mcp --allow-host example.com --event ticket.moved \
-      --arguments '{"board": "b3"}' --subscriptions 500 --json > check.json`,
-		Args: cobra.NoArgs,
+      --arguments '{"board": "b3"}' --subscriptions 500 --format json > check.json`,
 		RunE: func(c *cobra.Command, _ []string) error { return runCheck(c.Context(), &f, io) },
 	}
 	fl := c.Flags()
-	fl.StringVarP(&f.profile, "profile", "p", "check", "built-in profile or file (see eventmeter profiles), whose lanes are those at rest")
+	fl.StringVarP(&f.profile, "profile", "p", "check", "built-in profile, file, or - for standard input, as the argument; its lanes are those at rest")
+	profileArgument(c, 1, func(names []string) { f.profile = names[0] })
 	f.run.target.add(c)
 	fl.StringVarP(&f.event, "event", "e", "", "event type to check, instead of the profile's; nothing is published unless --upstream says how")
 	fl.StringVar(&f.arguments, "arguments", "{}", "arguments of the subscriptions to --event, a JSON object")
@@ -78,19 +77,22 @@ printed.
 	fl.IntVar(&f.subscriptions, "subscriptions", 5000, "subscriptions under load, of all modes together")
 	fl.StringVar(&f.rate, "rate", "", "rate of events under load, such as 20/s (default: the profile's)")
 	fl.StringVar(&f.denied, "denied", "", "event type, and a JSON object of arguments, that the first principal may not subscribe to")
-	fl.DurationVar(&f.measure, "measure", 35*time.Second, "how long each of the two parts takes at least")
+	fl.DurationVar(&f.measure, "duration", 35*time.Second, "how long each of the two parts takes at least")
 	fl.DurationVar(&f.limit, "limit", 5*time.Minute, "how long the check may take, 1m to 1h")
 	fl.BoolVar(&f.hostile, "allow-hostile", false, "send steps that a server may take for an attack, also to another machine")
 	fl.StringArrayVar(&f.run.set, "set", nil, "override a value of the profile, path=value (repeatable)")
 	fl.StringArrayVar(&f.run.allowHosts, "allow-host", nil, "put load on this host, which is not this machine (repeatable)")
-	fl.StringVar(&f.junit, "junit", "", "write the rows as JUnit XML to this file")
-	fl.BoolVar(&f.run.json, "json", false, "print the result as JSON on standard output instead of the table")
+	f.format.add(c, formatText, formatJSON, formatJUnit)
 	fl.BoolVarP(&f.run.quiet, "quiet", "q", false, "no progress")
+	completeSet(c)
 	return c
 }
 
 // runCheck is the check command.
 func runCheck(ctx context.Context, f *rowCheck, io streams) error {
+	if err := f.format.check(); err != nil {
+		return err
+	}
 	p, err := f.load()
 	if err != nil {
 		return err
@@ -129,17 +131,11 @@ func (f *rowCheck) local(ctx context.Context, p *profiles.Profile) bool {
 
 // print prints a check, and returns verdict unless that fails.
 func (f *rowCheck) print(c *results.Check, io streams, verdict error) error {
-	var err error
-	if f.run.json {
-		err = c.Write(io.out)
-	} else {
-		err = report.Check(io.out, c)
-	}
-	if f.junit != "" {
-		if e := toFile(f.junit, os.O_TRUNC, func(w goio.Writer) error { return report.CheckJUnit(w, c) }); e != nil {
-			err = errors.Join(err, fmt.Errorf("--junit: %w", e))
-		}
-	}
+	err := f.format.all(io, rendering{
+		formatText:  func(w goio.Writer) error { return report.Check(w, c) },
+		formatJSON:  c.Write,
+		formatJUnit: func(w goio.Writer) error { return report.CheckJUnit(w, c) },
+	})
 	if err != nil {
 		return err
 	}
@@ -260,7 +256,7 @@ func (f *rowCheck) options(p *profiles.Profile) (check.Options, error) {
 	case f.limit < time.Minute || f.limit > time.Hour:
 		return o, usageError{fmt.Errorf("--limit %v: want 1m to 1h", f.limit)}
 	case f.measure < time.Second || f.measure > f.limit/3:
-		return o, usageError{fmt.Errorf("--measure %v: want 1s to a third of --limit, %v", f.measure, f.limit/3)}
+		return o, usageError{fmt.Errorf("--duration %v: want 1s to a third of --limit, %v", f.measure, f.limit/3)}
 	case f.subscriptions < 1 || f.subscriptions > p.Limits.Subscriptions:
 		return o, usageError{fmt.Errorf("--subscriptions %d: want 1 to %d, the profile's limits.subscriptions", f.subscriptions, p.Limits.Subscriptions)}
 	case p.Target.Revision == string(mcpclient.Older):

@@ -25,7 +25,7 @@ import (
 // checked is a check of a server at a URL, and its exit code.
 func checked(t *testing.T, args ...string) (*results.Check, int) {
 	t.Helper()
-	stdout, stderr, code := execute(t, append([]string{"check", "--quiet", "--json", "--measure", "1s"}, args...)...)
+	stdout, stderr, code := execute(t, append([]string{"check", "--quiet", "--format=json", "--duration", "1s"}, args...)...)
 	var c results.Check
 	if err := json.Unmarshal([]byte(stdout), &c); err != nil {
 		t.Fatalf("exit code %d, %v\n%s\n%s", code, err, stdout, stderr)
@@ -79,7 +79,7 @@ func TestCheckServe(t *testing.T) {
 	ready, _ := serveTargetWith(t, checkable)
 	junit := filepath.Join(t.TempDir(), "rows.xml")
 	c, code := checked(t, "--target", ready.URL, "--token", "a", "--token", "b", "--upstream-url", ready.Admin,
-		"--denied", `private.note {"principal": "b"}`, "--subscriptions", "120", "--junit", junit)
+		"--denied", `private.note {"principal": "b"}`, "--subscriptions", "120", "--format", "junit="+junit)
 	if code != 0 && code != exitBottleneck {
 		t.Errorf("exit code %d", code)
 	}
@@ -191,7 +191,7 @@ func TestCheckBadInput(t *testing.T) {
 		"--limit 5s: want 1m to 1h":                {"--limit", "5s"},
 		"--subscriptions 0: want 1":                {"--subscriptions", "0"},
 		"--rate fast: want a rate":                 {"--rate", "fast"},
-		"--measure 4m0s: want 1s":                  {"--measure", "4m"},
+		"--duration 4m0s: want 1s":                 {"--duration", "4m"},
 		"--event is for a server":                  {"--event", "x"},
 		"--arguments [1]: want a JSON object":      {"--target", "http://127.0.0.1:1/mcp", "--event", "x", "--arguments", "[1]"},
 		"--arguments does nothing without --event": {"--arguments", "{}"},

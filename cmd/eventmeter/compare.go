@@ -1,9 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
+	goio "io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,7 +14,7 @@ import (
 
 // compareFlags are the flags of the compare command.
 type compareFlags struct {
-	format    string
+	format    formatFlags
 	gates     []string
 	alpha     float64
 	minEffect float64
@@ -56,8 +56,8 @@ by default 0.0005.`,
 		},
 	}
 	fl := c.Flags()
-	fl.StringVarP(&f.format, "format", "f", "text", "text, html, markdown or json")
-	fl.StringArrayVar(&f.gates, "gate", nil, "fail when this figure got worse by more than a share, LANE.FIGURE:SHARE (repeatable)")
+	f.format.add(c, formatText, formatMarkdown, formatJSON, formatHTML)
+	fl.StringArrayVar(&f.gates, "gate", nil, "fail when this figure got worse by more than a share, e.g. 'push.p99 <= +5%' (repeatable)")
 	fl.Float64Var(&f.alpha, "alpha", 0.05, "largest probability that equal sides are called different")
 	fl.Float64Var(&f.minEffect, "min-effect", 0.03, "smallest relative effect that is called a difference")
 	return c
@@ -65,6 +65,9 @@ by default 0.0005.`,
 
 // compare is the compare command.
 func compare(f compareFlags, args []string, io streams) error {
+	if err := f.format.check(); err != nil {
+		return err
+	}
 	gates, err := stats.ParseGates(f.gates)
 	if err != nil {
 		return usageError{err}
@@ -91,20 +94,12 @@ func compare(f compareFlags, args []string, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	switch f.format {
-	case "text":
-		err = report.CompareText(io.out, c)
-	case "markdown":
-		err = report.CompareMarkdown(io.out, c)
-	case "html":
-		err = comparisonPage(io.out, c)
-	case "json":
-		enc := json.NewEncoder(io.out)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(c)
-	default:
-		return usageError{fmt.Errorf("--format %q: want text, html, markdown or json", f.format)}
-	}
+	err = f.format.all(io, rendering{
+		formatText:     func(w goio.Writer) error { return report.CompareText(w, c) },
+		formatMarkdown: func(w goio.Writer) error { return report.CompareMarkdown(w, c) },
+		formatJSON:     c.Write,
+		formatHTML:     func(w goio.Writer) error { return comparisonPage(w, c) },
+	})
 	if err != nil {
 		return err
 	}
@@ -145,15 +140,10 @@ func history(f compareFlags, args []string, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	switch f.format {
-	case "text":
-		return report.HistoryText(io.out, h)
-	case "markdown":
-		return report.HistoryMarkdown(io.out, h)
-	case "html":
-		return report.HistoryHTML(io.out, h)
-	case "json":
-		return h.Write(io.out)
-	}
-	return usageError{fmt.Errorf("--format %q: want text, markdown, json or html", f.format)}
+	return f.format.all(io, rendering{
+		formatText:     func(w goio.Writer) error { return report.HistoryText(w, h) },
+		formatMarkdown: func(w goio.Writer) error { return report.HistoryMarkdown(w, h) },
+		formatHTML:     func(w goio.Writer) error { return report.HistoryHTML(w, h) },
+		formatJSON:     h.Write,
+	})
 }

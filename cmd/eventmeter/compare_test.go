@@ -19,7 +19,7 @@ func TestTrialsReportAndCompare(t *testing.T) {
 	dir := t.TempDir()
 	before := filepath.Join(dir, "before")
 	junit, summary := filepath.Join(dir, "junit.xml"), filepath.Join(dir, "summary.md")
-	stdout, stderr, code := execute(t, smoke("--quiet", "--trials", "2", "--out", before, "--junit", junit, "--summary", summary, "--annotate", "github",
+	stdout, stderr, code := execute(t, smoke("--quiet", "--trials", "2", "--out", before, "--format", "junit="+junit, "--format", "markdown="+summary, "--annotate", "github",
 		"--set=thresholds=[\"*.lostSilent == 0\", \"push.delivered == 1\"]")...)
 	if code != exitThreshold && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s", code, stderr)
@@ -99,7 +99,7 @@ func changeArchive(t *testing.T, dir string) {
 
 func TestDoctor(t *testing.T) {
 	t.Parallel()
-	stdout, stderr, code := execute(t, "doctor", "--json")
+	stdout, stderr, code := execute(t, "doctor", "--format=json")
 	if code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
@@ -129,7 +129,7 @@ func TestBurntCoreFlipsTheVerdict(t *testing.T) {
 			_ = cmd.Wait()
 		})
 	}
-	stdout, stderr, code := execute(t, smoke("--quiet", "--json")...)
+	stdout, stderr, code := execute(t, smoke("--quiet", "--format=json")...)
 	r, err := results.Read(strings.NewReader(stdout))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, stderr)

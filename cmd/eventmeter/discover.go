@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	goio "io"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -25,7 +25,7 @@ type discoverFlags struct {
 	target     targetFlags
 	allowHosts []string
 	event      string
-	json       bool
+	format     formatFlags
 }
 
 func newDiscoverCommand(io streams) *cobra.Command {
@@ -51,12 +51,15 @@ with a server that has only lists.`,
 	f.target.add(c)
 	c.Flags().StringArrayVar(&f.allowHosts, "allow-host", nil, "connect to this host, which is not this machine (repeatable)")
 	c.Flags().StringVar(&f.event, "event", "", "event type that the profile is for (default: the first by name)")
-	c.Flags().BoolVar(&f.json, "json", false, "print as JSON")
+	f.format.add(c, formatText, formatJSON)
 	return c
 }
 
 // discover is the discover command.
 func discover(ctx context.Context, f discoverFlags, io streams) error {
+	if err := f.format.check(); err != nil {
+		return err
+	}
 	t, err := f.target.alone()
 	if err != nil {
 		return err
@@ -67,15 +70,22 @@ func discover(ctx context.Context, f discoverFlags, io streams) error {
 	if err != nil {
 		return err
 	}
-	if f.json {
-		enc := json.NewEncoder(io.out)
-		enc.SetIndent("", "  ")
-		return enc.Encode(offer)
-	}
-	return describe(io.out, t, offer, f.event)
+	return f.format.all(io, rendering{
+		formatText: func(w goio.Writer) error { return describe(w, t, offer, f.event) },
+		formatJSON: indented(offer),
+	})
 }
 
-func describe(w io.Writer, t profiles.Target, o run.Discovery, event string) error {
+// indented writes v as JSON for people and programs.
+func indented(v any) func(goio.Writer) error {
+	return func(w goio.Writer) error {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(v)
+	}
+}
+
+func describe(w goio.Writer, t profiles.Target, o run.Discovery, event string) error {
 	profile, err := starterOf(t, o, event)
 	if err != nil {
 		return err
@@ -142,7 +152,7 @@ func capabilityOf(o run.Discovery) string {
 	return text
 }
 
-func describeTypes(w io.Writer, system string, types []driver.EventType) {
+func describeTypes(w goio.Writer, system string, types []driver.EventType) {
 	for _, e := range types {
 		fmt.Fprintf(w, "\n%s%s  %s\n", system, report.Clean(e.Name), modes(e))
 		if e.Description != "" {

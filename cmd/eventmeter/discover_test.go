@@ -33,7 +33,7 @@ func TestDiscoverEverySystem(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, stdout)
 		}
 	}
-	stdout, _, _ = execute(t, "discover", "--target", ready.URL, "--token", "x", "--json")
+	stdout, _, _ = execute(t, "discover", "--target", ready.URL, "--token", "x", "--format=json")
 	var o struct {
 		Events []struct{ Name string }
 		Others []struct {

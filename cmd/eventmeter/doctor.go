@@ -2,10 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	goio "io"
 	"text/tabwriter"
 	"time"
 
@@ -19,7 +18,7 @@ import (
 )
 
 func newDoctorCommand(io streams) *cobra.Command {
-	var asJSON bool
+	var f formatFlags
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check whether this machine can measure",
@@ -29,14 +28,17 @@ available files and ports, and the CPU use of other processes. It exits with 4
 when figures measured on this machine could not be trusted.`,
 		Example: "  eventmeter doctor",
 		Args:    cobra.NoArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return doctor(c.Context(), asJSON, io) },
+		RunE:    func(c *cobra.Command, _ []string) error { return doctor(c.Context(), &f, io) },
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print as JSON")
+	f.add(c, formatText, formatJSON)
 	return c
 }
 
 // doctor is the doctor command.
-func doctor(ctx context.Context, asJSON bool, io streams) error {
+func doctor(ctx context.Context, f *formatFlags, io streams) error {
+	if err := f.check(); err != nil {
+		return err
+	}
 	p, err := profiles.Load("baseline", nil, systems.Table)
 	if err != nil {
 		return err
@@ -47,13 +49,10 @@ func doctor(ctx context.Context, asJSON bool, io streams) error {
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		enc := json.NewEncoder(io.out)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(h)
-	} else {
-		err = prescribe(io.out, h)
-	}
+	err = f.all(io, rendering{
+		formatText: func(w goio.Writer) error { return prescribe(w, h) },
+		formatJSON: indented(h),
+	})
 	if err == nil && h.Baseline.Generator.Bottleneck {
 		err = errUnfit
 	}
@@ -62,7 +61,7 @@ func doctor(ctx context.Context, asJSON bool, io streams) error {
 
 var errUnfit = fmt.Errorf("this machine is not fit to measure now: %w", errBottleneck)
 
-func prescribe(w io.Writer, h *machineHealth) error {
+func prescribe(w goio.Writer, h *machineHealth) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	ns := results.FormatNanos
 	host := h.Host

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	goio "io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -33,7 +33,7 @@ func (a *againstFlags) add(c *cobra.Command) {
 	fl.StringVar(&a.url, "against", "", "URL of a second target, which gets the same events at the same time and is compared with the first one")
 	fl.StringVar(&a.command, "against-command", "", "instead of --against: a program, with its arguments, that is the second target")
 	fl.StringVar(&a.upstreamURL, "against-upstream-url", "", "with --against: URL of the second target's upstream, as --upstream-url is of the first one's")
-	fl.StringArrayVar(&a.gates, "gate", nil, "with --against: fail when this figure is worse at the second target by more than a share, LANE.FIGURE:SHARE (repeatable)")
+	fl.StringArrayVar(&a.gates, "gate", nil, "with --against: fail when this figure is worse at the second target by more than a share, e.g. 'push.p99 <= +5%' (repeatable)")
 }
 
 // wanted reports whether there is a second target.
@@ -106,7 +106,7 @@ func runDuet(ctx context.Context, stop <-chan struct{}, f *runFlags, base *profi
 	if err != nil {
 		return err
 	}
-	view := newView(io.err, base, f.quiet, f.plain)
+	view := newView(io.err, base, viewOptions{f.quiet, f.plain, f.verbose})
 	shown := &duetView{view: view}
 	o := duet.Options{Stop: stop}
 	var dirs [2]string
@@ -153,20 +153,30 @@ func (f *runFlags) judgeDuet(o *duet.Outcome, dir string, dirs [2]string, runErr
 	if err != nil {
 		return errors.Join(runErr, err)
 	}
-	out := io.out
-	if f.json {
-		err = c.Write(out)
-		out = io.err
-	} else {
-		err = report.CompareText(out, c)
+	var both []*results.Result
+	for _, one := range o.Runs {
+		both = append(both, one.Result)
 	}
+	format, out := &f.output.format, f.output.format.notes(io)
+	err = format.all(io, rendering{
+		formatText: func(w goio.Writer) error { return report.CompareText(w, c) },
+		formatJSON: c.Write,
+		formatMarkdown: func(w goio.Writer) error {
+			err := report.CompareMarkdown(w, c)
+			for _, r := range both {
+				err = errors.Join(err, report.Markdown(w, r))
+			}
+			return err
+		},
+		formatHTML:  func(w goio.Writer) error { return comparisonPage(w, c) },
+		formatJUnit: func(w goio.Writer) error { return report.JUnit(w, both...) },
+	})
 	err = errors.Join(err, saveDuet(dir, c))
-	if f.extra.summary != "" {
-		err = errors.Join(err, toFile(f.extra.summary, os.O_APPEND, comparisonMarkdown(c)))
-	}
 	var unmet []error
 	for i, one := range o.Runs {
-		err = errors.Join(err, f.extra.write(one.Result, out))
+		if f.output.annotate != "" {
+			err = errors.Join(err, report.Annotations(out, one.Result, f.output.annotate))
+		}
 		for _, t := range one.Result.Thresholds {
 			if !t.Passed {
 				fmt.Fprintf(out, "%s: threshold %s: %s\n", duet.Sides[i], report.Clean(t.Threshold), report.Clean(t.Text))
@@ -178,7 +188,7 @@ func (f *runFlags) judgeDuet(o *duet.Outcome, dir string, dirs [2]string, runErr
 			unmet = append(unmet, fmt.Errorf("%s: %w", duet.Sides[i], verdict(one.Result, nil, nil)))
 		}
 	}
-	if err == nil && !f.json {
+	if err == nil && format.isText() {
 		fmt.Fprintf(out, "\nresults in %s\n", dir)
 	}
 	if runErr != nil || err != nil {
@@ -201,8 +211,8 @@ func compareDuet(dirs [2]string, pairs *stats.Duet) (*stats.Comparison, error) {
 	return stats.CompareDuet(sides[0], sides[1], pairs, stats.CompareOptions{})
 }
 
-func comparisonMarkdown(c *stats.Comparison) func(io.Writer) error {
-	return func(w io.Writer) error { return report.CompareMarkdown(w, c) }
+func comparisonMarkdown(c *stats.Comparison) func(goio.Writer) error {
+	return func(w goio.Writer) error { return report.CompareMarkdown(w, c) }
 }
 
 // saveDuet writes the comparison beside the archives of its two runs.
@@ -210,12 +220,12 @@ func saveDuet(dir string, c *stats.Comparison) error {
 	var err error
 	for _, file := range []struct {
 		name  string
-		write func(io.Writer) error
+		write func(goio.Writer) error
 	}{
 		{"comparison.json", c.Write},
-		{"comparison.txt", func(w io.Writer) error { return report.CompareText(w, c) }},
+		{"comparison.txt", func(w goio.Writer) error { return report.CompareText(w, c) }},
 		{"comparison.md", comparisonMarkdown(c)},
-		{"report.html", func(w io.Writer) error { return comparisonPage(w, c) }},
+		{reportPage, func(w goio.Writer) error { return comparisonPage(w, c) }},
 	} {
 		err = errors.Join(err, results.WriteFile(filepath.Join(dir, file.name), file.write))
 	}

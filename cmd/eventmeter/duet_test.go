@@ -74,7 +74,7 @@ func TestDuetFindsASlowTarget(t *testing.T) {
 	slow, _ := serveTarget(t, "--faults", duetDelayLong)
 	dir := filepath.Join(t.TempDir(), "out")
 	summary := filepath.Join(t.TempDir(), "summary.md")
-	stdout, stderr, code := execute(t, append(duetOf(t, base, slow), "--out", dir, "--summary", summary,
+	stdout, stderr, code := execute(t, append(duetOf(t, base, slow), "--out", dir, "--format", "markdown="+summary,
 		"--gate", "push.p50 <= +10%", "--gate", "push.lostSilent <= +0", "--set", "thresholds=[push.lostSilent >= 0]")...)
 	if code != exitFailure || !strings.Contains(stderr, "gate push.p50 <= +10%, push: it got worse") || strings.Contains(stderr, "lostSilent") {
 		t.Fatalf("exit code %d\n%s\n%s", code, stdout, stderr)
@@ -138,7 +138,7 @@ func TestDuetOfEqualTargets(t *testing.T) {
 	t.Parallel()
 	base, _ := serveTarget(t, "--faults", duetDelay)
 	equal, _ := serveTarget(t, "--faults", duetDelayToo)
-	stdout, stderr, code := execute(t, append(duetOf(t, base, equal), "--json", "--set", "thresholds=[push.lostSilent < 0]", "--out", filepath.Join(t.TempDir(), "out"))...)
+	stdout, stderr, code := execute(t, append(duetOf(t, base, equal), "--format=json", "--set", "thresholds=[push.lostSilent < 0]", "--out", filepath.Join(t.TempDir(), "out"))...)
 	if code != exitThreshold && code != exitBottleneck || !strings.Contains(stderr, "against: threshold push.lostSilent < 0: 0") || !strings.Contains(stderr, "base: threshold") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
@@ -164,7 +164,7 @@ func TestDuetOfPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := func(d string) string { return overStdio(t) + " --faults 'delay(rate=1, fixed=" + d + ")'" }
-	stdout, stderr, code := execute(t, "run", "--quiet", "--profile", file, "--command", late("1s"), "--against-command", late("2s"), "--json")
+	stdout, stderr, code := execute(t, "run", "--quiet", "--profile", file, "--command", late("1s"), "--against-command", late("2s"), "--format=json")
 	if code != 0 {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}

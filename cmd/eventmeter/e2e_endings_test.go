@@ -53,7 +53,7 @@ func TestClosedOutputIsNoError(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
 		"text":      nil,
-		"json":      {"--json"},
+		"json":      {"--format=json"},
 		"processes": {"--processes", "2"},
 		"trials":    {"--trials", "2"},
 	} {
@@ -96,7 +96,7 @@ func TestClosedOutputIsNoError(t *testing.T) {
 	t.Run("calibrate", func(t *testing.T) {
 		t.Parallel()
 		file := filepath.Join(t.TempDir(), "junit.xml")
-		stderr, code := toClosedPipe(t, "run", "--profile", writeProfile(t, fewCases), "--junit", file)
+		stderr, code := toClosedPipe(t, "run", "--profile", writeProfile(t, fewCases), "--format", "junit="+file)
 		if code != exitOK {
 			t.Errorf("exit code %d: %s", code, stderr)
 		}

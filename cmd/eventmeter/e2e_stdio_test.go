@@ -21,7 +21,7 @@ func overStdio(t *testing.T) string {
 
 func TestRunOverStdio(t *testing.T) {
 	t.Parallel()
-	stdout, stderr, code := execute(t, smoke("--command", overStdio(t), "--json", "--quiet", loose, "--set=phases.measure=1s")...)
+	stdout, stderr, code := execute(t, smoke("--command", overStdio(t), "--format=json", "--quiet", loose, "--set=phases.measure=1s")...)
 	if code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
@@ -98,7 +98,7 @@ func TestRunOtherSystemsOverStdio(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, era := range []string{"modern", "legacy"} {
-		stdout, stderr, code := execute(t, "run", "--profile", file, "--json", "--quiet", loose, "--set=target.era="+era)
+		stdout, stderr, code := execute(t, "run", "--profile", file, "--format=json", "--quiet", loose, "--set=target.era="+era)
 		if code != 0 && code != exitBottleneck {
 			t.Fatalf("%s: exit code %d\n%s", era, code, stderr)
 		}

@@ -281,7 +281,7 @@ func TestRunOnTheEmbeddedTarget(t *testing.T) {
 
 func TestRunLanesInTurns(t *testing.T) {
 	t.Parallel()
-	stdout, stderr, code := execute(t, smoke("--set", "phases.order=turns", "--json", "--quiet")...)
+	stdout, stderr, code := execute(t, smoke("--set", "phases.order=turns", "--format=json", "--quiet")...)
 	if code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
@@ -318,7 +318,7 @@ func TestRunAgainstAServer(t *testing.T) {
 		"legacy": {"--upstream-url", ready.Admin, "--set", "target.era=legacy"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			stdout, stderr, code := execute(t, smoke(append([]string{"--quiet", "--json", "--target", ready.URL, "--token-file", tokens}, extra...)...)...)
+			stdout, stderr, code := execute(t, smoke(append([]string{"--quiet", "--format=json", "--target", ready.URL, "--token-file", tokens}, extra...)...)...)
 			if code != 0 && code != exitBottleneck {
 				t.Fatalf("exit code %d\n%s", code, stderr)
 			}

@@ -142,7 +142,7 @@ func TestFilesArePrivate(t *testing.T) {
 	t.Run("a recording", func(t *testing.T) {
 		ready, _ := serveTarget(t)
 		out := t.TempDir()
-		text, err := unmasked(t, "record", "-t", ready.URL, "-e", "chat.message", "--for", "300ms", "--out", filepath.Join(out, "trace.jsonl"), "--quiet").CombinedOutput()
+		text, err := unmasked(t, "record", "-t", ready.URL, "-e", "chat.message", "--duration", "300ms", "--out", filepath.Join(out, "trace.jsonl"), "--quiet").CombinedOutput()
 		if found := private(t, "a recording", out); found["trace.jsonl"] != 1 {
 			t.Errorf("%v: %v\n%s", found, err, text)
 		}

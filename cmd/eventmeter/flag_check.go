@@ -28,10 +28,12 @@ var flagRules = []flagRule{
 	{command: "capacity", flag: "pprof", needs: "metrics"},
 	{command: "capacity", flag: "remote-write-every", needs: "remote-write"},
 	{command: "capacity", flag: "otlp-every", needs: "otlp"},
-	{command: "discover", flag: "event", not: []string{"json"}},
 	{command: "check", flag: "arguments", needs: "event"},
 	{command: "check", flag: "event", not: []string{"profile"}},
 	{command: "run", flag: "plain", not: []string{"quiet"}},
+	{command: "run", flag: "verbose", not: []string{"quiet"}},
+	{command: "record", flag: "verbose", not: []string{"quiet"}},
+	{command: "capacity", flag: "verbose", not: []string{"quiet"}},
 	{command: "record", flag: "plain", not: []string{"quiet"}},
 	{command: "serve", flag: "tls-addr", needs: "tls"},
 	{command: "serve", flag: "allow-host", needs: "feed"},
@@ -41,7 +43,7 @@ var flagRules = []flagRule{
 
 // mayBeEmpty are flags that may be empty, because the environment variable that they
 // are set from may not be set; they then have no effect.
-var mayBeEmpty = map[string]bool{"annotate": true, "summary": true}
+var mayBeEmpty = map[string]bool{"annotate": true}
 
 // checkFlags refuses empty flags, which mostly come from a variable that is not set,
 // numbers that are not finite, and flags that would have no effect.
@@ -66,6 +68,9 @@ func checkFlags(c *cobra.Command) error {
 	for _, r := range flagRules {
 		if r.command != c.Name() || !c.Flags().Changed(r.flag) {
 			continue
+		}
+		if isFromVariable(c.Flags().Lookup(r.flag)) {
+			continue // it is set for other commands, too
 		}
 		if r.needs != "" && !c.Flags().Changed(r.needs) {
 			errs = append(errs, fmt.Errorf("--%s does nothing without --%s: give both, or neither", r.flag, r.needs))

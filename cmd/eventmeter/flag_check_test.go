@@ -67,7 +67,7 @@ func TestBadInput(t *testing.T) {
 		{againstArgs("--record", filepath.Join(dir, "trace")), "--against beside --record"},
 		{againstArgs("--metrics", "127.0.0.1:0"), "--against beside live metrics"},
 		{againstArgs("--target-metrics", "http://127.0.0.1:5/metrics"), "--against beside --target-metrics"},
-		{againstArgs("--gate", "push.p99"), "want LANE.FIGURE:SHARE"},
+		{againstArgs("--gate", "push.p99"), "want LANE.FIGURE <= +SHARE"},
 		{againstArgs("--target", "http://127.0.0.1:2/mcp"), "--against is the URL of the first target"},
 		{againstArgs("--against-upstream-url", "http://127.0.0.1:3"), "name that of the second one with --against-upstream-url"},
 		{againstArgs("--against", "http://192.0.2.1/mcp"), "name it a second time with --allow-host 192.0.2.1"},
@@ -102,10 +102,10 @@ func TestBadInput(t *testing.T) {
 		{[]string{"run", "--processes", "2", "--target-metrics", "http://127.0.0.1:5/metrics"}, "--target-metrics and shards"},
 		{[]string{"run", "--processes", "2", "--set", "phases.cooldown=1s"}, "phases.cooldown: no shard knows"},
 		{[]string{"run", "--profile", cases, "--out", "x"}, "no use for --out"},
-		{[]string{"run", "--shard", "0/2", "--start-at", "2026-11-20T10:00:00Z", "--junit", "x"}, "thresholds are judged on the merged run"},
+		{[]string{"run", "--shard", "0/2", "--start-at", "2026-11-20T10:00:00Z", "--format", "junit=x"}, "thresholds are judged on the merged run"},
 		{[]string{"compare", "a", "b", "--alpha", "0"}, "--alpha 0"},
 		{[]string{"compare", "a", "b", "--min-effect", "-1"}, "--min-effect -1"},
-		{[]string{"record", "--target", "http://127.0.0.1:1", "--event", "e", "--for", "0"}, "--for 0s: want more than 0"},
+		{[]string{"record", "--target", "http://127.0.0.1:1", "--event", "e", "--duration", "0"}, "--duration 0s: want more than 0"},
 		{[]string{"report", filepath.Join(dir, "cut")}, "unexpected end of JSON input"},
 		{[]string{"compare", filepath.Join(dir, "cut"), filepath.Join(dir, "cut")}, "unexpected end of JSON input"},
 		{[]string{"merge", filepath.Join(dir, "cut")}, "has no shard.json"},
@@ -118,7 +118,7 @@ func TestBadInput(t *testing.T) {
 		{[]string{"serve", "--callback-ca", "x", "--callback-insecure"}, "give one of the two"},
 	} {
 		var out, errs bytes.Buffer
-		err := runCommand(t.Context(), tt.args, streams{strings.NewReader(""), &out, &errs, nil})
+		err := runCommand(t.Context(), tt.args, streams{strings.NewReader(""), &out, &errs, nil, nil})
 		if err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") || out.Len() > 0 {
 			t.Errorf("%q: %v, exit code %d, want one line with %q\n%s", tt.args, err, exitCode(err), tt.want, &out)
 		}
@@ -127,7 +127,7 @@ func TestBadInput(t *testing.T) {
 
 // TestMayBeEmpty: the variable of a CI system is not set elsewhere.
 func TestMayBeEmpty(t *testing.T) {
-	err := runCommand(t.Context(), []string{"run", "--summary", "", "--annotate", "", "--trials", "0"}, streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}, nil})
+	err := runCommand(t.Context(), []string{"run", "--format", "markdown=", "--annotate", "", "--trials", "0"}, streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}, nil, nil})
 	if err == nil || !strings.Contains(err.Error(), "--trials 0") {
 		t.Errorf("%v", err)
 	}
@@ -196,7 +196,15 @@ func TestUpstreamURL(t *testing.T) {
 		if c.kind != "" {
 			set = append(set, "upstream.kind="+c.kind)
 		}
-		if got, err := upstreamOverride(url, c.profile, set); err != nil || got != c.want {
+		name, data, err := profiles.Read(c.profile, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind, _, err := profiles.UpstreamOf(name, data, set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := upstreamURLOf(kind, url); err != nil || got != c.want {
 			t.Errorf("%+v: %s, %v", c, got, err)
 		}
 	}

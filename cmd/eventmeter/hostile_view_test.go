@@ -25,7 +25,7 @@ func TestHostileTextInTheView(t *testing.T) {
 	} {
 		p := run.Progress{Phase: "measure", Lane: text, Trouble: text, Live: ledger.Live{Lanes: []ledger.LiveLane{{Name: text}}}}
 		var plain bytes.Buffer
-		v := newView(&plain, &profiles.Profile{Name: text}, false, true)
+		v := newView(&plain, &profiles.Profile{Name: text}, viewOptions{plain: true})
 		v.update(p)
 		for name, lines := range map[string][]string{
 			"plain progress": strings.Split(strings.TrimSuffix(plain.String(), "\n"), "\n"),

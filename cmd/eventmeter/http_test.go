@@ -21,7 +21,7 @@ func TestEveryHTTP(t *testing.T) {
 	}
 	runs := map[string][]string{}
 	for _, era := range []string{"modern", "legacy"} {
-		runs[era] = []string{"run", "--profile", "smoke", "--quiet", "--json", "--set=lanes=[" + strings.Join(lanes, ",") + "]", "--set=target.era=" + era, "--set=phases.ready=60s", "--set=phases.measure=1s"}
+		runs[era] = []string{"run", "--profile", "smoke", "--quiet", "--format=json", "--set=lanes=[" + strings.Join(lanes, ",") + "]", "--set=target.era=" + era, "--set=phases.ready=60s", "--set=phases.measure=1s"}
 	}
 	for era, out := range together(t, runs) {
 		r := out.result(t)

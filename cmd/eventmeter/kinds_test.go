@@ -167,7 +167,7 @@ func TestEveryUpstream(t *testing.T) {
 		t.Skip("it runs for seconds")
 	}
 	ready, _ := serveTarget(t, "--token", "t", "--allow-private-callbacks", "--callback-insecure")
-	quiet := func(more ...string) []string { return smoke(append([]string{"--quiet", "--json"}, more...)...) }
+	quiet := func(more ...string) []string { return smoke(append([]string{"--quiet", "--format=json"}, more...)...) }
 	const chat = `payload: {channel: "channel-{{.Source}}", text: "{{.Probe}}"}`
 	runs := map[string][]string{
 		"feed":   quiet("--set", `upstream={kind: feed, sources: 2, `+chat+`}`, "--set", "target.embedded.feedEvery=50ms"),

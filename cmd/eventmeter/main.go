@@ -18,16 +18,23 @@ func main() {
 	survivePipe()
 	handlePanics()
 	os.Exit(guarded(os.Stderr, func() error {
-		return runCommand(context.Background(), os.Args[1:], streams{os.Stdin, &output{w: os.Stdout}, os.Stderr, interrupts})
+		io := streams{os.Stdin, &output{w: os.Stdout}, os.Stderr, interrupts, nil}
+		environment, known := os.Environ(), newRoot(io)
+		warnOfVariables(io.err, known, environment)
+		io.variables = takeEnvironment(known, environment)
+		return runCommand(context.Background(), os.Args[1:], io)
 	}))
 }
 
 // runCommand is the whole command. Its error decides the exit code.
 func runCommand(ctx context.Context, args []string, io streams) error {
 	root := newRoot(io)
+	root.SetOut(io.out)
+	if c := wantsAll(root, args); c != nil {
+		return showHelp(c, true)
+	}
 	root.SetArgs(args)
 	root.SetIn(io.in)
-	root.SetOut(io.out)
 	root.SetErr(io.err)
 	return root.ExecuteContext(ctx)
 }
@@ -41,20 +48,36 @@ the Model Context Protocol that delivers events, publishes stamped events upstre
 and reports when each client received them, how often, in what order, and at what
 cost.
 
+Each flag can be set by a variable, too: --upstream-url by EVENTMETER_UPSTREAM_URL, and a
+repeatable flag by a variable with a value on each line. A flag takes precedence over its
+variable, and both over the profile. Variables are not passed on to targets or other
+programs that eventmeter starts.
+
 ` + exitCodesHelp,
-		Example:       "  eventmeter run                       # compare the modes on the embedded target\n  eventmeter run --target http://127.0.0.1:8080/mcp --token-file tokens.txt",
-		Version:       version(),
+		Example: `  eventmeter run                                 # compare the modes on the embedded target
+  eventmeter discover --target http://127.0.0.1:8080/mcp --token any --write mine.yaml
+  eventmeter run mine.yaml
+  eventmeter capacity`,
+		Version:       thisBuild().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 
-		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return checkFlags(c) },
+		PersistentPreRunE: func(c *cobra.Command, args []string) error {
+			if err := applyEnvironment(c, io.variables, args); err != nil {
+				return err
+			}
+			return checkFlags(c)
+		},
 	}
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
+	root.SetFlagErrorFunc(flagError)
+	root.SetVersionTemplate("eventmeter {{.Version}}\n")
+	root.PersistentFlags().Bool("help-all", false, "show all flags of a command, and explain it")
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
+		_ = showHelp(c, false) // standard output may be closed
 	})
-	root.AddCommand(newRunCommand(io), newCapacityCommand(io), newMergeCommand(io), newShardCommand(io), newPlanCommand(io), newRecordCommand(io), newCompareCommand(io), newReportCommand(io), newServeCommand(io), newDiscoverCommand(io), newCheckCommand(io), newDoctorCommand(io), newProfilesCommand(io))
+	root.AddCommand(newRunCommand(io), newCapacityCommand(io), newMergeCommand(io), newShardCommand(io), newPlanCommand(io), newRecordCommand(io), newCompareCommand(io), newReportCommand(io), newServeCommand(io), newDiscoverCommand(io), newCheckCommand(io), newDoctorCommand(io), newProfilesCommand(io), newVersionCommand(io))
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "help" {

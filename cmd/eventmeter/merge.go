@@ -8,16 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/eventmeter/eventmeter/internal/report"
 	"github.com/eventmeter/eventmeter/internal/shard"
 	"github.com/eventmeter/eventmeter/results"
 )
 
 // mergeFlags are the flags of the merge command.
 type mergeFlags struct {
-	out   string
-	json  bool
-	extra extraFlags
+	out    string
+	output outputFlags
 }
 
 func newMergeCommand(io streams) *cobra.Command {
@@ -41,14 +39,13 @@ exit code is 1.
 	}
 	fl := c.Flags()
 	fl.StringVarP(&f.out, "out", "o", "merged", "directory for the merged result")
-	f.extra.add(c)
-	fl.BoolVar(&f.json, "json", false, "print the result as JSON on standard output instead of the table")
+	f.output.add(c)
 	return c
 }
 
 // merge is the merge command.
 func merge(f mergeFlags, args []string, io streams) error {
-	if err := f.extra.check(); err != nil {
+	if err := f.output.check(); err != nil {
 		return err
 	}
 	dirs, err := shardDirs(args)
@@ -69,17 +66,16 @@ func merge(f mergeFlags, args []string, io streams) error {
 		return usageError{err}
 	}
 	saved := archive(f.out, outcome)
-	out := io.out
-	if f.json {
-		err = outcome.Result.Write(out)
-		out = io.err
-	} else {
-		err = report.Text(out, outcome.Result)
+	page := filepath.Join(f.out, reportPage)
+	if saved != nil {
+		page = ""
 	}
+	forms := f.output.forms(outcome.Result, f.out, page)
+	err = f.output.format.print(io, forms)
 	saved = unsaved(f.out, saved, err == nil)
-	err = errors.Join(err, saved, f.extra.write(outcome.Result, out))
-	if saved == nil && !f.json {
-		fmt.Fprintf(out, "\nresult in %s\n", f.out)
+	err = errors.Join(err, saved, f.output.finish(outcome.Result, forms, io))
+	if saved == nil && f.output.format.isText() && f.output.full {
+		fmt.Fprintf(io.out, "\nresult in %s\n", f.out)
 	}
 	if err == nil && outcome.Result.Partial {
 		return fmt.Errorf("the result is partial: %s", outcome.Result.Reason)

@@ -183,7 +183,7 @@ func TestThroughNginx(t *testing.T) {
 			scheme = "https"
 		}
 		return smoke(append([]string{
-			"--quiet", "--json", "--target", scheme + "://" + ports[i] + "/mcp", "--token", "t", "--upstream-url", admin,
+			"--quiet", "--format=json", "--target", scheme + "://" + ports[i] + "/mcp", "--token", "t", "--upstream-url", admin,
 			"--set", `upstream.payload={channel: "` + channel + `", text: "{{.Probe}}"}`, "--set", `lanes.*.arguments={channel: "` + channel + `"}`,
 		}, more...)...)
 	}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -142,18 +141,5 @@ type streams struct {
 	in         io.Reader
 	out, err   io.Writer
 	interrupts <-chan os.Signal
-}
-
-// release is the version of a released binary, which the linker sets (-X main.release=…).
-var release string
-
-// version returns the module version that the binary was built from, if there is one.
-func version() string {
-	if release != "" {
-		return release
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "devel"
+	variables  map[string]string // of the environment, which set flags
 }

@@ -56,6 +56,9 @@ func profileText(r *results.Result) string {
 	return string(text)
 }
 
+// reportPage is the HTML report in an archive.
+const reportPage = "report.html"
+
 // writePage adds report.html and the profile to the archive of a run.
 func writePage(dir string) error {
 	r, err := results.Load(dir)
@@ -75,21 +78,7 @@ func writePage(dir string) error {
 			return err
 		}
 	}
-	return results.WriteFile(filepath.Join(dir, "report.html"), func(w io.Writer) error { return report.HTML(w, []report.Page{p}) })
-}
-
-// pageOf writes the HTML report of one archive, or of several runs overlaid.
-func pageOf(w io.Writer, dirs []string) error {
-	for _, dir := range dirs {
-		if !results.IsCapacity(dir) {
-			continue
-		}
-		if len(dirs) > 1 {
-			return usageError{fmt.Errorf("%s holds a capacity search, which cannot be laid over other archives; name it alone, or one of its steps, such as %s", dir, filepath.Join(dir, "steps", "001"))}
-		}
-		return rebuildCapacity(w, dir, "html")
-	}
-	return overlay(w, dirs)
+	return results.WriteFile(filepath.Join(dir, reportPage), func(w io.Writer) error { return report.HTML(w, []report.Page{p}) })
 }
 
 // comparisonPage writes a comparison. The runs of a pair are overlaid below it; those of trials are

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	goio "io"
 	"math"
 	"os"
 	"path/filepath"
@@ -30,7 +31,8 @@ type planFlags struct {
 	cpu            float64
 	memory         string
 	connections    float64
-	over, format   string
+	over           string
+	format         formatFlags
 }
 
 func newPlanCommand(io streams) *cobra.Command {
@@ -61,7 +63,7 @@ one target make the intervals narrower. See docs/planning.md.`,
 	fl.StringVar(&f.memory, "pod-memory", "", "memory of a pod, such as 1GiB")
 	fl.Float64Var(&f.connections, "pod-connections", 0, "connections that a pod may have open, such as its limit of files; 0 = no bound")
 	fl.StringVar(&f.over, "over", "", "a table over a range: subscribers, rate or fan-out=FROM..TO")
-	fl.StringVarP(&f.format, "format", "f", "text", "text, markdown or json")
+	f.format.add(c, formatText, formatMarkdown, formatJSON)
 	return c
 }
 
@@ -71,8 +73,8 @@ func makePlan(dirs []string, f planFlags, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	if f.format != "text" && f.format != "markdown" && f.format != "json" {
-		return usageError{fmt.Errorf("--format %q: want text, markdown or json", f.format)}
+	if err := f.format.check(); err != nil {
+		return err
 	}
 	searches, err := readSearches(dirs)
 	if err != nil {
@@ -92,13 +94,11 @@ func makePlan(dirs []string, f planFlags, io streams) error {
 		return f.table(sheets, w, io)
 	}
 	p := plan.Make(sheets, w)
-	switch f.format {
-	case "json":
-		return report.PlanJSON(io.out, p)
-	case "markdown":
-		return report.PlanMarkdown(io.out, p)
-	}
-	return report.Plan(io.out, p)
+	return f.format.all(io, rendering{
+		formatText:     func(w goio.Writer) error { return report.Plan(w, p) },
+		formatMarkdown: func(w goio.Writer) error { return report.PlanMarkdown(w, p) },
+		formatJSON:     indented(p),
+	})
 }
 
 // readSearches reads the capacities of directories.
@@ -292,9 +292,6 @@ func (f *planFlags) table(sheets []plan.Sheet, w plan.Workload, io streams) erro
 		}
 		plans = append(plans, plan.Make(sheets, at))
 	}
-	if f.format == "json" {
-		return report.PlanJSON(io.out, plans)
-	}
 	value := func(w plan.Workload) string {
 		v := map[string]float64{"subscribers": w.Subscribers, "rate": w.Rate, "fan-out": w.FanOut}[name]
 		if v >= 1000 {
@@ -302,7 +299,11 @@ func (f *planFlags) table(sheets []plan.Sheet, w plan.Workload, io streams) erro
 		}
 		return strconv.FormatFloat(v, 'g', 4, 64)
 	}
-	return report.PlanTable(io.out, name, value, plans, f.format == "markdown")
+	return f.format.all(io, rendering{
+		formatText:     func(w goio.Writer) error { return report.PlanTable(w, name, value, plans, false) },
+		formatMarkdown: func(w goio.Writer) error { return report.PlanTable(w, name, value, plans, true) },
+		formatJSON:     indented(plans),
+	})
 }
 
 // span reads the flag over.

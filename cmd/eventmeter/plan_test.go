@@ -66,7 +66,7 @@ func writeSearch(t *testing.T, dir, mode string, delivery, held float64) {
 func planned(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, errs strings.Builder
-	err := runCommand(t.Context(), append([]string{"plan"}, args...), streams{strings.NewReader(""), &out, &errs, nil})
+	err := runCommand(t.Context(), append([]string{"plan"}, args...), streams{in: strings.NewReader(""), out: &out, err: &errs})
 	if err != nil {
 		errs.WriteString(err.Error())
 	}

@@ -89,7 +89,7 @@ func TestPlanningPage(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			var out strings.Builder
-			if err := runCommand(ctx, c.args, streams{strings.NewReader(""), &out, &out, nil}); exitCode(err) != exitInterrupted {
+			if err := runCommand(ctx, c.args, streams{in: strings.NewReader(""), out: &out, err: &out}); exitCode(err) != exitInterrupted {
 				t.Errorf("%s: exit code %d, %v", c.text, exitCode(err), err)
 			}
 			if i := slices.Index(c.args, "-o"); i > 0 {

@@ -27,8 +27,9 @@ func newProfilesCommand(io streams) *cobra.Command {
 		},
 		newShowCommand(io),
 		&cobra.Command{
-			Use: "check FILE...", Short: "Check profile files", Args: cobra.MinimumNArgs(1),
-			RunE: func(_ *cobra.Command, args []string) error { return checkProfiles(io, args) },
+			Use: "check FILE...", Short: "Check profile files, or that of standard input (-)", Args: cobra.MinimumNArgs(1),
+			ValidArgsFunction: completeProfiles,
+			RunE:              func(_ *cobra.Command, args []string) error { return checkProfiles(io, args) },
 		},
 	)
 	return c
@@ -37,9 +38,16 @@ func newProfilesCommand(io streams) *cobra.Command {
 func newShowCommand(io streams) *cobra.Command {
 	var set []string
 	c := &cobra.Command{
-		Use: "show PROFILE", Short: "Print a built-in profile or a file, with overrides and comments", Args: cobra.ExactArgs(1),
+		Use: "show PROFILE", Short: "Print a built-in profile, a file or standard input (-), with overrides and comments", Args: cobra.ExactArgs(1),
+		ValidArgsFunction: completeProfiles,
 		RunE: func(_ *cobra.Command, args []string) error {
-			text, err := profiles.Source(args[0], set, systems.Table)
+			if err := checkSet(set); err != nil {
+				return err
+			}
+			name, text, err := (&profileReader{in: io.in}).get(args[0])
+			if err == nil && len(set) > 0 {
+				text, err = profiles.Edit(name, text, set, systems.Table)
+			}
 			if err != nil {
 				return usageError{err}
 			}
@@ -48,6 +56,7 @@ func newShowCommand(io streams) *cobra.Command {
 		},
 	}
 	c.Flags().StringArrayVar(&set, "set", nil, "override a value of the profile, path=value (repeatable), e.g. lanes.push.subscriptions=1000")
+	completeSet(c)
 	return c
 }
 
@@ -62,8 +71,13 @@ func listProfiles(io streams) error {
 // checkProfiles checks every file before it fails.
 func checkProfiles(io streams, names []string) error {
 	bad := 0
+	reader := &profileReader{in: io.in}
 	for _, name := range names {
-		p, err := profiles.Load(name, nil, systems.Table)
+		label, data, err := reader.get(name)
+		var p *profiles.Profile
+		if err == nil {
+			p, err = profiles.Parse(label, data, nil, systems.Table)
+		}
 		if err == nil {
 			_, err = results.ParseThresholds(p.Thresholds)
 			_, bad := results.ParseConditions(p.Phases.Until)

@@ -27,6 +27,7 @@ type recordFlags struct {
 	out        string
 	allowHosts []string
 	quiet      bool
+	verbose    bool
 	plain      bool
 }
 
@@ -42,7 +43,7 @@ pace or faster, with a probe in each payload.
 
 Ctrl-C ends the recording cleanly. To record the published events of a run instead,
 use eventmeter run --record FILE.`,
-		Example: `  eventmeter record --target http://127.0.0.1:8080/mcp --event chat.message --for 1m --out chat.jsonl
+		Example: `  eventmeter record --target http://127.0.0.1:8080/mcp --event chat.message --duration 1m --out chat.jsonl
   eventmeter run --profile replay.yaml   # with upstream: {kind: replay, replay: {file: chat.jsonl, probe: text}}`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return record(c.Context(), f, io) },
@@ -52,10 +53,12 @@ use eventmeter run --record FILE.`,
 	fl.StringArrayVarP(&f.events, "event", "e", nil, "event to subscribe to (repeatable)")
 	fl.StringVar(&f.arguments, "arguments", "{}", "arguments of the subscriptions, a JSON object")
 	fl.StringVar(&f.mode, "mode", "push", "delivery mode: push, poll or webhook")
-	fl.DurationVar(&f.duration, "for", time.Minute, "duration of the recording")
+	fl.DurationVar(&f.duration, "duration", time.Minute, "duration of the recording")
 	fl.StringVarP(&f.out, "out", "o", "trace.jsonl", "file to write; it must not exist")
 	fl.StringArrayVar(&f.allowHosts, "allow-host", nil, "subscribe at this host, which is not this machine (repeatable)")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "keep a line for each phase")
+	_ = c.RegisterFlagCompletionFunc("mode", fixed("push", "poll", "webhook"))
 	fl.BoolVar(&f.plain, "plain", false, "progress as lines of text, for logs; the default where standard error is no terminal")
 	return c
 }
@@ -73,7 +76,7 @@ func record(ctx context.Context, f recordFlags, io streams) error {
 	defer trace.discard()
 	ctx, stop, release := onInterrupt(ctx, io)
 	defer release()
-	view := newView(io.err, p, f.quiet, f.plain)
+	view := newView(io.err, p, viewOptions{f.quiet, f.plain, f.verbose})
 	outcome, runErr := run.Run(ctx, run.Options{
 		Profile: p, AllowHosts: f.allowHosts, Stop: stop, Progress: view.update, Version: version(), Record: trace.file,
 	})
@@ -96,7 +99,7 @@ func (f *recordFlags) profile() (*profiles.Profile, error) {
 		return nil, usageError{errors.New("give the server with --target or --command, and an event of it with --event; eventmeter discover lists them")}
 	}
 	if f.duration <= 0 {
-		return nil, usageError{fmt.Errorf("--for %v: want more than 0, such as 1m", f.duration)}
+		return nil, usageError{fmt.Errorf("--duration %v: want more than 0, such as 1m", f.duration)}
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(f.arguments), &object); err != nil || object == nil {

@@ -50,7 +50,7 @@ func TestRecordAndRunRecord(t *testing.T) {
 	ready, _ := serveTarget(t)
 	dir := t.TempDir()
 	arrived, fired := filepath.Join(dir, "arrived.jsonl"), filepath.Join(dir, "published.jsonl")
-	recorder := command(t, "record", "-t", ready.URL, "-e", "chat.message", "--for", "1m", "--out", arrived)
+	recorder := command(t, "record", "-t", ready.URL, "-e", "chat.message", "--duration", "1m", "--out", arrived)
 	progress, err := recorder.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

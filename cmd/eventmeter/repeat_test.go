@@ -128,7 +128,7 @@ func TestCalibrationForCI(t *testing.T) {
 	}
 	dir := t.TempDir()
 	junit, summary := filepath.Join(dir, "junit.xml"), filepath.Join(dir, "summary.md")
-	_, stderr, code := execute(t, "run", "--profile", writeProfile(t, smallCases), "--junit", junit, "--summary", summary)
+	_, stderr, code := execute(t, "run", "--profile", writeProfile(t, smallCases), "--format", "junit="+junit, "--format", "markdown="+summary)
 	if code != exitOK {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}

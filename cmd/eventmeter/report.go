@@ -3,159 +3,159 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
+	goio "io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/eventmeter/eventmeter/internal/report"
 	"github.com/eventmeter/eventmeter/results"
 )
 
 func newReportCommand(io streams) *cobra.Command {
-	var format string
+	var f formatFlags
 	c := &cobra.Command{
 		Use:   "report DIR...",
 		Short: "Rebuild the report of a run or a capacity search from its archive",
-		Long: `Report reads the archive of a run strictly, computes its latencies again from the
-archived histograms, and prints the report. With --format text the output is, byte
-for byte, the report.txt of the run. Report refuses an archive whose histograms do
-not give the figures of its result.
+		Long: `Report reads the archive of a run, computes its latencies again from the archived
+histograms, and prints the report with all figures.
 
-With --format html the output is one self-contained file, which overlays the curves
-of several archives; the other formats show one archive.`,
+The archive is read strictly. As text, the output is, byte for byte, the report.txt of
+the run. Report refuses an archive whose histograms do not give the figures of its
+result.
+
+As html, the output is one self-contained file, which overlays the curves of several
+archives; the other formats show one archive.`,
 		Example: `  eventmeter report results/runs/20261120T100000Z-compare
   eventmeter report before --format junit > junit.xml
   eventmeter report before after --format html > both.html`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if format == "html" {
-				return pageOf(io.out, args)
+			if err := f.check(); err != nil {
+				return err
 			}
-			if len(args) > 1 {
-				return usageError{fmt.Errorf("%d archives with --format %s: give one archive, or use --format html", len(args), format)}
-			}
-			return rebuild(io.out, args[0], format)
+			return rebuild(io, args, &f)
 		},
 	}
-	c.Flags().StringVarP(&format, "format", "f", "text", "text, html, markdown, junit, json, "+strings.Join(report.Systems(), ", "))
+	f.add(c, append([]string{formatText, formatHTML, formatMarkdown, formatJUnit, formatJSON}, report.Systems()...)...)
 	return c
 }
 
 // rebuild is the report command.
-func rebuild(w io.Writer, dir, format string) error {
-	if results.IsCapacity(dir) {
-		return rebuildCapacity(w, dir, format)
+func rebuild(io streams, dirs []string, f *formatFlags) error {
+	for _, dir := range dirs {
+		if len(dirs) > 1 && results.IsCapacity(dir) {
+			return usageError{fmt.Errorf("%s holds a capacity search, which cannot be laid over other archives; name it alone, or one of its steps, such as %s", dir, filepath.Join(dir, "steps", "001"))}
+		}
 	}
-	r, err := results.Rebuild(dir)
+	page := func(w goio.Writer) error { return overlay(w, dirs) }
+	if len(dirs) > 1 {
+		for _, format := range f.can {
+			if format != formatHTML && f.has(format) {
+				return usageError{fmt.Errorf("%d archives with --format %s: give one archive, or use --format html", len(dirs), format)}
+			}
+		}
+		return f.all(io, rendering{formatHTML: page})
+	}
+	if results.IsCapacity(dirs[0]) {
+		return rebuildCapacity(io, dirs[0], f)
+	}
+	r, err := results.Rebuild(dirs[0])
 	if err != nil {
 		return usageError{err}
 	}
-	return write(w, r, format)
-}
-
-// write prints a result in a format by name.
-func write(w io.Writer, r *results.Result, format string) error {
-	switch format {
-	case "text":
-		return report.Text(w, r)
-	case "markdown":
-		return report.Markdown(w, r)
-	case "junit":
-		if r.Part != nil {
-			return usageError{fmt.Errorf("--format junit: this is shard %d of %d, and thresholds are judged on the merged run; use eventmeter merge", r.Part.Index, r.Part.Count)}
-		}
-		return report.JUnit(w, r)
-	case "json":
-		return r.Write(w)
+	if f.has(formatJUnit) && r.Part != nil {
+		return usageError{fmt.Errorf("--format junit: this is shard %d of %d, and thresholds are judged on the merged run; use eventmeter merge", r.Part.Index, r.Part.Count)}
 	}
+	forms := formsOf(r)
+	forms[formatHTML] = page
 	for _, system := range report.Systems() {
-		if format == system {
-			return report.Annotations(w, r, system)
-		}
+		forms[system] = func(w goio.Writer) error { return report.Annotations(w, r, system) }
 	}
-	return usageError{fmt.Errorf("--format %q: want text, html, markdown, junit, json, %s", format, strings.Join(report.Systems(), ", "))}
+	return f.all(io, forms)
 }
 
-// extraFlags select further output of a run: JUnit XML, a summary, and annotations
-// for CI systems.
-type extraFlags struct {
-	junit, summary, annotate string
+// formsOf are the formats of one result, except for html, which needs its archive.
+func formsOf(r *results.Result) rendering {
+	return rendering{
+		formatText:     func(w goio.Writer) error { return report.Text(w, r) },
+		formatJSON:     r.Write,
+		formatMarkdown: func(w goio.Writer) error { return report.Markdown(w, r) },
+		formatJUnit:    func(w goio.Writer) error { return report.JUnit(w, r) },
+	}
+}
+
+// outputFlags select the output of a run: its formats and annotations for CI systems.
+type outputFlags struct {
+	format   formatFlags
+	annotate string
+	full     bool
 
 	written []*results.Result // by the runs so far
+	dirs    []string          // their archives
 }
 
-func (e *extraFlags) add(c *cobra.Command) {
-	fl := c.Flags()
-	fl.StringVar(&e.junit, "junit", "", "write the thresholds as JUnit XML to this file")
-	fl.StringVar(&e.summary, "summary", "", "append a summary in Markdown to this file, such as $GITHUB_STEP_SUMMARY")
-	fl.StringVar(&e.annotate, "annotate", "auto", "print annotations for "+strings.Join(report.Systems(), ", ")+"; auto: for the CI system that is found, none: never")
+func (o *outputFlags) add(c *cobra.Command) {
+	o.format.add(c, formatText, formatJSON, formatMarkdown, formatHTML, formatJUnit)
+	c.Flags().BoolVar(&o.full, "full", false, "print all figures, as in report.txt, instead of a summary")
+	c.Flags().StringVar(&o.annotate, "annotate", "auto", "print annotations for "+strings.Join(report.Systems(), ", ")+"; auto: for the CI system that is found, none: never")
+	_ = c.RegisterFlagCompletionFunc("annotate", fixed(append([]string{"auto", "none"}, report.Systems()...)...))
 }
 
-// check refuses an unknown system before the run.
-func (e *extraFlags) check() error {
-	switch e.annotate {
+// check reads the flags before the run.
+func (o *outputFlags) check() error {
+	if err := o.format.check(); err != nil {
+		return err
+	}
+	switch o.annotate {
 	case "auto":
-		e.annotate = report.DetectCI(os.Getenv)
+		o.annotate = report.DetectCI(os.Getenv)
 		return nil
 	case "none", "":
-		e.annotate = ""
+		o.annotate = ""
 		return nil
 	}
 	for _, system := range report.Systems() {
-		if e.annotate == system {
+		if o.annotate == system {
 			return nil
 		}
 	}
-	return usageError{fmt.Errorf("--annotate %q: want auto, none, %s", e.annotate, strings.Join(report.Systems(), ", "))}
+	return usageError{fmt.Errorf("--annotate %q: want auto, none, %s", o.annotate, strings.Join(report.Systems(), ", "))}
 }
 
-// write writes the requested outputs. Annotations go to standard error if standard
-// output is the result.
-func (e *extraFlags) write(r *results.Result, annotations io.Writer) error {
-	e.written = append(e.written, r)
-	return e.files(annotations,
-		func(w io.Writer) error { return report.JUnit(w, e.written...) },
-		func(w io.Writer) error { return report.Markdown(w, r) },
-		func(w io.Writer) error { return report.Annotations(w, r, e.annotate) })
-}
-
-// writeCalibration is [extraFlags.write] for a profile with cases.
-func (e *extraFlags) writeCalibration(c *report.Calibration, annotations io.Writer) error {
-	return e.files(annotations,
-		func(w io.Writer) error { return report.CalibrationJUnit(w, c) },
-		func(w io.Writer) error { return report.CalibrationMarkdown(w, c) },
-		func(w io.Writer) error { return report.CalibrationAnnotations(w, c, e.annotate) })
-}
-
-// files writes each requested output, even if another one cannot be written.
-func (e *extraFlags) files(annotations io.Writer, junit, summary, annotate func(io.Writer) error) error {
-	var errs []error
-	if e.junit != "" {
-		if err := toFile(e.junit, os.O_TRUNC, junit); err != nil {
-			errs = append(errs, fmt.Errorf("--junit: %w", err))
+// forms are the formats of a run whose archive is dir. As html and junit, several runs
+// of one command are one document. page is empty if the archive has no report.html.
+func (o *outputFlags) forms(r *results.Result, dir, page string) rendering {
+	o.written, o.dirs = append(o.written, r), append(o.dirs, dir)
+	forms := formsOf(r)
+	if !o.full {
+		forms[formatText] = func(w goio.Writer) error {
+			return report.Summary(w, r, report.SummaryOptions{Width: widthOf(w), Ink: inkOf(w), Page: page})
 		}
 	}
-	if e.summary != "" {
-		if err := toFile(e.summary, os.O_APPEND, summary); err != nil {
-			errs = append(errs, fmt.Errorf("--summary: %w", err))
-		}
-	}
-	if e.annotate != "" {
-		errs = append(errs, annotate(annotations))
-	}
-	return errors.Join(errs...)
+	forms[formatJUnit] = func(w goio.Writer) error { return report.JUnit(w, o.written...) }
+	forms[formatHTML] = func(w goio.Writer) error { return overlay(w, o.dirs) }
+	return forms
 }
 
-func toFile(name string, mode int, write func(io.Writer) error) error {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|mode, 0o644)
-	if err != nil {
-		return err
+// finish writes the files and the annotations of a result that was printed.
+func (o *outputFlags) finish(r *results.Result, forms rendering, io streams) error {
+	err := o.format.write(forms)
+	if o.annotate != "" {
+		err = errors.Join(err, report.Annotations(o.format.notes(io), r, o.annotate))
 	}
-	if err := write(f); err != nil {
-		_ = f.Close()
-		return err
+	return err
+}
+
+// widthOf returns the width of a terminal, or that of a page of text elsewhere.
+func widthOf(w goio.Writer) int {
+	if fd, ok := terminalOf(w); ok {
+		if width, _, err := term.GetSize(fd); err == nil && width > 0 {
+			return min(width, 120)
+		}
 	}
-	return f.Close()
+	return 100
 }

@@ -183,7 +183,7 @@ func runOver(t *testing.T, profile string) (r *results.Result, stderr string) {
 	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	stdout, stderr, code := execute(t, "run", "--quiet", "--json", "--profile", file)
+	stdout, stderr, code := execute(t, "run", "--quiet", "--format=json", "--profile", file)
 	if code != exitOK && code != exitBottleneck { // a busy machine drops events
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}

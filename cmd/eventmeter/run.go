@@ -17,14 +17,16 @@ import (
 )
 
 func newRunCommand(io streams) *cobra.Command {
-	var f runFlags
+	f := runFlags{reader: &profileReader{in: io.in}}
 	c := &cobra.Command{
-		Use:   "run",
+		Use:   "run [PROFILE...]",
 		Short: "Run a profile and report the result",
 		Long: `Run opens the subscriptions of a profile, publishes stamped events, waits until they
-have arrived or phases.drain is over, prints one table that compares the lanes, and
-writes the result to a directory. Without --target it starts the embedded
+have arrived or phases.drain is over, prints a summary of the lanes, and writes the
+result with its report to a directory. Without --target it starts the embedded
 reference server in a separate process.
+
+The summary has at most 20 lines; --full prints all figures, as report.txt has them.
 
 With --processes the run is split among several processes of this machine, to
 exceed the limits of one process, and their results are merged. With --shard this
@@ -50,23 +52,25 @@ twice to skip the drain.
 
 ` + exitCodesHelp,
 		Example: `  eventmeter run
-  eventmeter run --profile push --set 'lanes.push.subscriptions=2000' --set phases.measure=30s
-  eventmeter run --profile push --until 'push.p99 ±5%' --set phases.measureAtMost=5m
-  eventmeter run --target http://127.0.0.1:8080/mcp --token-file tokens.txt \
-      --upstream inject --upstream-url http://127.0.0.1:8081
-  eventmeter run --command 'node server.js --verbose' --profile mine.yaml
-  eventmeter run --profile stdio
-  eventmeter run --profile mine.yaml --json --quiet > result.json
+  eventmeter run push --subscriptions 2000 --rate 20/s --duration 30s
+  eventmeter run mine.yaml --format json --format junit=junit.xml --quiet > result.json
+  eventmeter run --target http://127.0.0.1:8080/mcp --token any --upstream-url http://127.0.0.1:8081
+  eventmeter run push --set lanes.push.push.heartbeat=10s --until 'push.p99 ±5%'
+  eventmeter run mine.yaml --command 'node server.js --verbose'
   eventmeter run --processes 4
   eventmeter run --target http://127.0.0.1:8080/mcp --upstream-url http://127.0.0.1:8081 \
       --against http://127.0.0.1:9080/mcp --against-upstream-url http://127.0.0.1:9081 \
       --gate 'push.p99 <= +5%'
   eventmeter run --shard 0/4 --start-at 2026-11-20T10:00:00Z --out part-0 --target http://10.0.0.9/mcp --allow-host 10.0.0.9`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return runAll(c.Context(), f, io) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			f.variables = fromVariables(c)
+			return runAll(c.Context(), f, io)
+		},
 	}
 	fl := c.Flags()
-	fl.StringArrayVarP(&f.profiles, "profile", "p", []string{"compare"}, "built-in profile or file (see eventmeter profiles); several are run in turn")
+	fl.StringArrayVarP(&f.profiles, "profile", "p", []string{"compare"}, "built-in profile, file, or - for standard input, as the argument; several are run in turn")
+	profileArgument(c, 0, func(names []string) { f.profiles = names })
+	f.short.add(c)
 	fl.IntVar(&f.trials, "trials", 1, "number of runs of each profile; the trials of several profiles alternate, so that drift affects all of them equally")
 	f.target.add(c)
 	fl.StringVar(&f.upstream, "upstream", "", "kind of upstream: inject, http, github, slack, stripe, feed, tool, exec, replay or none (default: the profile's)")
@@ -81,9 +85,10 @@ twice to skip the drain.
 	f.addName(c)
 	f.shards.add(c)
 	f.metrics.add(c)
-	f.extra.add(c)
-	fl.BoolVar(&f.json, "json", false, "print the result as JSON on standard output instead of the table")
+	f.output.add(c)
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print the settings of flags and variables, and keep a line for each phase")
+	completeSet(c)
 	fl.BoolVar(&f.plain, "plain", false, "progress as lines of text, for logs; the default where standard error is no terminal")
 	return c
 }
@@ -99,7 +104,7 @@ func runAll(ctx context.Context, f runFlags, io streams) error {
 	if err := f.checkName(); err != nil {
 		return err
 	}
-	if err := f.extra.check(); err != nil {
+	if err := f.output.check(); err != nil {
 		return err
 	}
 	if err := f.shards.check(f); err != nil {
@@ -119,6 +124,9 @@ func runAll(ctx context.Context, f runFlags, io streams) error {
 	defer releaseDirs()
 	if err != nil {
 		return err
+	}
+	if f.verbose {
+		f.sayOverrides(io.err)
 	}
 	ctx, stop, release := onInterrupt(ctx, io)
 	defer release()
@@ -170,7 +178,7 @@ func runProfile(ctx context.Context, stop <-chan struct{}, f *runFlags, p *profi
 		defer trace.discard()
 		options.Record = trace.file
 	}
-	view := newView(io.err, p, f.quiet, f.plain)
+	view := newView(io.err, p, viewOptions{f.quiet, f.plain, f.verbose})
 	options.Progress = view.update
 	options.Checkpoint = func(o *run.Outcome) error { return checkpoint(dir, o) }
 	outcome, runErr := f.shards.run(ctx, options, dir)
@@ -183,21 +191,19 @@ func runProfile(ctx context.Context, stop <-chan struct{}, f *runFlags, p *profi
 	// be repeated. A failure to write one file does not keep the others from being
 	// written.
 	saved := archive(dir, outcome)
-	out := io.out
-	var err error
-	if f.json {
-		err = outcome.Result.Write(out)
-		out = io.err // standard output is the JSON result alone
-	} else {
-		err = report.Text(out, outcome.Result)
+	page := filepath.Join(dir, reportPage)
+	if saved != nil {
+		page = ""
 	}
+	forms := f.output.forms(outcome.Result, dir, page)
+	err := f.output.format.print(io, forms)
 	saved = unsaved(dir, saved, err == nil)
-	err = errors.Join(err, saved, f.extra.write(outcome.Result, out))
+	err = errors.Join(err, saved, f.output.finish(outcome.Result, forms, io))
 	if trace != nil {
 		err = errors.Join(err, trace.keep(outcome, io))
 	}
-	if saved == nil && !f.json {
-		fmt.Fprintf(out, "\nresult in %s\n", dir)
+	if saved == nil && f.output.format.isText() && f.output.full {
+		fmt.Fprintf(io.out, "\nresult in %s\n", dir)
 	}
 	if outcome.Part != nil && runErr == nil {
 		return err // merge judges the thresholds

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -19,19 +18,22 @@ import (
 type runFlags struct {
 	profiles    []string
 	trials      int
-	extra       extraFlags
+	output      outputFlags
 	target      targetFlags
 	upstream    string
 	upstreamURL string
 	against     againstFlags
 	record      string
 	set         []string
+	short       shortFlags
+	reader      *profileReader
 	until       []string
 	allowHosts  []string
 	out         string
 	name        string
-	json        bool
 	quiet       bool
+	verbose     bool
+	variables   []string // the flags that variables have set
 	plain       bool
 	shards      shardFlags
 	metrics     metricsFlags
@@ -152,7 +154,11 @@ func (f *runFlags) dir(dir string, trial int) string {
 
 // loadProfile reads the profile with all overrides from the command line.
 func loadProfile(f runFlags, name string) (*profiles.Profile, error) {
-	set := slices.Clone(f.set)
+	if err := checkSet(f.set); err != nil {
+		return nil, err
+	}
+	short, flagOf := f.short.overrides()
+	set := append(short, f.set...) // which names a lane
 	if f.upstream != "" {
 		set = append(set, "upstream.kind="+f.upstream)
 	}
@@ -171,16 +177,27 @@ func loadProfile(f runFlags, name string) (*profiles.Profile, error) {
 		return nil, err
 	}
 	set = append(set, over...)
+	label, data, err := f.reader.get(name)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	kind, event, err := profiles.UpstreamOf(label, data, set)
+	if err != nil {
+		return nil, usageError{atFlags(err, flagOf)}
+	}
+	if of := f.short["event"]; of != nil && *of != "" && event != "" {
+		set = append(set, "upstream.event="+strconv.Quote(*of)) // the lanes subscribe to what is published
+	}
 	if f.upstreamURL != "" {
-		o, err := upstreamOverride(f.upstreamURL, name, set)
+		o, err := upstreamURLOf(kind, f.upstreamURL)
 		if err != nil {
 			return nil, usageError{err}
 		}
 		set = append(set, o)
 	}
-	p, err := profiles.Load(name, set, systems.Table)
+	p, err := profiles.Parse(label, data, set, systems.Table)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, usageError{atFlags(err, flagOf)}
 	}
 	if err := f.target.apply(&p.Target); err != nil {
 		return nil, err
@@ -188,14 +205,17 @@ func loadProfile(f runFlags, name string) (*profiles.Profile, error) {
 	return p, nil
 }
 
-// upstreamOverride returns the override for --upstream-url, which depends on the kind
-// of upstream.
-func upstreamOverride(url, profile string, set []string) (string, error) {
-	kind, err := profiles.UpstreamKind(profile, set)
-	if err != nil {
-		return "", err
+// checkSet refuses a --set of a key without its path, if a flag stands for it.
+func checkSet(set []string) error {
+	for _, text := range set {
+		path, value, _ := strings.Cut(text, "=")
+		for _, x := range shorthands {
+			if path = strings.TrimSpace(path); path == x.flag || strings.HasSuffix(x.path, "."+path) {
+				return usageError{fmt.Errorf("--set %s: %s has no path; write --%s %s, or --set '%s=%s'", text, path, x.flag, value, x.path, value)}
+			}
+		}
 	}
-	return upstreamURLOf(kind, url)
+	return nil
 }
 
 // upstreamURLOf returns the override for --upstream-url of a kind of upstream.

@@ -55,8 +55,8 @@ func (s *shardFlags) check(f runFlags) error {
 		return usageError{errors.New("--processes and --shard: a shard is one process; use more shards")}
 	case f.trials > 1 || len(f.profiles) > 1:
 		return usageError{errors.New("--shard takes one run: one profile, and no --trials")}
-	case f.extra.junit != "":
-		return usageError{errors.New("--junit and --shard: thresholds are judged on the merged run; give --junit to eventmeter merge")}
+	case f.output.format.has(formatJUnit):
+		return usageError{errors.New("--format junit and --shard: thresholds are judged on the merged run; give it to eventmeter merge")}
 	case s.startAt == "":
 		return usageError{errors.New("--shard needs --start-at, the same time for all shards, after all their subscriptions are open")}
 	}

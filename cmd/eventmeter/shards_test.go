@@ -297,7 +297,7 @@ func TestShardFlags(t *testing.T) {
 		{"--shard 0/2 --start-at 2026-11-20T10:00:00Z --target http://127.0.0.1:9/mcp --upstream-url http://127.0.0.1:9 --set phases.order=turns", "--processes"},
 	} {
 		var out, errs bytes.Buffer
-		err := runCommand(t.Context(), append([]string{"run", "--quiet", "--out", t.TempDir()}, strings.Fields(tt.args)...), streams{nil, &out, &errs, nil})
+		err := runCommand(t.Context(), append([]string{"run", "--quiet", "--out", t.TempDir()}, strings.Fields(tt.args)...), streams{nil, &out, &errs, nil, nil})
 		if err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want one line with %q", tt.args, err, tt.want)
 		}

@@ -23,8 +23,8 @@ import (
 // view shows the progress of a run: a block that is redrawn in place on a terminal,
 // and plain lines elsewhere or with --plain.
 type view struct {
-	w        io.Writer
-	quiet    bool
+	w io.Writer
+	viewOptions
 	terminal int // file descriptor, -1 where plain lines are written
 	frames   frames
 
@@ -33,22 +33,43 @@ type view struct {
 	phase string
 	said  string // the trouble of the target that was printed last
 	last  time.Time
+	kept  keptPhase
 }
 
 // plainEvery is the time between two lines if the output is no terminal.
 const plainEvery = 2 * time.Second
 
-func newView(w io.Writer, p *profiles.Profile, quiet, plain bool) *view {
-	v := &view{w: w, quiet: quiet, terminal: -1, frames: frames{name: report.Clean(p.Name), modes: map[string]string{}}}
+// viewOptions are the flags of a view.
+type viewOptions struct{ quiet, plain, verbose bool }
+
+func newView(w io.Writer, p *profiles.Profile, o viewOptions) *view {
+	v := &view{w: w, viewOptions: o, terminal: -1, frames: frames{name: report.Clean(p.Name), modes: map[string]string{}}}
 	for _, l := range p.Lanes {
 		v.frames.modes[l.Name] = l.Mode
 	}
-	dumb := os.Getenv("TERM") == "dumb"
-	if f, ok := w.(*os.File); ok && !plain && !dumb && term.IsTerminal(int(f.Fd())) {
-		v.terminal = int(f.Fd())
-		v.frames.colour = os.Getenv("NO_COLOR") == ""
+	if fd, ok := terminalOf(w); ok && !o.plain {
+		v.terminal = fd
+		v.frames.ink = inkOf(w)
 	}
 	return v
+}
+
+// terminalOf returns the file descriptor of a terminal that can be drawn on.
+func terminalOf(w io.Writer) (fd int, ok bool) {
+	if o, is := w.(*output); is {
+		w = o.w
+	}
+	f, is := w.(*os.File)
+	if !is || os.Getenv("TERM") == "dumb" || !term.IsTerminal(int(f.Fd())) {
+		return -1, false
+	}
+	return int(f.Fd()), true
+}
+
+// inkOf paints on terminals, unless NO_COLOR is set.
+func inkOf(w io.Writer) report.Ink {
+	_, ok := terminalOf(w)
+	return report.Ink{On: ok && os.Getenv("NO_COLOR") == ""}
 }
 
 // update shows p.
@@ -58,6 +79,9 @@ func (v *view) update(p run.Progress) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.verbose {
+		v.keep(p)
+	}
 	if v.terminal >= 0 {
 		v.draw(func(width, height int) []string { return fit(v.frames.next(p, width, time.Now()), height) })
 		return
@@ -72,6 +96,33 @@ func (v *view) update(p run.Progress) {
 	}
 	v.phase, v.last = p.Phase, time.Now()
 	fmt.Fprintln(v.w, strings.Join(v.line(p), "  "))
+}
+
+// keep prints a line about a phase that is over, which stays.
+func (v *view) keep(p run.Progress) {
+	name := phaseName(p)
+	if name == v.kept.phase {
+		v.kept.last = p
+		return
+	}
+	if was := v.kept; was.phase != "" {
+		if v.terminal >= 0 {
+			v.draw(func(_, _ int) []string { return nil })
+		}
+		var open, delivered int64
+		for _, l := range was.last.Live.Lanes {
+			open, delivered = open+l.Open, delivered+l.Delivered
+		}
+		fmt.Fprintf(v.w, "%s  %-10s %7s  %d open, %s, %d delivered\n", time.Now().Format("15:04:05.000"), report.Clean(was.phase),
+			results.FormatNanos(results.Nanos(was.last.Elapsed)), open, emissionsText(was.last.Live), delivered)
+	}
+	v.kept = keptPhase{name, p}
+}
+
+// keptPhase is the phase that goes on, and its newest progress.
+type keptPhase struct {
+	phase string
+	last  run.Progress
 }
 
 // close removes the block, so that the report stands alone.
@@ -187,9 +238,9 @@ func latency(q ledger.Quantiles, d time.Duration) string {
 // frames renders the successive views of a run in progress. It is not safe for
 // concurrent use.
 type frames struct {
-	name   string
-	modes  map[string]string // by lane
-	colour bool
+	name  string
+	modes map[string]string // by lane
+	ink   report.Ink
 
 	phases []string // so far, in order
 	lanes  map[string]*laneTrace
@@ -207,18 +258,6 @@ const (
 	traceEvery  = 500 * time.Millisecond
 	tracePoints = 24
 )
-
-// The colours, which NO_COLOR turns off.
-const (
-	plainText = "\x1b[0m"
-	bold      = "\x1b[1m"
-	dim       = "\x1b[2m"
-	red       = "\x1b[31m"
-)
-
-// modeColours are the nearest of the sixteen colours to those of the HTML report.
-// They are used for nothing else.
-var modeColours = map[string]string{"push": "\x1b[94m", "poll": "\x1b[33m", "webhook": "\x1b[32m"}
 
 // laneColumns are the figures of a lane's line. A narrow terminal shows only the
 // columns that fit, because a number that is cut off would be wrong.
@@ -238,12 +277,8 @@ var laneColumns = []struct {
 // laneWidth is the width of a lane's line with all columns but the chart.
 const laneWidth = 14 + 9 + 11 + 9 + 9 + 9
 
-func (f *frames) paint(colour, text string) string {
-	if !f.colour || text == "" {
-		return text
-	}
-	return colour + text + plainText
-}
+// leastChart is the width of the narrowest chart.
+const leastChart = 8
 
 // next renders p in lines of at most width columns.
 func (f *frames) next(p run.Progress, width int, now time.Time) []string {
@@ -252,23 +287,33 @@ func (f *frames) next(p run.Progress, width int, now time.Time) []string {
 	if len(f.phases) == 0 || f.phases[len(f.phases)-1] != name {
 		f.phases = append(f.phases, name)
 	}
+	for _, l := range p.Live.Lanes {
+		f.trace(l, now)
+	}
+	top := f.top()
 	head := fmt.Sprintf("  %-12s", "lane")
 	for _, c := range laneColumns {
 		if width >= c.from {
 			head += fmt.Sprintf("%*s", c.width, c.head)
 		}
 	}
-	out := []string{f.path(), f.progress(p, width), f.paint(dim, head)}
+	if width-1-laneWidth-2 >= leastChart {
+		head += "  p99 of all lanes"
+		if top > 0 {
+			head += ", █ = " + results.FormatNanos(results.Nanos(top))
+		}
+	}
+	out := []string{f.path(), f.progress(p, width), f.ink.Dim(head)}
 	if p.Until != "" && p.Phase == "measure" {
-		out = append(out, f.paint(dim, "  until "+p.Until))
+		out = append(out, f.ink.Dim("  until "+p.Until))
 	}
 	if p.Trouble != "" {
-		out = append(out, f.paint(red, "  "+p.Trouble))
+		out = append(out, f.ink.Bad("  "+p.Trouble))
 	}
 	for _, l := range p.Live.Lanes {
-		out = append(out, f.lane(l, width, now))
+		out = append(out, f.lane(l, width, top))
 		if t := troubles(l); t != "" {
-			out = append(out, "    "+f.paint(red, t))
+			out = append(out, "    "+f.ink.Bad(t))
 		}
 	}
 	for i, l := range out {
@@ -289,14 +334,14 @@ func phaseName(p run.Progress) string {
 func (f *frames) path() string {
 	done := f.phases[:len(f.phases)-1]
 	var b strings.Builder
-	b.WriteString(f.paint(bold, f.name))
+	b.WriteString(f.ink.Bold(f.name))
 	if len(done) > 4 {
 		b.WriteString("  …")
 	}
 	for _, p := range done[max(0, len(done)-4):] {
-		b.WriteString("  " + "✓" + " " + f.paint(dim, p))
+		b.WriteString("  " + "✓" + " " + f.ink.Dim(p))
 	}
-	b.WriteString("  " + f.paint(bold, "▸ "+f.phases[len(f.phases)-1]))
+	b.WriteString("  " + f.ink.Bold("▸ "+f.phases[len(f.phases)-1]))
 	return b.String()
 }
 
@@ -314,29 +359,40 @@ func (f *frames) bar(done, whole time.Duration, width int) string {
 		return ""
 	}
 	n := int(min(1, max(0, float64(done)/float64(whole))) * float64(width))
-	return strings.Repeat("━", n) + f.paint(dim, strings.Repeat("─", width-n))
+	return strings.Repeat("━", n) + f.ink.Dim(strings.Repeat("─", width-n))
 }
 
-func (f *frames) lane(l ledger.LiveLane, width int, now time.Time) string {
-	t := f.trace(l, now)
+// top is the largest p99 that the charts show. It is the same for all lanes, so that
+// their heights can be compared.
+func (f *frames) top() (top time.Duration) {
+	for _, t := range f.lanes {
+		for _, p := range t.points {
+			top = max(top, p)
+		}
+	}
+	return top
+}
+
+func (f *frames) lane(l ledger.LiveLane, width int, top time.Duration) string {
+	t := f.lanes[l.Name]
 	name := l.Name
 	if utf8.RuneCountInString(name) > 12 {
 		name = string([]rune(name)[:11]) + "…"
 	}
-	line := "  " + f.paint(modeColours[f.modes[l.Name]], fmt.Sprintf("%-12s", name))
+	line := "  " + f.ink.Mode(f.modes[l.Name], fmt.Sprintf("%-12s", name))
 	for _, c := range laneColumns {
 		if width >= c.from {
 			line += fmt.Sprintf("%*s", c.width, c.value(&l, t))
 		}
 	}
-	if room := width - 1 - laneWidth - 2; room >= 8 {
-		line += "  " + f.paint(modeColours[f.modes[l.Name]], spark(t.points[max(0, len(t.points)-room):]))
+	if room := width - 1 - laneWidth - 2; room >= leastChart {
+		line += "  " + f.ink.Mode(f.modes[l.Name], spark(t.points[max(0, len(t.points)-room):], top))
 	}
 	return line
 }
 
 // trace adds a point to a lane's history if it is time for one.
-func (f *frames) trace(l ledger.LiveLane, now time.Time) *laneTrace {
+func (f *frames) trace(l ledger.LiveLane, now time.Time) {
 	if f.lanes == nil {
 		f.lanes = map[string]*laneTrace{}
 	}
@@ -344,11 +400,11 @@ func (f *frames) trace(l ledger.LiveLane, now time.Time) *laneTrace {
 	if t == nil {
 		t = &laneTrace{at: now, delivered: l.Delivered}
 		f.lanes[l.Name] = t
-		return t
+		return
 	}
 	since := now.Sub(t.at)
 	if since < traceEvery {
-		return t
+		return
 	}
 	p := time.Duration(-1)
 	if l.Recent.Count > 0 {
@@ -360,21 +416,20 @@ func (f *frames) trace(l ledger.LiveLane, now time.Time) *laneTrace {
 	if n := len(t.points) - tracePoints; n > 0 {
 		t.points = slices.Delete(t.points, 0, n)
 	}
-	return t
 }
 
 var sparks = []rune("▁▂▃▄▅▆▇█")
 
-// spark draws points relative to the largest, beginning with the first at which
-// anything came. Points without deliveries are gaps.
-func spark(points []time.Duration) string {
+// spark draws points relative to top, beginning with the first at which anything came.
+// Points without deliveries are gaps.
+func spark(points []time.Duration, top time.Duration) string {
 	for len(points) > 0 && points[0] < 0 {
 		points = points[1:]
 	}
 	if len(points) == 0 {
 		return ""
 	}
-	top := max(slices.Max(points), 1)
+	top = max(top, 1)
 	out := make([]rune, len(points))
 	for i, p := range points {
 		if p < 0 {
@@ -423,7 +478,7 @@ func cut(line string, width int) string {
 		b.WriteRune(c)
 	}
 	if painted {
-		b.WriteString(plainText)
+		b.WriteString("\x1b[0m")
 	}
 	return b.String()
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/report"
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
@@ -35,7 +37,7 @@ func TestFrames(t *testing.T) {
 	want := []string{
 		"compare  ✓ attach  ✓ warm-up  ▸ measure",
 		"  ━━━━━━━━━━━━──────────────────     6 s left  80 events published",
-		"  lane             open  delivered    per s      p50      p99",
+		"  lane             open  delivered    per s      p50      p99  p99 of all lanes, █ = 28.0ms",
 		"  push              300        600      500   12.0ms   28.0ms  █",
 		"  a-lane-with…      300          0        0        –        –  ",
 		"    3 missing, 2 duplicates",
@@ -45,7 +47,7 @@ func TestFrames(t *testing.T) {
 	}
 	for _, width := range []int{20, 40, 60, 80, 100, 200} {
 		for _, colour := range []bool{false, true} {
-			f.colour = colour
+			f.ink = report.Ink{On: colour}
 			for _, l := range f.next(measuring(700), width, start.Add(2*time.Second)) {
 				if strings.Contains(l, "28.") != strings.Contains(l, "28.0ms") || strings.Contains(l, "12.") != strings.Contains(l, "12.0ms") {
 					t.Errorf("width %d: half a number: %s", width, l)
@@ -56,7 +58,7 @@ func TestFrames(t *testing.T) {
 				if !colour && strings.Contains(l, "\x1b") {
 					t.Errorf("painted, though no colour was asked for: %q", l)
 				}
-				if strings.Contains(l, "\x1b") && strings.LastIndex(l, plainText) != strings.LastIndex(l, "\x1b") {
+				if strings.Contains(l, "\x1b") && strings.LastIndex(l, "\x1b[0m") != strings.LastIndex(l, "\x1b") {
 					t.Errorf("a colour goes on beyond its line: %q", l)
 				}
 			}
@@ -73,9 +75,13 @@ func TestSpark(t *testing.T) {
 		"▂▅█":  {1, 4, 8},
 		"█ ██": {7, -1, 7, 7},
 	} {
-		if got := spark(points); got != want {
+		if got := spark(points, slices.Max(append(points[:len(points):len(points)], 0))); got != want {
 			t.Errorf("%v: %q, want %q", points, got, want)
 		}
+	}
+	// Half as slow as the slowest lane.
+	if got := spark([]time.Duration{4, 8}, 16); got != "▃▅" {
+		t.Errorf("on the scale of another lane: %q", got)
 	}
 	f := frames{}
 	now := time.Unix(0, 0)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// offer holds the checked part of what discover says with --json.
+// offer holds the checked part of what discover says with --format json.
 type offer struct {
 	Server, ServerVersion, Era, Version, Capability, Revision string
 
@@ -25,7 +25,7 @@ func discover(t *testing.T, args ...string) (o offer) {
 		t.Fatal(err)
 	}
 	var stderr strings.Builder
-	cmd := exec.CommandContext(t.Context(), path, append([]string{"discover", "--json"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), path, append([]string{"discover", "--format=json"}, args...)...)
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -224,11 +223,4 @@ func PlanTable(w io.Writer, name string, value func(plan.Workload) string, plans
 		out.printf("\nThere are warnings; plan one value alone to read them.\n")
 	}
 	return out.err
-}
-
-// PlanJSON writes v, a plan or several, as indented JSON.
-func PlanJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }

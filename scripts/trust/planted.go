@@ -185,7 +185,7 @@ func (a *actual) plant(ctx context.Context, row string, onlyLoad bool) *verdict 
 	if onlyLoad {
 		fault += fmt.Sprintf(", above=%d", plantedAbove)
 	}
-	args := []string{"check", "--quiet", "--json", "--measure", cmp.Or(of.measure, "5s"), "--set", "target.embedded.faults='" + strings.TrimSuffix(fault+"); "+of.beside, "; ") + "'",
+	args := []string{"check", "--quiet", "--format=json", "--duration", cmp.Or(of.measure, "5s"), "--set", "target.embedded.faults='" + strings.TrimSuffix(fault+"); "+of.beside, "; ") + "'",
 		"--subscriptions", fmt.Sprint(plantedLoad), "--denied", `private.note {"principal": "b"}`}
 	for _, set := range of.set {
 		args = append(args, "--set", set)

@@ -1,0 +1,241 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/eventmeter/eventmeter/results"
+)
+
+// SummaryLines is the largest number of lines of a summary.
+const SummaryLines = 20
+
+// SummaryOptions say where a summary is shown.
+type SummaryOptions struct {
+	// Width is how many columns a line may have, 80 at the least.
+	Width int
+	Ink   Ink
+	// Page is the path of report.html; empty = it was not written.
+	Page string
+}
+
+// Summary writes the end of a run in at most [SummaryLines] lines: the verdict, a line for each lane,
+// what failed and what is not clean. [Text] has all figures.
+func Summary(w io.Writer, r *results.Result, o SummaryOptions) error {
+	s := &summary{printer: printer{w: w}, r: r, o: o}
+	s.o.Width = max(80, o.Width)
+	j := judge(r)
+	head := fmt.Sprintf("%s in %s, %s published", whereText(r), results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))), plural(r.Upstream.Published, "event"))
+	verdict := s.besides(strings.ToUpper(j.word), j.text, 3)
+	verdict[0] = strings.Replace(verdict[0], strings.ToUpper(j.word), s.o.Ink.verdict(&j, strings.ToUpper(j.word)), 1)
+	failed, notes := s.failures(), s.notes(&j)
+	var end []string
+	if o.Page != "" {
+		end = []string{"", s.label("report") + Clean(o.Page) + warningsText(r)}
+	}
+	// The lanes get what the other parts leave of the lines.
+	left := SummaryLines - len(verdict) - len(end) - 5 // the head, the headings, and lines without text
+	failed, notes = s.trim(failed, 4), s.trim(notes, 4)
+	lanes := s.lanes()
+	if len(lanes) > left+1-len(failed)-len(notes) {
+		lanes = append(lanes[:1:1], s.trim(lanes[1:], max(2, left-len(failed)-len(notes)))...)
+	}
+	lines := slices.Concat([]string{shorten(head, s.o.Width), ""}, verdict, failed, []string{""}, lanes)
+	if len(notes) > 0 {
+		lines = slices.Concat(lines, []string{""}, notes)
+	}
+	for _, l := range slices.Concat(lines, end) {
+		s.printf("%s\n", strings.TrimRight(l, " "))
+	}
+	return s.err
+}
+
+type summary struct {
+	printer
+	r *results.Result
+	o SummaryOptions
+}
+
+// summaryIndent is the width of the first word of a line, where it has one.
+const summaryIndent = 11
+
+func (s *summary) label(word string) string { return padRight(word, summaryIndent) }
+
+// besides writes text beside a word, in at most most lines.
+func (s *summary) besides(word, text string, most int) []string {
+	indent := max(summaryIndent, utf8.RuneCountInString(word)+2)
+	lines := fold(text, s.o.Width-indent)
+	if len(lines) > most {
+		lines = lines[:most]
+		lines[most-1] = shorten(lines[most-1]+" …", s.o.Width-indent)
+	}
+	for i := range lines {
+		first := ""
+		if i == 0 {
+			first = word
+		}
+		lines[i] = padRight(first, indent) + lines[i]
+	}
+	return lines
+}
+
+// trim keeps most lines; the last of them then says how many are left out.
+func (s *summary) trim(lines []string, most int) []string {
+	if len(lines) <= most {
+		return lines
+	}
+	return append(lines[:most-1:most-1], s.label("")+s.o.Ink.Dim(fmt.Sprintf("… and %d more; --full shows all", len(lines)-most+1)))
+}
+
+// failures are the thresholds that failed, and by how much.
+func (s *summary) failures() (out []string) {
+	for i := range s.r.Thresholds {
+		v := &s.r.Thresholds[i]
+		if !v.Failed() {
+			continue
+		}
+		text := Clean(strings.TrimPrefix(v.Lane+": ", ": ")) + Clean(v.Text)
+		if t, err := results.ParseThreshold(v.Threshold); err == nil && v.Measured != nil {
+			text += ", " + t.Missed(*v.Measured)
+		}
+		line := s.label("") + shorten(Clean(v.Threshold)+"  ("+text+")", s.o.Width-summaryIndent)
+		out = append(out, s.o.Ink.Bad(line))
+	}
+	return out
+}
+
+// notes are the figures that are not clean, and the settings that explain differences.
+func (s *summary) notes(j *judgement) (out []string) {
+	for _, u := range j.unclean {
+		line := s.besides("not clean", u.String(), 1)[0]
+		if u.Fault {
+			line = s.o.Ink.Bad(line)
+		}
+		out = append(out, line)
+	}
+	for _, text := range settingLines(s.r) {
+		out = append(out, s.besides("setting", text, 1)[0])
+	}
+	if marks := s.marks(); marks != "" {
+		out = append(out, s.o.Ink.Dim(s.besides("", marks, 1)[0]))
+	}
+	return out
+}
+
+// marks explains the marks of the latencies that are shown.
+func (s *summary) marks() string {
+	var cells, used []string
+	for _, l := range lanesOf(s.r) {
+		for _, c := range summaryColumns {
+			if strings.HasPrefix(c.head, "p") {
+				cells = append(cells, c.value(l))
+			}
+		}
+	}
+	for _, m := range []struct{ mark, text string }{
+		{"~", "~ below the resolution limit of " + results.FormatNanos(s.r.Generator.ReadDelay.P99)},
+		{"?", "? too few events to bound it"},
+		{"!", "! in doubt: see the warnings"},
+	} {
+		if slices.ContainsFunc(cells, func(c string) bool { return strings.Contains(c, m.mark) }) {
+			used = append(used, m.text)
+		}
+	}
+	return strings.Join(used, "; ")
+}
+
+// summaryColumns are the figures of a lane's line.
+var summaryColumns = []struct {
+	head  string
+	value func(laneOf) string
+}{
+	{"expected", func(l laneOf) string { return summaryCell(l, "expected") }},
+	{"delivered", func(l laneOf) string { return summaryCell(l, "delivered") }},
+	{"loss", func(l laneOf) string {
+		lost := l.lane.Lost()
+		switch {
+		case l.hasNoDeliveries():
+			return ""
+		case lost == 0:
+			return "0"
+		}
+		return fmt.Sprintf("%s%s", markUnclean, count(lost))
+	}},
+	{"dup.", func(l laneOf) string { return summaryCell(l, "duplicates") }},
+	{"p50", func(l laneOf) string {
+		text, _, _ := strings.Cut(summaryCell(l, "p50"), " ") // its interval is in the full report
+		return text
+	}},
+	{"p99 (95 % interval)", func(l laneOf) string { return summaryCell(l, "p99") }},
+	{"wire/event", func(l laneOf) string { return summaryCell(l, "wire cost per event, bytes") }},
+}
+
+// summaryCell is the cell of the row with a short name.
+func summaryCell(l laneOf, short string) string {
+	for _, group := range groups {
+		for i := range group {
+			if group[i].short == short {
+				return group[i].cell(l)
+			}
+		}
+	}
+	return ""
+}
+
+// lanes are the headings and the lines of the lanes.
+func (s *summary) lanes() []string {
+	lanes := lanesOf(s.r)
+	table := [][]string{{"lane"}}
+	for _, c := range summaryColumns {
+		table[0] = append(table[0], c.head)
+	}
+	for _, l := range lanes {
+		row := []string{shorten(Clean(l.lane.Name), 16)}
+		for _, c := range summaryColumns {
+			row = append(row, c.value(l))
+		}
+		table = append(table, row)
+	}
+	widths := make([]int, len(table[0]))
+	total := 0
+	for i := range widths {
+		for _, row := range table {
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
+		}
+		total += widths[i]
+	}
+	gap := 2
+	if total+2*(len(widths)-1) > s.o.Width {
+		gap = 1
+	}
+	var out []string
+	for n, row := range table {
+		line := padRight(row[0], widths[0])
+		if n > 0 {
+			line = s.o.Ink.Mode(lanes[n-1].lane.Mode, line)
+		}
+		for i, cell := range row[1:] {
+			text := padLeft(cell, widths[i+1]+gap)
+			if n > 0 && strings.HasPrefix(cell, markUnclean) {
+				text = s.o.Ink.Bad(text)
+			}
+			line += text
+		}
+		if n == 0 {
+			line = s.o.Ink.Dim(line)
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+// warningsText says how many warnings the report has.
+func warningsText(r *results.Result) string {
+	if len(r.Warnings) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("  (%s)", plural(int64(len(r.Warnings)), "warning"))
+}
