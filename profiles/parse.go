@@ -87,6 +87,12 @@ const Default = "compare"
 //go:embed builtin/*.yaml
 var builtin embed.FS
 
+//go:embed profile.schema.json
+var schema []byte
+
+// Schema returns the JSON Schema of profiles. The caller must not change it.
+func Schema() []byte { return schema }
+
 // Info is an entry in the list of built-in profiles.
 type Info struct{ Name, Description string }
 

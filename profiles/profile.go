@@ -29,16 +29,26 @@ import (
 // The JSON form leaves out headers and tokens, which are secrets. In it, durations are whole
 // nanoseconds and rates events per second.
 type Profile struct {
-	Name        string   `yaml:"name" json:"name"`
-	Description string   `yaml:"description,omitempty" json:"description,omitempty"`
-	Target      Target   `yaml:"target,omitempty" json:"target"`
-	Lanes       []Lane   `yaml:"lanes" json:"lanes"`
-	Upstream    Upstream `yaml:"upstream" json:"upstream"`
-	Schedule    Schedule `yaml:"schedule" json:"schedule"`
-	Phases      Phases   `yaml:"phases,omitempty" json:"phases"`
-	Thresholds  []string `yaml:"thresholds,omitempty" json:"thresholds,omitempty"`
-	Limits      Limits   `yaml:"limits,omitempty" json:"limits"`
-	// Generator is how the generator measures.
+	// name of the profile, which results and their directories have: letters, digits and hyphens
+	Name string `yaml:"name" json:"name"`
+	// what the profile is for, in a sentence
+	Description string `yaml:"description,omitempty" json:"description,omitempty"`
+	// the server that is loaded, and how to connect to it; by default the embedded reference server
+	Target Target `yaml:"target,omitempty" json:"target"`
+	// groups of identical subscribers, at least one; results have figures for each
+	Lanes []Lane `yaml:"lanes" json:"lanes"`
+	// how events are published
+	Upstream Upstream `yaml:"upstream" json:"upstream"`
+	// when events are published; required unless upstream.kind is none or replay
+	Schedule Schedule `yaml:"schedule" json:"schedule"`
+	// how long the parts of a run take
+	Phases Phases `yaml:"phases,omitempty" json:"phases"`
+	// bounds that decide whether the run passes, WHERE.FIGURE OP VALUE, such as "push.p99 < 250ms" or
+	// "*.lostSilent == 0". WHERE is a lane, * for every lane, or run. FIGURE is a path in result.json.
+	Thresholds []string `yaml:"thresholds,omitempty" json:"thresholds,omitempty"`
+	// bounds that no run of the profile may exceed
+	Limits Limits `yaml:"limits,omitempty" json:"limits"`
+	// how the generator measures
 	Generator Generator `yaml:"generator,omitempty" json:"generator"`
 	// Cases make the profile a calibration: it runs once per case with the case's faults, and the
 	// measured figures are compared with the expected effects of the faults.
@@ -51,6 +61,7 @@ type Profile struct {
 
 // Case is one run of a calibration.
 type Case struct {
+	// name of the case, unique in the profile
 	Name string `yaml:"name" json:"name"`
 	// faults as in target.embedded.faults; empty = none
 	Faults string `yaml:"faults,omitempty" json:"faults,omitempty"`

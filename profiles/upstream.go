@@ -25,14 +25,22 @@ type Upstream struct {
 	// arguments of the call (tool), or the object on each line (exec). Strings are templates over
 	// .Source, .Seq and .Probe; at least one must contain {{.Probe}}.
 	Payload map[string]any `yaml:"payload,omitempty" json:"payload,omitempty"`
-	HTTP    UpstreamHTTP   `yaml:"http,omitempty" json:"http,omitzero"`
-	GitHub  UpstreamGitHub `yaml:"github,omitempty" json:"github,omitzero"`
-	Slack   UpstreamSlack  `yaml:"slack,omitempty" json:"slack,omitzero"`
-	Stripe  UpstreamStripe `yaml:"stripe,omitempty" json:"stripe,omitzero"`
-	Feed    UpstreamFeed   `yaml:"feed,omitempty" json:"feed,omitzero"`
-	Tool    UpstreamTool   `yaml:"tool,omitempty" json:"tool,omitzero"`
-	Exec    UpstreamExec   `yaml:"exec,omitempty" json:"exec,omitzero"`
-	Replay  UpstreamReplay `yaml:"replay,omitempty" json:"replay,omitzero"`
+	// the request that publishes an event, for kind http
+	HTTP UpstreamHTTP `yaml:"http,omitempty" json:"http,omitzero"`
+	// webhooks of GitHub, for kind github
+	GitHub UpstreamGitHub `yaml:"github,omitempty" json:"github,omitzero"`
+	// events of Slack, for kind slack
+	Slack UpstreamSlack `yaml:"slack,omitempty" json:"slack,omitzero"`
+	// events of Stripe, for kind stripe
+	Stripe UpstreamStripe `yaml:"stripe,omitempty" json:"stripe,omitzero"`
+	// the change feed that the target polls, for kind feed
+	Feed UpstreamFeed `yaml:"feed,omitempty" json:"feed,omitzero"`
+	// the tool that publishes an event, for kind tool
+	Tool UpstreamTool `yaml:"tool,omitempty" json:"tool,omitzero"`
+	// the program that publishes events, for kind exec
+	Exec UpstreamExec `yaml:"exec,omitempty" json:"exec,omitzero"`
+	// the recorded events, for kind replay
+	Replay UpstreamReplay `yaml:"replay,omitempty" json:"replay,omitzero"`
 	// bound of the time to publish one event, default 5s
 	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout" check:"1ms.."`
 	// number of events published concurrently, default 64, at most 65536; an event that is due
@@ -45,10 +53,12 @@ type Upstream struct {
 type UpstreamHTTP struct {
 	// method of the request, default POST
 	Method string `yaml:"method,omitempty" json:"method,omitempty"`
-	URL    string `yaml:"url,omitempty" json:"url,omitempty"`
+	// URL that the request is sent to, a template
+	URL string `yaml:"url,omitempty" json:"url,omitempty"`
 	// headers, sent as they are; without a Content-Type, a JSON body is sent as application/json
 	Headers map[string]string `yaml:"headers,omitempty" json:"-"`
-	Body    string            `yaml:"body,omitempty" json:"body,omitempty"`
+	// body of the request, a template; without it, the payload is sent as JSON
+	Body string `yaml:"body,omitempty" json:"body,omitempty"`
 }
 
 // UpstreamGitHub sends webhooks as GitHub does.
@@ -105,6 +115,7 @@ type UpstreamFeed struct {
 
 // UpstreamTool calls a tool of the target; its arguments are the payload.
 type UpstreamTool struct {
+	// name of the tool
 	Name string `yaml:"name,omitempty" json:"name,omitempty"`
 }
 
@@ -125,6 +136,7 @@ type UpstreamReplay struct {
 	Probe string `yaml:"probe,omitempty" json:"probe,omitempty"`
 	// URL that receives the payloads by POST, with headers; empty = the reference server publishes
 	// the recorded events
-	URL     string            `yaml:"url,omitempty" json:"url,omitempty"`
+	URL string `yaml:"url,omitempty" json:"url,omitempty"`
+	// headers of the requests to url; never stored in a result
 	Headers map[string]string `yaml:"headers,omitempty" json:"-"`
 }

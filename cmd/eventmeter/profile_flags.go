@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/eventmeter/eventmeter/internal/report"
-	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -120,15 +119,6 @@ func profileArgument(c *cobra.Command, most int, set func(names []string)) {
 	}
 }
 
-// completeProfiles completes the names of built-in profiles, and files.
-func completeProfiles(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	var out []string
-	for _, p := range profiles.Builtin(systems.Table) {
-		out = append(out, cobra.CompletionWithDesc(p.Name, p.Description))
-	}
-	return out, cobra.ShellCompDirectiveDefault // and files
-}
-
 // sayOverrides prints which settings of profiles come from flags and variables. It names
 // no value of a flag that may hold a secret.
 func (f *runFlags) sayOverrides(w goio.Writer) {
@@ -149,11 +139,4 @@ func fromVariables(c *cobra.Command) (names []string) {
 		}
 	})
 	return names
-}
-
-// completeSet completes the paths of --set.
-func completeSet(c *cobra.Command) {
-	_ = c.RegisterFlagCompletionFunc("set", func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	})
 }

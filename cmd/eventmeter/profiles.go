@@ -14,9 +14,15 @@ import (
 
 func newProfilesCommand(io streams) *cobra.Command {
 	c := &cobra.Command{
-		Use:     "profiles",
-		Short:   "List, show and check profiles",
-		Example: "  eventmeter profiles\n  eventmeter profiles show compare --set phases.measure=1m > mine.yaml\n  eventmeter profiles check mine.yaml",
+		Use:   "profiles",
+		Short: "List, show and check profiles",
+		Long: `Profiles lists the built-in profiles.
+
+To have an editor complete and check a profile, save the schema and name it in the first
+line of the file, as the YAML language server reads it:
+
+  # yaml-language-server: $schema=profile.schema.json`,
+		Example: "  eventmeter profiles\n  eventmeter profiles show compare --set phases.measure=1m > mine.yaml\n  eventmeter profiles check mine.yaml\n  eventmeter profiles schema > profile.schema.json",
 		Args:    cobra.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return listProfiles(io) },
 	}
@@ -26,6 +32,13 @@ func newProfilesCommand(io streams) *cobra.Command {
 			RunE: func(*cobra.Command, []string) error { return listProfiles(io) },
 		},
 		newShowCommand(io),
+		&cobra.Command{
+			Use: "schema", Short: "Print the JSON Schema of profiles, for editors", Args: cobra.NoArgs,
+			RunE: func(*cobra.Command, []string) error {
+				_, err := io.out.Write(profiles.Schema())
+				return err
+			},
+		},
 		&cobra.Command{
 			Use: "check FILE...", Short: "Check profile files, or that of standard input (-)", Args: cobra.MinimumNArgs(1),
 			ValidArgsFunction: completeProfiles,
