@@ -1,17 +1,14 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	goio "io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
-	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/report"
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
@@ -25,6 +22,8 @@ type discoverFlags struct {
 	target     targetFlags
 	allowHosts []string
 	event      string
+	write      string
+	upstream   starterUpstream
 	format     formatFlags
 }
 
@@ -33,7 +32,10 @@ func newDiscoverCommand(io streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "discover {--target URL | --command 'PROGRAM ARGS'}",
 		Short: "Show what a server offers, and print a profile for it",
-		Long: `Discover connects to a server, and prints its protocol era and versions, its
+		Long: `Discover connects to a server and shows what it offers: its protocol era, its event types
+with their delivery modes, and a profile to start from.
+
+It prints the protocol era and versions, the
 capabilities, its event types with their delivery modes and schemas, the
 features of the other systems that it supports
 (` + strings.Join(systems.Offers(), ", ") + `),
@@ -42,8 +44,15 @@ for the first by name, otherwise for a list. It names the revision of MCP Events
 the server speaks, and each deviation from it. To find them, it polls, and ends a
 subscription that does not exist. It subscribes to nothing. It also works
 with a server that answers events/list without advertising the capability, and
-with a server that has only lists.`,
+with a server that has only lists.
+
+With --write the profile is written to a file, which eventmeter run then runs as it is:
+give --upstream-url to have it publish events; without, it receives what the server
+publishes by itself. Secrets are not written: give --token again, or set EVENTMETER_TOKEN.`,
 		Example: `  eventmeter discover --target http://127.0.0.1:8080/mcp --token secret
+  eventmeter discover --target http://127.0.0.1:8080/mcp --token any \
+      --event chat.message --upstream-url http://127.0.0.1:8081 --write mine.yaml
+  eventmeter run mine.yaml --token any
   eventmeter discover --command 'eventmeter serve --stdio'`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return discover(c.Context(), f, io) },
@@ -51,6 +60,9 @@ with a server that has only lists.`,
 	f.target.add(c)
 	c.Flags().StringArrayVar(&f.allowHosts, "allow-host", nil, "connect to this host, which is not this machine (repeatable)")
 	c.Flags().StringVar(&f.event, "event", "", "event type that the profile is for (default: the first by name)")
+	c.Flags().StringVar(&f.write, "write", "", "write the profile to this file, which must not exist")
+	c.Flags().StringVar(&f.upstream.kind, "upstream", "inject", "with --upstream-url: kind of upstream of the profile, inject or http")
+	c.Flags().StringVar(&f.upstream.url, "upstream-url", "", "URL of the upstream of the profile: the admin address for inject, or what a request is sent to (default: nothing is published)")
 	f.format.add(c, formatText, formatJSON)
 	return c
 }
@@ -70,8 +82,22 @@ func discover(ctx context.Context, f discoverFlags, io streams) error {
 	if err != nil {
 		return err
 	}
+	profile, err := f.starterOf(t, offer)
+	if err != nil {
+		return err
+	}
+	if f.write != "" {
+		if err := f.writeStarter(profile, io); err != nil {
+			return err
+		}
+	}
 	return f.format.all(io, rendering{
-		formatText: func(w goio.Writer) error { return describe(w, t, offer, f.event) },
+		formatText: func(w goio.Writer) error {
+			if f.write != "" {
+				return nil // the file has it
+			}
+			return describe(w, offer, profile)
+		},
 		formatJSON: indented(offer),
 	})
 }
@@ -85,11 +111,7 @@ func indented(v any) func(goio.Writer) error {
 	}
 }
 
-func describe(w goio.Writer, t profiles.Target, o run.Discovery, event string) error {
-	profile, err := starterOf(t, o, event)
-	if err != nil {
-		return err
-	}
+func describe(w goio.Writer, o run.Discovery, profile string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(tw, "server\t%s %s\n", report.Clean(o.Server), report.Clean(o.ServerVersion))
 	era := string(o.Era) + " " + report.Clean(o.Version)
@@ -133,7 +155,7 @@ func describe(w goio.Writer, t profiles.Target, o run.Discovery, event string) e
 		_, err := fmt.Fprintln(w, "\nno event types, and nothing in any list, so there is nothing to run")
 		return err
 	}
-	_, err = fmt.Fprintf(w, "\n# a profile to start from: put it into a file and run it with --profile FILE\n%s", profile)
+	_, err := fmt.Fprintf(w, "\n# a profile to start from; --write FILE writes it\n%s", profile)
 	return err
 }
 
@@ -167,34 +189,6 @@ func describeTypes(w goio.Writer, system string, types []driver.EventType) {
 	}
 }
 
-// starterOf writes a profile for the event type named event, or if event is empty for
-// the first by name, or if there is none for a list that is not empty. It returns ""
-// if the server offers none of these.
-func starterOf(t profiles.Target, o run.Discovery, event string) (string, error) {
-	var names []string
-	for _, of := range append([]run.SystemOffer{{System: "events", Events: o.Events}}, o.Others...) {
-		types := slices.SortedFunc(slices.Values(of.Events), func(a, b driver.EventType) int { return strings.Compare(a.Name, b.Name) })
-		for _, e := range types {
-			if event == "" || e.Name == event {
-				return starter(t, of.System, e), nil
-			}
-			names = append(names, report.Clean(e.Name))
-		}
-	}
-	if event != "" {
-		return "", fmt.Errorf("%w: it has no event type %q, which --event names; it has %s", run.ErrTarget, event, cmp.Or(strings.Join(slices.Compact(names), ", "), "none"))
-	}
-	for _, of := range systems.All() {
-		if of.Starter == nil {
-			continue
-		}
-		if lane := of.Starter(o.Abilities); lane != "" {
-			return laneStarter(t, lane), nil
-		}
-	}
-	return "", nil
-}
-
 // alone returns the target that the flags name, for commands without a profile.
 func (t *targetFlags) alone() (profiles.Target, error) {
 	if t.url == "" && t.command == "" {
@@ -213,18 +207,6 @@ func (t *targetFlags) alone() (profiles.Target, error) {
 	return out, t.apply(&out)
 }
 
-// where returns the line of a profile that names the target.
-func where(t profiles.Target) string {
-	if len(t.Command) > 0 {
-		words := make([]string, len(t.Command))
-		for i, w := range t.Command {
-			words[i] = fmt.Sprintf("%q", w)
-		}
-		return "command: [" + strings.Join(words, ", ") + "]"
-	}
-	return fmt.Sprintf("url: %q", t.URL)
-}
-
 func modes(e driver.EventType) string {
 	if len(e.Delivery) == 0 {
 		return "(no delivery modes named)"
@@ -234,48 +216,4 @@ func modes(e driver.EventType) string {
 		out = append(out, string(m))
 	}
 	return strings.Join(out, ", ")
-}
-
-// starter writes a profile for an event type, with a lane for each of its delivery
-// modes.
-func starter(t profiles.Target, system string, e driver.EventType) string {
-	of, _ := systems.Find(system)
-	spoken := ""
-	if system != "events" {
-		spoken = "    system: " + system + "\n"
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "name: first-try\ntarget:\n  %s\nlanes:\n", where(t))
-	for _, m := range []eventmeter.Mode{eventmeter.Push, eventmeter.Poll, eventmeter.Webhook} {
-		if !slices.Contains(of.Modes, string(m)) || len(e.Delivery) > 0 && !slices.Contains(e.Delivery, m) {
-			continue
-		}
-		fmt.Fprintf(&b, "  - name: %s\n%s    mode: %s\n    subscriptions: 10\n    event: %q\n    arguments: {}  # see the schema above\n", m, spoken, m, e.Name)
-	}
-	b.WriteString(`upstream:
-  # Any request that makes the server emit the event, with the probe id in a
-  # string that comes back to its subscribers.
-  kind: http
-  http:
-    method: POST
-    url: http://127.0.0.1:9000/change-me
-    headers: {Content-Type: application/json}
-    body: '{"text": "{{.Probe}}"}'
-schedule: {kind: constant, rate: 5/s}
-phases: {warmup: 2s, measure: 10s, drain: 5s}
-thresholds: ["*.lostSilent == 0", "*.lostAnnounced == 0", "*.lostUndeliverable == 0", "*.lostRefused == 0", "*.lostSuspended == 0"]
-`)
-	return b.String()
-}
-
-// laneStarter writes a profile around a lane to which no published event is owed.
-func laneStarter(t profiles.Target, lane string) string {
-	return fmt.Sprintf(`name: first-try
-target:
-  %s
-lanes:
-%s# Nothing is changed on the server, so this measures fetches and copies alone.
-upstream: {kind: none}
-phases: {warmup: 2s, measure: 10s, drain: 5s}
-`, where(t), lane)
 }

@@ -1,0 +1,335 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/report"
+	"github.com/eventmeter/eventmeter/internal/run"
+	"github.com/eventmeter/eventmeter/internal/settings"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
+	"github.com/eventmeter/eventmeter/profiles"
+)
+
+// starterUpstream is how the profile that discover writes publishes events.
+type starterUpstream struct{ kind, url string }
+
+// writeStarter writes the profile to a new file.
+func (f *discoverFlags) writeStarter(profile string, io streams) error {
+	if profile == "" {
+		return fmt.Errorf("%w: it has no event types, and nothing in any list, so there is no profile to write", run.ErrTarget)
+	}
+	if _, err := profiles.Parse(f.write, []byte(profile), nil, systems.Table); err != nil {
+		return fmt.Errorf("this profile would not run, so it is not written: %w", err)
+	}
+	file, err := os.OpenFile(f.write, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if errors.Is(err, os.ErrExist) {
+		return usageError{fmt.Errorf("--write %s: the file exists already; choose another, or remove it", f.write)}
+	}
+	if err != nil {
+		return usageError{fmt.Errorf("--write: %w", err)}
+	}
+	_, err = file.WriteString(profile)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return fmt.Errorf("--write %s: %w", f.write, err)
+	}
+	run := "eventmeter run " + f.write
+	if len(f.target.tokens) > 0 {
+		run += " --token …"
+	}
+	for _, host := range f.allowHosts {
+		run += " --allow-host " + host
+	}
+	fmt.Fprintf(io.err, "wrote %s; run it with: %s\n", f.write, run)
+	return nil
+}
+
+// starterOf writes a profile for the event type that --event names, or else for the
+// first by name, or if there is none for a list that is not empty. It returns "" if the
+// server offers none of these.
+func (f *discoverFlags) starterOf(t profiles.Target, o run.Discovery) (string, error) {
+	switch f.upstream.kind {
+	case "inject", "http":
+	default:
+		return "", usageError{fmt.Errorf("--upstream %s: discover writes inject or http; docs/upstreams.md shows the others", f.upstream.kind)}
+	}
+	var names []string
+	for _, of := range append([]run.SystemOffer{{System: "events", Events: o.Events}}, o.Others...) {
+		types := slices.SortedFunc(slices.Values(of.Events), func(a, b driver.EventType) int { return strings.Compare(a.Name, b.Name) })
+		for _, e := range types {
+			if f.event == "" || e.Name == f.event {
+				return f.starter(t, string(o.Revision), of.System, e), nil
+			}
+			names = append(names, report.Clean(e.Name))
+		}
+	}
+	if f.event != "" {
+		return "", fmt.Errorf("%w: it has no event type %q, which --event names; it has %s", run.ErrTarget, f.event, cmp.Or(strings.Join(slices.Compact(names), ", "), "none"))
+	}
+	for _, of := range systems.All() {
+		if of.Starter == nil {
+			continue
+		}
+		if lane := of.Starter(o.Abilities); lane != "" {
+			return f.laneStarter(t, lane), nil
+		}
+	}
+	return "", nil
+}
+
+// targetLines name the target. Secrets are left out.
+func (f *discoverFlags) targetLines(t profiles.Target, revision string) string {
+	var b strings.Builder
+	if len(t.Command) > 0 {
+		words := make([]string, len(t.Command))
+		for i, w := range t.Command {
+			words[i] = fmt.Sprintf("%q", w)
+		}
+		fmt.Fprintf(&b, "target:\n  command: [%s]\n", strings.Join(words, ", "))
+	} else {
+		fmt.Fprintf(&b, "target:\n  url: %q\n", t.URL)
+	}
+	if revision != "" && revision != settings.Revision {
+		fmt.Fprintf(&b, "  revision: %s\n", revision)
+	}
+	if f.target.tokenFile != "" {
+		fmt.Fprintf(&b, "  tokenFile: %q\n", f.target.tokenFile)
+	}
+	if len(f.target.tokens) > 0 {
+		b.WriteString("  # Tokens are not written: give --token, set EVENTMETER_TOKEN, or name a file here.\n  # tokenFile: tokens.txt\n")
+	}
+	if len(f.target.headers) > 0 {
+		b.WriteString("  # Headers are not written: give --header, or write them here.\n  # headers: {Name: value}\n")
+	}
+	if host := hostOf(t); host != "" && !settings.Loopback(host) {
+		fmt.Fprintf(&b, "  # A host that is not this machine is named here and with --allow-host.\n  allow: [%q]\n", host)
+	}
+	return b.String()
+}
+
+func hostOf(t profiles.Target) string {
+	u, err := url.Parse(t.URL)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
+// starter writes a profile for an event type, with a lane for each of its delivery
+// modes.
+func (f *discoverFlags) starter(t profiles.Target, revision, system string, e driver.EventType) string {
+	of, _ := systems.Find(system)
+	spoken := ""
+	if system != "events" {
+		spoken = "    system: " + system + "\n"
+	}
+	arguments, guessed := sampleOf(e.InputSchema, true, "")
+	note := ""
+	if guessed {
+		note = "  # change these: the server requires them"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s, as eventmeter discover found it. docs/profile.md explains every key.\nname: first-try\n%slanes:\n", oneLine(e.Name), f.targetLines(t, revision))
+	for _, m := range []eventmeter.Mode{eventmeter.Push, eventmeter.Poll, eventmeter.Webhook} {
+		if !slices.Contains(of.Modes, string(m)) || len(e.Delivery) > 0 && !slices.Contains(e.Delivery, m) {
+			continue
+		}
+		fmt.Fprintf(&b, "  - name: %s\n%s    mode: %s\n    subscriptions: 10\n    event: %q\n    arguments: %s%s\n", m, spoken, m, e.Name, flow(arguments), note)
+		if m == eventmeter.Webhook {
+			b.WriteString(webhookLines(t))
+		}
+	}
+	b.WriteString(f.upstreamLines(e))
+	return b.String()
+}
+
+// webhookLines are the listener of a webhook lane.
+func webhookLines(t profiles.Target) string {
+	listen, callback := "127.0.0.1:0", "https://127.0.0.1:0"
+	if host := hostOf(t); host != "" && !settings.Loopback(host) {
+		listen, callback = "0.0.0.0:8443", "https://"+net.JoinHostPort(cmp.Or(addressTowards(host), "this-machine.example"), "8443")
+	}
+	return fmt.Sprintf(`    webhook:
+      # Where the listener is, and the URL under which the server reaches it.
+      listen: %q
+      callback: %q
+      # The server must trust the listener's certificate. Without these lines it is made
+      # for the run and signed by nobody; a server that checks certificates needs one of
+      # its own authority for the host of the callback, in PEM:
+      # certFile: callback.crt
+      # keyFile: callback.key
+`, listen, callback)
+}
+
+// addressTowards returns the address of this machine from which it reaches a host; "" =
+// it cannot be told. Nothing is sent.
+func addressTowards(host string) string {
+	c, err := net.Dial("udp", net.JoinHostPort(host, "9"))
+	if err != nil {
+		return ""
+	}
+	defer c.Close()
+	if a, ok := c.LocalAddr().(*net.UDPAddr); ok {
+		return a.IP.String()
+	}
+	return ""
+}
+
+// upstreamLines say how events are published, and what is judged.
+func (f *discoverFlags) upstreamLines(e driver.EventType) string {
+	const asked = `schedule: {kind: constant, rate: 5/s}
+phases: {warmup: 2s, measure: 10s, drain: 5s}
+thresholds: ["*.lostSilent == 0", "*.lostAnnounced == 0", "*.lostUndeliverable == 0", "*.lostRefused == 0", "*.lostSuspended == 0"]
+`
+	probe, _ := sampleOf(e.PayloadSchema, false, "{{.Probe}}")
+	if probe = withProbe(probe); f.upstream.url == "" {
+		return fmt.Sprintf(`# Nothing is published: the lanes receive what the server publishes by itself. To have
+# losses and latencies measured, replace the next lines by a request that makes the server
+# publish the event, with the probe id in a string that comes back to its subscribers:
+#   upstream:
+#     kind: http
+#     http: {url: "http://127.0.0.1:9000/publish"}
+#     payload: %s
+#   schedule: {kind: constant, rate: 5/s}
+#   thresholds: ["*.lostSilent == 0", "*.lostAnnounced == 0"]
+upstream: {kind: none}
+phases: {warmup: 2s, measure: 10s, drain: 5s}
+`, flow(probe))
+	}
+	if f.upstream.kind == "http" {
+		return fmt.Sprintf(`upstream:
+  # The request that makes the server publish the event, with the probe id in a string that
+  # comes back to its subscribers.
+  kind: http
+  http: {url: %q}
+  payload: %s
+`, f.upstream.url, flow(probe)) + asked
+	}
+	return fmt.Sprintf("upstream:\n  kind: inject\n  admin: %q\n  payload: %s\n", f.upstream.url, flow(probe)) + asked
+}
+
+// laneStarter writes a profile around a lane to which no published event is owed.
+func (f *discoverFlags) laneStarter(t profiles.Target, lane string) string {
+	return fmt.Sprintf(`name: first-try
+%slanes:
+%s# Nothing is changed on the server, so this measures fetches and copies alone.
+upstream: {kind: none}
+phases: {warmup: 2s, measure: 10s, drain: 5s}
+`, f.targetLines(t, ""), lane)
+}
+
+// maxSampled bounds the levels of a sample.
+const maxSampled = 4
+
+// sampleOf makes an object by a JSON Schema: its required properties alone, or all that
+// are plain values. Texts are text, or a word if that is empty. guessed reports whether
+// it has values that the schema does not name.
+func sampleOf(schema json.RawMessage, requiredOnly bool, text string) (out map[string]any, guessed bool) {
+	var s sampled
+	_ = json.Unmarshal(schema, &s) // what is odd has no properties
+	return s.object(requiredOnly, text, maxSampled)
+}
+
+type sampled struct {
+	Type       any                 `json:"type"`
+	Properties map[string]*sampled `json:"properties"`
+	Required   []string            `json:"required"`
+	Enum       []any               `json:"enum"`
+	Const      any                 `json:"const"`
+	Default    any                 `json:"default"`
+	Examples   []any               `json:"examples"`
+	Minimum    *float64            `json:"minimum"`
+}
+
+func (s *sampled) object(requiredOnly bool, text string, depth int) (out map[string]any, guessed bool) {
+	out = map[string]any{}
+	for name, p := range s.Properties {
+		if p == nil || !slices.Contains(s.Required, name) && (requiredOnly || p.Type != "string") {
+			continue
+		}
+		v, g := p.value(requiredOnly, text, depth-1)
+		out[name], guessed = v, guessed || g
+	}
+	return out, guessed
+}
+
+func (s *sampled) value(requiredOnly bool, text string, depth int) (v any, guessed bool) {
+	switch {
+	case s.Const != nil:
+		return s.Const, false
+	case len(s.Enum) > 0:
+		return s.Enum[0], false
+	case s.Default != nil:
+		return s.Default, false
+	case len(s.Examples) > 0 && s.Type != "string":
+		return s.Examples[0], false
+	}
+	switch s.Type {
+	case "integer", "number":
+		if s.Minimum != nil {
+			return *s.Minimum, true
+		}
+		return 1, true
+	case "boolean":
+		return true, true
+	case "array":
+		return []any{}, true
+	case "object":
+		if depth > 0 {
+			return s.object(requiredOnly, text, depth)
+		}
+		return map[string]any{}, true
+	}
+	if len(s.Examples) > 0 && text == "" {
+		return s.Examples[0], false
+	}
+	return cmp.Or(text, "change-me"), true
+}
+
+// withProbe keeps the probe id in one text of a payload, the one that people would read,
+// and adds one if there is none.
+func withProbe(payload map[string]any) map[string]any {
+	const probe = "{{.Probe}}"
+	keys := slices.Sorted(maps.Keys(payload))
+	chosen := ""
+	for _, key := range append([]string{"text", "message", "body", "content", "title", "description", "name"}, keys...) {
+		if payload[key] == probe {
+			chosen = key
+			break
+		}
+	}
+	for _, key := range keys {
+		if payload[key] == probe && key != chosen {
+			payload[key] = "sample"
+		}
+	}
+	if chosen == "" {
+		payload["text"] = probe
+	}
+	return payload
+}
+
+// flow writes an object as JSON, which is YAML, too.
+func flow(v map[string]any) string {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(v) != nil {
+		return "{}" // it came from JSON
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// oneLine makes a name safe for a comment.
+func oneLine(name string) string { return strings.Join(strings.Fields(report.Clean(name)), " ") }
