@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -185,34 +186,59 @@ func summaryCell(l laneOf, short string) string {
 	return ""
 }
 
+// summaryFits are what a table leaves out until it fits: the ends of long names, then the
+// intervals, then columns. A number is never cut.
+var summaryFits = []struct {
+	name int // columns of a lane's name
+	bare bool
+	drop []string
+}{{16, false, nil}, {12, false, nil}, {8, false, nil}, {8, true, nil}, {8, true, []string{"p50"}}, {8, true, []string{"p50", "expected"}}}
+
 // lanes are the headings and the lines of the lanes.
 func (s *summary) lanes() []string {
-	lanes := lanesOf(s.r)
-	table := [][]string{{"lane"}}
-	for _, c := range summaryColumns {
-		table[0] = append(table[0], c.head)
-	}
-	for _, l := range lanes {
-		row := []string{shorten(Clean(l.lane.Name), 16)}
-		for _, c := range summaryColumns {
-			row = append(row, c.value(l))
+	for _, fit := range summaryFits {
+		lines, wide := s.table(fit.name, fit.bare, fit.drop)
+		if wide <= s.o.Width || len(fit.drop) == 2 {
+			return lines
 		}
-		table = append(table, row)
 	}
-	widths := make([]int, len(table[0]))
-	total := 0
+	return nil // not reached
+}
+
+// table is the table of the lanes, and how wide it is.
+func (s *summary) table(name int, bare bool, drop []string) (out []string, wide int) {
+	lanes := lanesOf(s.r)
+	cells := [][]string{{"lane"}}
+	for _, l := range lanes {
+		cells = append(cells, []string{shorten(Clean(l.lane.Name), name)})
+	}
+	for _, c := range summaryColumns {
+		if slices.Contains(drop, c.head) {
+			continue
+		}
+		for i := range cells {
+			text := c.head
+			if i > 0 {
+				text = cmp.Or(c.value(lanes[i-1]), "–")
+			}
+			if bare {
+				text, _, _ = strings.Cut(text, " (")
+			}
+			cells[i] = append(cells[i], text)
+		}
+	}
+	widths := make([]int, len(cells[0]))
 	for i := range widths {
-		for _, row := range table {
+		for _, row := range cells {
 			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
 		}
-		total += widths[i]
+		wide += widths[i]
 	}
 	gap := 2
-	if total+2*(len(widths)-1) > s.o.Width {
+	if wide+2*(len(widths)-1) > s.o.Width {
 		gap = 1
 	}
-	var out []string
-	for n, row := range table {
+	for n, row := range cells {
 		line := padRight(row[0], widths[0])
 		if n > 0 {
 			line = s.o.Ink.Mode(lanes[n-1].lane.Mode, line)
@@ -229,7 +255,7 @@ func (s *summary) lanes() []string {
 		}
 		out = append(out, line)
 	}
-	return out
+	return out, wide + gap*(len(widths)-1)
 }
 
 // warningsText says how many warnings the report has.
