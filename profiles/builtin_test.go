@@ -17,7 +17,7 @@ import (
 
 func TestBuiltins(t *testing.T) {
 	var names []string
-	for _, info := range Builtin(systems.Table) {
+	for _, info := range Builtin() {
 		names = append(names, info.Name)
 		if info.Description == "" {
 			t.Errorf("%s: no description", info.Name)

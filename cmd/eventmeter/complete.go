@@ -15,7 +15,7 @@ import (
 // completeProfiles completes the names of built-in profiles, and files.
 func completeProfiles(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var out []string
-	for _, p := range profiles.Builtin(systems.Table) {
+	for _, p := range profiles.Builtin() {
 		out = append(out, cobra.CompletionWithDesc(p.Name, p.Description))
 	}
 	return out, cobra.ShellCompDirectiveDefault // and files

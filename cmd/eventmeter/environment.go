@@ -113,13 +113,17 @@ func isFromVariable(f *pflag.Flag) bool { return f.Annotations[fromVariable] != 
 // warnOfVariables says which variables are probably misspelled.
 func warnOfVariables(w goio.Writer, root *cobra.Command, environment []string) {
 	known := slices.Sorted(maps.Keys(flagNames(root)))
+	var words []string // without the prefix, which all have
+	for _, name := range known {
+		words = append(words, strings.TrimPrefix(name, variablePrefix))
+	}
 	for _, entry := range environment {
 		name, _, _ := strings.Cut(entry, "=")
 		if !strings.HasPrefix(name, variablePrefix) || slices.Contains(known, name) {
 			continue
 		}
-		if meant := profiles.Nearest(name, known); meant != "" {
-			fmt.Fprintf(w, "warning: the variable %s sets no flag; did you mean %s?\n", errorLine(name), meant)
+		if meant := profiles.Nearest(strings.TrimPrefix(name, variablePrefix), words); meant != "" {
+			fmt.Fprintf(w, "warning: the variable %s sets no flag; did you mean %s?\n", errorLine(name), variablePrefix+meant)
 		}
 	}
 }

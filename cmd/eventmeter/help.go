@@ -19,7 +19,7 @@ const helpWidth = 100
 // briefFlags are the flags that the short help of a command shows. A command that is not
 // here shows all of its flags.
 var briefFlags = map[string][]string{
-	"run":      {"target", "command", "token", "upstream-url", "subscriptions", "rate", "duration", "event", "set", "out", "format", "full", "quiet", "against", "gate", "trials"},
+	"run":      {"target", "command", "token", "upstream-url", "subscriptions", "rate", "duration", "event", "set", "out", "format", "full", "quiet", "against", "trials"},
 	"capacity": {"target", "token", "upstream-url", "axis", "from", "to", "slo", "event", "set", "out", "format", "quiet"},
 	"check":    {"target", "token", "event", "arguments", "upstream-url", "subscriptions", "duration", "set", "format", "quiet"},
 	"serve":    {"addr", "admin", "tls", "stdio", "token", "faults", "options", "allow-private-callbacks", "callback-insecure"},
@@ -63,7 +63,7 @@ func showHelp(c *cobra.Command, all bool) error {
 		fmt.Fprintf(&b, "\nFlags:\n%s", text)
 	}
 	switch {
-	case all && c.HasParent() && len(briefFlags[c.Name()]) > 0:
+	case all && c.HasParent() && len(briefOf(c)) > 0:
 		fmt.Fprintf(&b, "\nEach flag can be set by a variable, too: --upstream-url by %s, and a repeatable one by lines.\n", variableOf("upstream-url"))
 	case left > 0:
 		fmt.Fprintf(&b, "\n%s --help-all shows %d more flags and explains the command.\n", c.CommandPath(), left)
@@ -98,7 +98,7 @@ func cutExamples(lines []string) []string {
 // flagsOf returns the flags that help shows, and how many it does not.
 func flagsOf(c *cobra.Command, all bool) (shown *pflag.FlagSet, left int) {
 	shown = pflag.NewFlagSet(c.Name(), pflag.ContinueOnError)
-	brief := briefFlags[c.Name()]
+	brief := briefOf(c)
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		switch {
 		case f.Hidden, isMeta(f.Name) && c.HasParent():
@@ -114,6 +114,11 @@ func flagsOf(c *cobra.Command, all bool) (shown *pflag.FlagSet, left int) {
 		}
 	})
 	return shown, left
+}
+
+// briefOf returns the flags of the short help; nil = all.
+func briefOf(c *cobra.Command) []string {
+	return briefFlags[strings.TrimPrefix(c.CommandPath(), "eventmeter ")]
 }
 
 // helpOfAll is the flag that asks for all of a command's help.

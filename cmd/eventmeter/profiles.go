@@ -75,7 +75,7 @@ func newShowCommand(io streams) *cobra.Command {
 
 func listProfiles(io streams) error {
 	w := tabwriter.NewWriter(io.out, 0, 0, 2, ' ', 0)
-	for _, p := range profiles.Builtin(systems.Table) {
+	for _, p := range profiles.Builtin() {
 		fmt.Fprintf(w, "%s\t%s\n", p.Name, p.Description)
 	}
 	return w.Flush()

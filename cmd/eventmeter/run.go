@@ -61,7 +61,8 @@ twice to skip the drain.
   eventmeter run --target http://127.0.0.1:8080/mcp --upstream-url http://127.0.0.1:8081 \
       --against http://127.0.0.1:9080/mcp --against-upstream-url http://127.0.0.1:9081 \
       --gate 'push.p99 <= +5%'
-  eventmeter run --shard 0/4 --start-at 2026-11-20T10:00:00Z --out part-0 --target http://10.0.0.9/mcp --allow-host 10.0.0.9`,
+  eventmeter run --shard 0/4 --start-at 2026-11-20T10:00:00Z --out part-0 \
+      --target http://10.0.0.9/mcp --upstream-url http://10.0.0.9:8081 --allow-host 10.0.0.9`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			f.variables = fromVariables(c)
 			return runAll(c.Context(), f, io)

@@ -17,14 +17,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
 
 // measured are the built-in profiles that are one run each, of less than an hour.
 func measured() (names []string) {
-	for _, p := range profiles.Builtin(systems.Table) {
+	for _, p := range profiles.Builtin() {
 		if !slices.Contains([]string{"calibrate", "capacity", "soak"}, p.Name) {
 			names = append(names, p.Name)
 		}
