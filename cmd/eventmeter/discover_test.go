@@ -91,7 +91,7 @@ func TestDiscoverOneSystem(t *testing.T) {
 	if code != 0 || !strings.Contains(stdout, "smithery: build.done  webhook\n") || strings.Contains(stdout, "sep-") {
 		t.Fatalf("exit code %d\n%s\n%s", code, stderr, stdout)
 	}
-	_, yaml, _ := strings.Cut(stdout, "--profile FILE\n")
+	_, yaml, _ := strings.Cut(stdout, "--write FILE writes it\n")
 	file := filepath.Join(t.TempDir(), "first.yaml")
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestDiscoverListsOnly(t *testing.T) {
 			if code != 0 || !strings.Contains(stdout, c.method+": 1 entry") {
 				t.Fatalf("exit code %d\n%s\n%s", code, stderr, stdout)
 			}
-			_, yaml, _ := strings.Cut(stdout, "--profile FILE\n")
+			_, yaml, _ := strings.Cut(stdout, "--write FILE writes it\n")
 			if !strings.Contains(yaml, "list: "+c.list) {
 				t.Errorf("no lane uses %s:\n%s", c.list, stdout)
 			}

@@ -247,7 +247,7 @@ const loose = "--set=thresholds=[\"*.lostSilent == 0\"]"
 func TestRunOnTheEmbeddedTarget(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
-	stdout, stderr, code := execute(t, smoke("--out", dir)...)
+	stdout, stderr, code := execute(t, smoke("--full", "--out", dir)...)
 	if code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
@@ -463,7 +463,7 @@ func TestDiscover(t *testing.T) {
 		}
 	}
 	// The profile to start from must be one.
-	_, yaml, _ := strings.Cut(stdout, "--profile FILE\n")
+	_, yaml, _ := strings.Cut(stdout, "--write FILE writes it\n")
 	file := filepath.Join(t.TempDir(), "first.yaml")
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)

@@ -76,7 +76,7 @@ func TestExamples(t *testing.T) {
 	for name, text := range map[string]string{
 		"mine.yaml":   "name: mine\nlanes: [{name: push, mode: push, subscriptions: 1, event: chat.message}]\nupstream: {payload: {text: '{{.Probe}}'}}\nschedule: {kind: constant, rate: 5/s}\ncapacity: {axis: rate, from: 1, to: 2}\n",
 		"replay.yaml": "name: mine\nlanes: [{name: push, mode: push, subscriptions: 1, event: chat.message}]\nupstream: {kind: replay, replay: {file: chat.jsonl, probe: text}}\n",
-		"chat.jsonl":  `{"t": 0, "payload": {"text": "hello"}}` + "\n",
+		"chat.jsonl":  `{"t": 0, "payload": {"text": "a"}}` + "\n" + `{"t": 5, "payload": {"text": "b"}}` + "\n",
 		"tokens.txt":  "a\n",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
