@@ -58,7 +58,7 @@ func TestRunOverStdio(t *testing.T) {
 func TestRunTheEmbeddedTargetOverStdio(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
-	stdout, stderr, code := execute(t, "run", "--profile", "stdio", "--quiet", "--out", dir, loose,
+	stdout, stderr, code := execute(t, "run", "--profile", "stdio", "--quiet", "--full", "--out", dir, loose,
 		"--set=lanes.*.subscriptions=10", "--set=phases.warmup=0", "--set=phases.measure=1s", "--set=target.era=legacy")
 	if code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s", code, stderr)

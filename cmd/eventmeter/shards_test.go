@@ -79,7 +79,7 @@ func shardedExactly(t *testing.T, r *results.Result) {
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
-	stdout, stderr, code := executeWatched(t, "run", "--profile", writeProfile(t, shardable), "--processes", "4", "--out", dir)
+	stdout, stderr, code := executeWatched(t, "run", "--profile", writeProfile(t, shardable), "--processes", "4", "--full", "--out", dir)
 	if code != exitOK && code != exitBottleneck { // of a machine that tests something else besides
 		t.Fatalf("code %d\n%s\n%s", code, stdout, stderr)
 	}
@@ -114,7 +114,7 @@ func TestProcesses(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "shard-2")); err != nil {
 		t.Fatal(err)
 	}
-	if out, errs, code := execute(t, "merge", dir, "--out", again); code != exitFailure || !strings.Contains(out, "PARTIAL: shard 2 of 4 is missing") {
+	if out, errs, code := execute(t, "merge", dir, "--full", "--out", again); code != exitFailure || !strings.Contains(out, "PARTIAL: shard 2 of 4 is missing") {
 		t.Errorf("merging what is left: code %d\n%s\n%s", code, out, errs)
 	}
 }

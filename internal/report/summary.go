@@ -108,7 +108,8 @@ func (s *summary) failures() (out []string) {
 	return out
 }
 
-// notes are the figures that are not clean, and the settings that explain differences.
+// notes are the figures that are not clean, leaks, broken rows, how exactly latencies are
+// known, and the settings that explain differences.
 func (s *summary) notes(j *judgement) (out []string) {
 	for _, u := range j.unclean {
 		line := s.besides("not clean", u.String(), 1)[0]
@@ -116,6 +117,17 @@ func (s *summary) notes(j *judgement) (out []string) {
 			line = s.o.Ink.Bad(line)
 		}
 		out = append(out, line)
+	}
+	for _, row := range leakRows(s.r) {
+		if row[0] != "no leak" {
+			out = append(out, s.o.Ink.Bad(s.besides(row[0], row[1], 1)[0]))
+		}
+	}
+	if rows := conformanceRows(s.r, results.RowBroken); len(rows) > 0 {
+		out = append(out, s.o.Ink.Bad(s.besides("broken", fmt.Sprintf("%s of conformance, such as %s", plural(int64(len(rows)), "row"), rows[0].Row), 1)[0]))
+	}
+	for i := range s.r.Until {
+		out = append(out, s.besides("until", Clean(s.r.Until[i].String()), 1)[0])
 	}
 	for _, text := range settingLines(s.r) {
 		out = append(out, s.besides("setting", text, 1)[0])
