@@ -129,8 +129,9 @@ func TestOnceAndOff(t *testing.T) {
 		sub.on('event', counts('on'));
 		sub.once('event', counts('once'));
 		sub.on('event', off);
+		const two = new Promise((done) => sub.on('event', () => { if (seen.on === 2) done() }));
 		await up.fire(2);
-		await new Promise((done) => sub.on('event', () => { if (seen.on === 2) done() }));
+		await two;
 		sub.off('event', off);
 		sub.off('gap');
 		sub.once('event', counts('again')); // the next
