@@ -8,7 +8,7 @@
 /** A unit of times. */
 type Unit = "ns" | "us" | "ms" | "s" | "m" | "h";
 
-/** A time: "1.5s", "200ms", "1m30s", or a number of milliseconds. In a variable, a text needs "as const". */
+/** A time: "1.5s", "200ms", "1m30s", or a number of milliseconds. In a variable of its own, a text needs "as const", or options a type such as StreamOptions. */
 export type Duration = number | "0" | `${number}${Unit}` | `${number}${"h" | "m"}${number}${"m" | "s"}` | `${number}h${number}m${number}s`;
 
 /** T with at most one of the keys K. */

@@ -21,7 +21,8 @@ export const options = {
 };
 
 const event = 'chat.message';
-const common = { arguments: { channel: 'compare' }, subscriptions: 10, settle: 10000 };
+/** @type {import('k6/x/mcpevents').EventOptions} */
+const common = { arguments: { channel: 'compare' }, subscriptions: 10, settle: '10s' };
 
 async function receive(open) {
   const sub = await open(new Client(__ENV.TARGET, { token: __ENV.TOKEN || 'k6' }));
