@@ -303,6 +303,8 @@ func badInputs() []badInput {
 		{name: "a gate without a figure", args: []string{"compare", "a", "b", "--gate", strings.Repeat(":", 100_000)}, want: "gate"},
 		{name: "arguments nested deeply", args: []string{"record", "--target", "http://127.0.0.1:1/mcp", "--event", "a", "--arguments", strings.Repeat(`{"a":`, 20_000)}, want: "--arguments"},
 		// Archives.
+		{name: "a name that metrics cannot have", args: []string{"run", "--name", "<b>"}, want: `--name: "<b>": a name has letters`},
+		{name: "a name without end", args: []string{"capacity", "--name", strings.Repeat("x", 65)}, want: "--name: 65 characters: a name has 1 to 64"},
 		{name: "a report of nothing", args: []string{"report", "nothing"}, code: exitUsage, want: "nothing"},
 		{name: "a result that is empty", files: map[string]string{"a/result.json": ""}, args: []string{"report", "a"}, want: "a/result.json"},
 		{name: "a result of zeros", files: map[string]string{"a/result.json": strings.Repeat("\x00", 1<<20)}, args: []string{"report", "a"}, want: "a/result.json"},

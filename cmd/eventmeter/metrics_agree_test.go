@@ -240,7 +240,7 @@ func (s pushed) agreeCapacity(t *testing.T, c *results.Capacity) {
 		}
 		return labels
 	}
-	s.is(t, "eventmeter_capacity_info", of("profile", "known", "axis", c.Axis), 1)
+	s.is(t, "eventmeter_capacity_info", of("name", c.Name, "profile", "known", "axis", c.Axis), 1)
 	s.is(t, "eventmeter_capacity_outcome", of("outcome", c.Outcome), 1)
 	s.is(t, "eventmeter_capacity_maximum_load", of(), c.Maximum.Load)
 	s.is(t, "eventmeter_capacity_maximum_above_load", of(), c.Maximum.Above)

@@ -132,6 +132,9 @@ func (v *view) addCharts(p *Page, i int, columns []column) {
 	v.Say.add(d.Name, p.Result, d)
 	if quiet && (i == 0 || v.Quiet != "") {
 		v.Quiet = "There were no overtaken, duplicate, late, out-of-order or unexpected deliveries in any interval."
+		if slices.ContainsFunc(p.Result.Lanes, func(l results.Lane) bool { return l.Expected > l.Delivered }) {
+			v.Quiet += " What was lost has no interval, because nothing newer arrived after it."
+		}
 	} else {
 		v.Quiet = ""
 	}

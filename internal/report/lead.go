@@ -188,11 +188,22 @@ func compared(p *Page) string {
 	text := fmt.Sprintf("%s was fastest: 99 of 100 deliveries within %s", Clean(all[0].lane.Name), results.FormatNanos(all[0].p99))
 	if all[0].tied {
 		text = "Tie: this run does not separate " + listed(tied)
+		if longest(all) < leastIntervals {
+			text = fmt.Sprintf("Tie: this run is too short to separate %s; it takes %d seconds with deliveries", listed(tied), leastIntervals)
+		}
 	}
 	if slower != nil {
 		text += "; " + strings.Join(slower, ", ")
 	}
 	return text + "."
+}
+
+// longest is the largest number of intervals in which a lane received something.
+func longest(all []standing) (n int) {
+	for i := range all {
+		n = max(n, len(all[i].contender.times))
+	}
+	return n
 }
 
 // named returns the lane's name with its p99.

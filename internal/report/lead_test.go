@@ -69,7 +69,7 @@ func TestFastest(t *testing.T) {
 		"less than matters":     {a: all(30 * ms), b: all(35 * ms)},
 		"one disagrees":         {a: all(10 * ms), b: but(all(20*ms), 4, 9*ms)},
 		"one is equal":          {a: all(10 * ms), b: but(all(20*ms), 4, 10*ms)},
-		"seven intervals":       {a: all(10 * ms)[:7], b: all(330 * ms)[:7]},
+		"seven intervals":       {a: all(10 * ms)[:7], b: all(330 * ms)[:7], want: "Tie: this run is too short to separate a (p99 10.0ms) and b (p99 330ms); it takes 8 seconds with deliveries."},
 		"eight intervals":       {a: all(10 * ms)[:8], b: all(330 * ms)[:8], winner: true},
 		"few are shared":        {a: all(10 * ms), b: but(but(but(all(330*ms), 0, 0), 1, 0), 2, 0)},
 		"in turns":              {turns: true, a: all(10 * ms), b: all(330 * ms), winner: true},
