@@ -1,11 +1,11 @@
 // Screenshots makes the pictures of docs/images again, from real runs of this
 // checkout: the HTML report in the light and in the dark, two runs laid over
-// each other, and the live view of a terminal. Run it from the top of the
+// each other, a capacity search, and the live view of a terminal. Run it from the top of the
 // checkout, on a machine that does nothing else:
 //
 //	go run ./scripts/screenshots
 //
-// It takes about a minute and needs Chromium, and script(1) for the terminal.
+// It takes a few minutes and needs Chromium, and script(1) for the terminal.
 package main
 
 import (
@@ -116,6 +116,10 @@ func (s *studio) pages(ctx context.Context) ([]picture, error) {
 	if err := s.eventmeter(ctx, &both, "report", before, after, "--format", "html"); err != nil {
 		return nil, err
 	}
+	search := filepath.Join(s.temp, "search")
+	if err := s.eventmeter(ctx, nil, "capacity", "--quiet", "--out", search); err != nil {
+		return nil, err
+	}
 	one := filepath.Join(before, "report.html")
 	whole, err := os.ReadFile(one)
 	if err != nil {
@@ -135,10 +139,11 @@ func (s *studio) pages(ctx context.Context) ([]picture, error) {
 		}
 	}
 	return []picture{
-		{name: "report", page: s.file("charts"), size: size{1100, 2000}},
+		{name: "report", page: s.file("charts"), size: size{1100, 2600}},
 		{name: "report-light", page: one, size: size{1200, 6000}},
 		{name: "report-dark", page: one, size: size{1200, 6000}, dark: true},
-		{name: "report-overlay", page: s.file("overlay"), size: size{1200, 2400}},
+		{name: "report-overlay", page: s.file("overlay"), size: size{1200, 3200}},
+		{name: "report-capacity", page: filepath.Join(search, "report.html"), size: size{1200, 1000}}, // the verdict and the curves
 		{name: "live", page: s.file("live"), size: size{900, 200}},
 	}, nil
 }
