@@ -295,7 +295,7 @@ func throughputPlot(c *results.Capacity, steps []*results.CapacityStep) plot {
 			p.Lines = append(p.Lines, plotLine{x.at(sorted[i-1].Load), round2(100 - y.at(sorted[i-1].Offered)), x.at(s.Load), round2(100 - y.at(s.Offered)), "due"})
 		}
 	}
-	p.Caption = "Marks are what was received in each step; the dashed line is what was due. Where the marks leave the line, the target does not keep up."
+	p.Caption = "Marks are what was received in each step; the dashed line is what was due. Where marks leave the line, the load was not carried: by the target in a failed step, perhaps by the generator in an unclear one."
 	return p
 }
 

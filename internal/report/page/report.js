@@ -120,8 +120,9 @@
     const path = new Path2D(data.shapes[lane.hue % data.shapes.length]);
     ctx.fillStyle = ctx.strokeStyle = hue(lane);
     ctx.lineWidth = 1.5;
+    if (hollow) ctx.fillStyle = css('--page');
+    ctx.fill(path);
     if (hollow) ctx.stroke(path);
-    else ctx.fill(path);
     ctx.restore();
   }
 
