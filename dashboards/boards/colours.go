@@ -1,7 +1,9 @@
 package boards
 
 import (
+	_ "embed"
 	"regexp"
+	"strings"
 
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 )
@@ -20,7 +22,7 @@ var (
 	modes = []colour{{"push", "#2a78d6"}, {"poll", "#d95f26"}, {"webhook", "#12875d"}}
 
 	// The further lanes of the profile mixed.
-	lanes = []colour{{"smithery", "#6a4fc0"}, {"resources", "#a87400"}, {"callbacks", "#c23f7d"}, {"requests", "#37752a"}, {"ttl", "#c93434"}, {"notified", "#d95f26"}}
+	lanes = coloursIn(lanesText)
 
 	// The lanes of the profile sep-2549.
 	listLanes = []colour{{"ttl", "#d95f26"}, {"notified", "#6a4fc0"}, {"no-cache", "#a87400"}}
@@ -31,6 +33,19 @@ var (
 
 	verdicts = []colour{{"passed", "#12875d"}, {"failed", "#c93434"}, {"unclear", "#a87400"}, {"aside", "#6a4fc0"}}
 )
+
+// lanesText has a lane and its colour on each line.
+//
+//go:embed lanes.txt
+var lanesText string
+
+func coloursIn(text string) (out []colour) {
+	fields := strings.Fields(text)
+	for i := 0; i+1 < len(fields); i += 2 {
+		out = append(out, colour{fields[i], fields[i+1]})
+	}
+	return out
+}
 
 // fixed assigns colours to series by the prefix of their legend.
 func fixed(of ...[]colour) []override {
