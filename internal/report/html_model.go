@@ -1,6 +1,12 @@
 package report
 
-import "github.com/eventmeter/eventmeter/results"
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/eventmeter/eventmeter/results"
+)
 
 // Page is one run of an HTML report.
 type Page struct {
@@ -96,4 +102,94 @@ type runView struct {
 	Health  [][2]string
 	Profile string
 	Repeat  string
+}
+
+// tile is what is most asked of a lane.
+type tile struct {
+	Column   column
+	System   string
+	Standing string // beside the other lanes; "" where they are not compared
+	Class    string // CSS class of the standing
+	P99      string // "" where nothing was delivered
+	Interval string // of the p99
+	Notes    []string
+	Rows     []tileRow
+}
+
+type tileRow struct {
+	Label, Text string
+	Class       string
+}
+
+// tilesOf returns a tile for each lane, in the order of columns.
+func tilesOf(columns []column, lanes []laneOf, runs []Page) []tile {
+	standings := make([]map[string]standing, len(runs))
+	for i := range runs {
+		standings[i] = map[string]standing{}
+		for _, s := range standingsOf(&runs[i]) {
+			standings[i][s.lane.Name] = s
+		}
+	}
+	var out []tile
+	for i, x := range lanes {
+		t := tile{Column: columns[i], System: Clean(x.lane.System)}
+		if s, compared := standings[columns[i].run][x.lane.Name]; compared {
+			t.Standing, t.Class = s.text()
+		}
+		t.latency(x.lane)
+		t.rows(x)
+		out = append(out, t)
+	}
+	return out
+}
+
+func (t *tile) latency(l *results.Lane) {
+	const p99 = "fromIntended.p99"
+	q := l.Latency.FromIntended
+	if q.Count == 0 {
+		return
+	}
+	t.P99 = results.FormatNanos(q.P99)
+	in, there := l.Latency.Intervals[p99]
+	switch {
+	case there && in.High > 0:
+		t.Interval = fmt.Sprintf("95 %% interval %s to %s", results.FormatNanos(in.Low), results.FormatNanos(in.High))
+	case there:
+		t.Interval = fmt.Sprintf("at least %s; too few events for an upper bound", results.FormatNanos(in.Low))
+	}
+	if slices.Contains(l.Latency.BelowResolution, p99) {
+		t.Notes = append(t.Notes, "below the resolution limit")
+	}
+	if there && in.Doubt != "" && in.Doubt != results.FewEvents {
+		t.Notes = append(t.Notes, "in doubt: "+strings.ReplaceAll(Clean(in.Doubt), "-", " "))
+	}
+}
+
+func (t *tile) rows(x laneOf) {
+	l := x.lane
+	add := func(label, text, class string) { t.Rows = append(t.Rows, tileRow{label, text, class}) }
+	if x.hasNoDeliveries() {
+		add("subscriptions", count(l.Ready.Active), "")
+		return
+	}
+	if l.Latency.FromIntended.Count > 0 {
+		add("p50", results.FormatNanos(l.Latency.FromIntended.P50), "")
+	}
+	add("expected", count(l.Expected), "")
+	add("delivered", count(l.Delivered), "")
+	lost := "0"
+	if n := l.Expected - l.Delivered; n > 0 {
+		lost = fmt.Sprintf("%s (%.3g %%)", count(n), 100*float64(n)/float64(l.Expected))
+		add("lost", lost, "unclean")
+	} else {
+		add("lost", lost, "")
+	}
+	if d := l.Duplicates.SameEvent + l.Duplicates.SameEmission; d > 0 {
+		add("duplicates", count(d), "unclean")
+	} else {
+		add("duplicates", "0", "")
+	}
+	if share := l.Overhead.TotalPerDelivered; share != (results.Share{}) {
+		add("wire cost per event", bytes(share.Bytes), "")
+	}
 }
