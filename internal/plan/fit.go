@@ -43,6 +43,8 @@ type model struct {
 	floor float64     // and an amount by which any is
 	scale float64     // noise that the measurements show, over what was assumed
 	df    float64
+	// counted says that the figure is a sum of counts, such as bytes.
+	counted bool
 }
 
 // fit fits a model to points, which must not be empty.
@@ -151,7 +153,7 @@ func (m *model) beyond(x []float64) float64 {
 // predict returns the figure that a measurement at a load would give, with its
 // interval. Outside what was measured, the interval is wider by the square root of
 // beyond, because costs were assumed to be proportional and are not: the memory of
-// 1,000 streams was half of what 300 had let expect.
+// 1,000 streams was half of what 300 had let expect. What is counted is proportional.
 func (m *model) predict(x []float64) Range {
 	y := m.at(x)
 	variance := m.variance(y)
@@ -161,7 +163,10 @@ func (m *model) predict(x []float64) Range {
 		}
 	}
 	half := dist.StudentQuantile(0.975, m.df) * m.scale * math.Sqrt(variance)
-	wide := math.Sqrt(m.beyond(x))
+	wide := 1.0
+	if !m.counted {
+		wide = math.Sqrt(m.beyond(x))
+	}
 	return Range{Value: y, Low: max(0, y-half) / wide, High: (y + half) * wide}
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -268,18 +269,16 @@ func (s *Sheet) warn(n *Need, w Workload) {
 		add("no heartbeat was measured, so heartbeats are not in CPU and bandwidth; repeat the search with capacity.idle above the heartbeat interval")
 	}
 	if len(s.missing) > 0 {
-		add("the cost sheet has notes: %s", strings.Join(unique(s.missing), "; "))
+		add("the cost sheet has notes on %s; eventmeter report shows them", strings.Join(subjects(s.missing), ", "))
 	}
 }
 
-// unique removes repetitions: texts that differ in numbers only count as one.
-func unique(texts []string) []string {
-	seen := map[string]bool{}
+// subjects returns what notes are about, each once: what is before their colon.
+func subjects(notes []string) []string {
 	var out []string
-	for _, t := range texts {
-		key, _, _ := strings.Cut(t, ":")
-		if !seen[key] {
-			seen[key], out = true, append(out, t)
+	for _, n := range notes {
+		if of, _, _ := strings.Cut(n, ":"); !slices.Contains(out, of) {
+			out = append(out, of)
 		}
 	}
 	return out

@@ -156,6 +156,7 @@ func newSheet(lane, mode string, searches []Search) (*Sheet, error) {
 		return nil, fmt.Errorf("%w: lane %s held no subscription while it was measured", ErrSheet, lane)
 	}
 	s.up, s.down = fit(up, trafficNoise, 1), fit(down, trafficNoise, 1)
+	s.up.counted, s.down.counted = true, true
 	s.rates(all)
 	s.limit(searches)
 	return s, nil
@@ -190,13 +191,17 @@ func (s *Sheet) loadOf(w *work) load {
 }
 
 // work is the load in the columns that CPU time depends on: the process itself,
-// subscriptions, events, deliveries, requests, and events times the root of their
+// subscriptions, events, deliveries, requests, and events times a power of their
 // fan-out, because of an event with many deliveries each costs less: the server is
-// awake. The last needs searches of several fan-outs. A poller that waits costs nothing
+// awake. The power is that which fits the reference server, from 5 deliveries per event
+// to 800; its cost needs searches of several fan-outs. A poller that waits costs nothing
 // but its polls; and where refreshes were measured, they happened at one rate for
 // each subscription, so that the cost of holding one is in that of its refreshes.
 func (s *Sheet) work(l load) []float64 {
-	many := math.Sqrt(l.events * l.deliveries)
+	many := 0.0
+	if l.events > 0 {
+		many = l.events * math.Pow(l.deliveries/l.events, 2.0/3)
+	}
 	if s.Mode == "poll" || s.refreshes {
 		return []float64{1, 0, l.events, l.deliveries, l.requests, many}
 	}
