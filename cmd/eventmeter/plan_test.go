@@ -152,6 +152,12 @@ func TestPlanNever(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "none suffices") || !strings.Contains(out, "no number of pods suffices") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
+	// 2 events of 1 ms and 10 mcores of the process are close to what is free of a pod of
+	// 13.7 mcores: within the interval, no number suffices.
+	out, _, code = planned(t, dir, "--subscribers", "1000", "--rate", "2/s", "--fan-out", "1", "--pod-cpu", "0.0137", "--headroom", "0")
+	if code != 0 || !strings.Contains(out, " to open)") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
 }
 
 func TestPlanBadInput(t *testing.T) {
@@ -198,6 +204,21 @@ func TestPlanBadInput(t *testing.T) {
 		if code != exitUsage || !strings.Contains(stderr, tt.want) || strings.Contains(strings.TrimSpace(stderr), "\n") {
 			t.Errorf("%v: exit code %d\n%s", tt.args, code, stderr)
 		}
+	}
+	old := filepath.Join(t.TempDir(), "old")
+	writeSearch(t, old, "push", 50e-6, 1e-6)
+	searches, err := readSearches([]string{old})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range searches[0].Capacity.Steps {
+		searches[0].Capacity.Steps[i].Usage = nil // as before there were plans
+	}
+	if err := results.WriteFile(filepath.Join(old, results.CapacityFile), searches[0].Capacity.Write); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, code := planned(t, append([]string{old}, good...)...); code != exitUsage || !strings.Contains(stderr, "has 0 usable steps of its own") {
+		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	if _, stderr, code := planned(t, with("--slo", "p99<=250ms", "--slo", "loss<=0.1%")...); code != 0 {
 		t.Errorf("exit code %d, %s", code, stderr)

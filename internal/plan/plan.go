@@ -67,7 +67,9 @@ func (w Workload) Check() error {
 // Limit is a resource that bounds a pod, and how many pods it takes for it.
 type Limit struct {
 	Name string `json:"name"` // cpu, memory, connections or slo
-	Pods Range  `json:"pods"`
+	// the number of pods; an upper end of 0 is open: at that end of what is uncertain, no number
+	// suffices
+	Pods Range `json:"pods"`
 	// whether even one pod per subscriber is too few: what each pod needs does not fit
 	Never bool `json:"never"`
 }
@@ -165,7 +167,11 @@ func (s *Sheet) need(w Workload) Need {
 			n.Binds = n.Limits[i].Name
 		}
 		n.Never = n.Never || l.Never
-		n.Pods = Range{max(n.Pods.Value, l.Pods.Value), max(n.Pods.Low, l.Pods.Low), max(n.Pods.High, l.Pods.High)}
+		high := max(n.Pods.High, l.Pods.High)
+		if n.Pods.High == 0 || l.Pods.High == 0 {
+			high = 0
+		}
+		n.Pods = Range{max(n.Pods.Value, l.Pods.Value), max(n.Pods.Low, l.Pods.Low), high}
 	}
 	s.resources(&n, w)
 	s.warn(&n, w)
@@ -193,7 +199,10 @@ func limit(name string, bound, most float64, use func(pods float64) Range) Limit
 	}
 	l.Pods.Value, l.Never = least(func(r Range) float64 { return r.Value })
 	l.Pods.Low, _ = least(func(r Range) float64 { return r.Low })
-	l.Pods.High, _ = least(func(r Range) float64 { return r.High })
+	high, open := least(func(r Range) float64 { return r.High })
+	if !open {
+		l.Pods.High = high
+	}
 	return l
 }
 
@@ -301,7 +310,7 @@ func cheapest(needs []Need) (lane, why string) {
 			wins := by.of(n) != nil && !n.Never
 			for j, other := range needs {
 				o := by.of(other)
-				wins = wins && (i == j || o != nil && (other.Never || by.of(n).High < o.Low))
+				wins = wins && (i == j || o != nil && (other.Never || by.of(n).High > 0 && by.of(n).High < o.Low))
 			}
 			if wins {
 				return n.Lane, fmt.Sprintf("its interval of %s is below those of all others", by.name)

@@ -54,6 +54,9 @@ func podsCell(n plan.Need) string {
 	if n.Never {
 		return "none suffices"
 	}
+	if n.Pods.High == 0 {
+		return fmt.Sprintf("%s (%s to open)", figure(n.Pods.Value), figure(n.Pods.Low))
+	}
 	return rangeOf(n.Pods, figure)
 }
 
