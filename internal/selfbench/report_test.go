@@ -77,6 +77,7 @@ func run() *figures {
 			ErrorP50: 3 * time.Microsecond, Shared: 5, Copies: 50, Kernel: 25,
 		}},
 		Targets: []served{{}},
+		Target:  targetUse{Opening: 512 * time.Millisecond, Paced: 30 * time.Millisecond, Memory: 2 << 20},
 	}
 }
 
@@ -95,6 +96,9 @@ func TestFigures(t *testing.T) {
 		"CPU per call":      {f.perCall(), 500},          // 10 ms / 20
 		"opened per second": {f.openRate(), 512},         // 1024 in 2 s
 		"CPU to open":       {f.openCPU(), 97.65625},     // 100 ms / 1024
+		"target, to open":   {f.targetCPU(), 500},        // 512 ms / 1024
+		"target, memory":    {f.targetMemory(), 2},       // 2 MiB / 1024
+		"target, delivery":  {f.targetPerDelivery(), 3},  // 30 ms / 10,000
 		"throughput":        {f.throughput(), 5000},      // 10,000 in 2 s
 		"shared":            {f.sharedRead(), 10},        // per cent
 		"kernel":            {f.kernelTimed(), 50},       // per cent
@@ -284,6 +288,24 @@ func TestSentAt(t *testing.T) {
 		got, ok := sentAt([]byte(text))
 		if got != want || ok != (want != 0) {
 			t.Errorf("%s: %d, %t", text, got, ok)
+		}
+	}
+}
+
+// TestMillion: at any scale there are ten events, at the same rate of deliveries while
+// streams are many.
+func TestMillion(t *testing.T) {
+	for _, tt := range []struct {
+		n    int
+		rate float64
+		last time.Duration
+	}{
+		{1_000_000, 0.2, 50 * time.Second}, {100_000, 2, 5 * time.Second}, {1000, 5, 2 * time.Second},
+	} {
+		r := &runner{opts: Options{Scale: 1}}
+		p := r.million(tt.n)
+		if p.Client.Rate != tt.rate || p.Client.Paced != tt.last || p.Client.Batch != 0 || p.Client.Timeout != 5*time.Minute {
+			t.Errorf("%d streams: %+v", tt.n, p.Client)
 		}
 	}
 }

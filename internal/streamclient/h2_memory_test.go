@@ -7,11 +7,12 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"unsafe"
 )
 
 // TestH2Memory is about the client's own share: nothing is sent to the sinks.
 func TestH2Memory(t *testing.T) {
-	const n, bound = 5000, 700
+	const n, bound = 5000, 350
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -39,6 +40,17 @@ func TestH2Memory(t *testing.T) {
 	t.Logf("%d bytes of heap and stacks per open stream, the peer's included", per)
 	if per > bound {
 		t.Errorf("%d bytes per stream, more than %d", per, bound)
+	}
+}
+
+// TestH2StreamSize keeps what DATA needs of a stream in a cache line.
+func TestH2StreamSize(t *testing.T) {
+	var s h2Stream
+	if n := unsafe.Sizeof(s); n > 96 {
+		t.Errorf("a stream takes %d bytes", n)
+	}
+	if n := unsafe.Offsetof(s.kept) + unsafe.Sizeof(s.kept); n > 64 {
+		t.Errorf("what DATA needs takes %d bytes", n)
 	}
 }
 

@@ -179,3 +179,28 @@ func ExampleEventParser() {
 	p.Feed([]byte("lo\n\n"), show)
 	// Output: 7 HELLO
 }
+
+// TestParserIsIdle: between two blocks one parser is as good as another, unless the stream
+// has an id or a retry time to keep. The byte-order mark counts at the beginning only.
+func TestParserIsIdle(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		idle bool
+	}{
+		{"", true}, {"data: a\n\n", true}, {": hi\n\ndata: a\ndata: b\n\n", true}, {"event: message\ndata: a\n\n", true},
+		{"data: a\n", false}, {"data", false}, {"data: a\n\r", false}, {"id: 1\ndata: a\n\n", false}, {"retry: 5\n\n", false},
+	} {
+		var p EventParser
+		if err := p.Feed([]byte(c.in), func(Event) {}); err != nil || p.Idle() != c.idle {
+			t.Errorf("after %q: %v, %v", c.in, p.Idle(), err)
+		}
+	}
+	var p EventParser
+	for _, begun := range []bool{false, true} {
+		got := 0
+		p.Resume(begun, nil)
+		if err := p.Feed([]byte("\ufeffdata: a\n\n"), func(e Event) { got = len(e.Data) }); err != nil || (got == 1) == begun {
+			t.Errorf("begun %v: %d bytes, %v", begun, got, err)
+		}
+	}
+}
