@@ -86,6 +86,7 @@ func TestErrors(t *testing.T) {
 		{"subscriptions: 10", "subscriptions: 10\n    http: 3", `p.yaml:6: lanes.a.http: no such http "3"; did you mean 2?`},
 		{"subscriptions: 10", "subscriptions: 10\n    push: {backoff: {min: 40s}}", "p.yaml:6: lanes.a.push.backoff.max: 30s is too short; give at least 40s"},
 		{"mode: push", "mode: webhook\n    webhook: {ttl: 300}", "p.yaml:5: lanes.a.webhook.ttl: 300 has no unit; write a duration like 300s, or default, or none"},
+		{"mode: push", "mode: webhook\n    webhook: {refreshAt: 0.5, refreshJitter: 0.46}", "p.yaml:5: lanes.a.webhook.refreshJitter: 0.46 would refresh before 0.05 of the grant is over; give at most 0.45, or raise webhook.refreshAt"},
 		{"mode: push", "mode: webhook\n    webhook: {ttl: 10ms, refreshAt: 1.5, callback: 'http://x'}", "p.yaml:5: lanes.a.webhook.refreshAt: 1.5 is out of bounds; give 0.1 to 0.95\np.yaml:5: lanes.a.webhook.ttl: 10ms is too short; give at least 1s\np.yaml:5: lanes.a.webhook.callback: plain http is for loopback only, on both ends; use https, or http://127.0.0.1:0 and no other listen address"},
 		{"mode: push", "mode: webhook\n    webhook: {callback: 'http://127.0.0.1:0', listen: '0.0.0.0:8443'}", "p.yaml:5: lanes.a.webhook.callback: plain http is for loopback only, on both ends; use https, or http://127.0.0.1:0 and no other listen address"},
 		{"mode: push", "mode: webhook\n    webhook: {callback: 'http://localhost:0', certFile: a, keyFile: b}", "p.yaml:5: lanes.a.webhook.certFile: has no effect on a callback over http; remove it, or use https"},

@@ -122,7 +122,7 @@ func (s *ttlStudy) writeCosts(p *page, f ttlFigures) {
 	} else {
 		p.text("That did not hold well: the refreshes missed the closed form by up to %s where the window has two intervals, and the server's CPU a line over the refreshes by up to %s of the largest; 10 %% was allowed for each.", inPercent(f.most), inPercent(f.off))
 	}
-	measured := series{name: "measured: CPU beyond the fit's CPU without refreshes"}
+	measured := series{name: "measured: CPU for each refresh of the run × refreshes an hour"}
 	fit := series{name: "expected: cost of a refresh × 3,600 / mean interval (computed beyond the measured TTLs)", expected: true}
 	var rows [][]string
 	for _, c := range s.Costs {
@@ -130,13 +130,16 @@ func (s *ttlStudy) writeCosts(p *page, f ttlFigures) {
 		text := "none"
 		if c.TTL > 0 {
 			text = number(c.TTL) + " s"
-			measured.points = append(measured.points, point{x: c.TTL, y: (c.CPU - f.base*c.Seconds) / hours})
+			if c.Refreshes > 0 { // a long TTL may have none in the window
+				measured.points = append(measured.points, point{x: c.TTL, y: (c.CPU - f.base*c.Seconds) / c.Refreshes * refreshesPer1000(c.TTL, s.RefreshAt, defaultJitter)})
+			}
 		}
 		rows = append(rows, []string{text, count(c.Subscriptions), number(c.Seconds), number(c.Refreshes), number(c.CPU), number(c.CPU / hours), number(c.Stored)})
 	}
-	for _, ttl := range []float64{10, 20, 40, 60, 120, 300, 600, 1800, 3600, 86400} {
+	for _, ttl := range []float64{10, 20, 40, 60, 120, 300, 600, 1800, 3600, 10000} {
 		fit.points = append(fit.points, point{x: ttl, y: f.cpu.Median * refreshesPer1000(ttl, s.RefreshAt, defaultJitter)})
 	}
+	measured.points = byX(measured.points)
 	p.chart("cost", "CPU-seconds of the server for 1,000 subscription-hours over the TTL: measured points and the expected line", chart{
 		title: "What a TTL costs the server", x: axis{title: "TTL, seconds", log: true}, y: axis{title: "CPU-seconds per 1,000 subscription-hours", log: true}, series: []series{measured, fit},
 	})

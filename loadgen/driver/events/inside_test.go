@@ -322,3 +322,24 @@ func TestGraceOfASecond(t *testing.T) {
 		}
 	}
 }
+
+// A refresh comes between refreshAt - refreshJitter and refreshAt of the grant.
+func TestRefreshJitter(t *testing.T) {
+	d, r, _ := idle(t, eventmeter.Webhook, true)
+	d.Opts.Webhook.RefreshAt = 0.75
+	for _, jitter := range []float64{0, 0.4} {
+		d.Opts.Webhook.RefreshJitter = jitter
+		least, most := time.Hour, time.Duration(0)
+		for range 1000 {
+			wait := r.hook.expire(&mcpclient.Answer{At: 1}, 100*time.Second, true)
+			least, most = min(least, wait), max(most, wait)
+		}
+		from := time.Duration((0.75 - jitter) * float64(100*time.Second))
+		switch {
+		case least < from-time.Millisecond || most > 75*time.Second:
+			t.Errorf("jitter %g: refreshes after %v to %v", jitter, least, most)
+		case least > from+2*time.Second || most < 73*time.Second: // 1,000 draws reach each end
+			t.Errorf("jitter %g: refreshes only after %v to %v", jitter, least, most)
+		}
+	}
+}
