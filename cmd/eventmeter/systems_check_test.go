@@ -342,3 +342,37 @@ func checkReconnect(t *testing.T, r *results.Result) {
 		t.Errorf("a stream was back after %v, before cutFor", least)
 	}
 }
+
+// checkTTL: each abandoned subscription was opened, and those that are kept were refreshed.
+func checkTTL(t *testing.T, r *results.Result) {
+	kept, abandoned := laneOf(t, r, "kept"), laneOf(t, r, "abandoned")
+	if got, want := kept.Figures["grants"], float64(kept.Overhead.Opened+kept.Overhead.Causes["refresh"].Requests); got != want {
+		t.Errorf("%g grants, want %g: subscribes and refreshes", got, want)
+	}
+	if left := abandoned.Figures["leftSilently"]; left == 0 || left >= float64(abandoned.Overhead.Opened) {
+		t.Errorf("%g of %d left silently", left, abandoned.Overhead.Opened)
+	}
+}
+
+// checkSlowHost: the lane that hangs takes nothing from the other.
+func checkSlowHost(t *testing.T, r *results.Result) {
+	if healthy := laneOf(t, r, "healthy"); healthy.Delivered != healthy.Expected || healthy.Expected == 0 {
+		t.Errorf("%d of %d delivered to the healthy lane", healthy.Delivered, healthy.Expected)
+	}
+	if slow := laneOf(t, r, "slow"); slow.Delivered == slow.Expected {
+		t.Errorf("all %d delivered to the lane that hangs", slow.Expected)
+	}
+}
+
+// checkRaces: secrets changed, and what was refused in the race is part of what was rejected.
+func checkRaces(t *testing.T, r *results.Result) {
+	for _, name := range []string{"both", "early", "late"} {
+		positive(t, laneOf(t, r, name), "rotations")
+	}
+	for _, name := range []string{"early", "late"} {
+		if lane := laneOf(t, r, name); float64(lane.Detail.Rejected) < lane.Figures["rejectedInRace"] {
+			t.Errorf("%s: %d rejected, %g of them in the race", name, lane.Detail.Rejected, lane.Figures["rejectedInRace"])
+		}
+	}
+	positive(t, laneOf(t, r, "server-secret"), "registrations")
+}

@@ -98,7 +98,7 @@ func (s *slowHost) measure(ctx context.Context, l *lab) error {
 			return err
 		}
 	}
-	for _, longest := range []int{400, 600, 800, 1200, 2000} {
+	for _, longest := range []int{800, 1200, 1600, 2400, 4000} {
 		if err := s.late(ctx, l, longest); err != nil {
 			return err
 		}
@@ -154,10 +154,10 @@ func (s *slowHost) isolate(ctx context.Context, l *lab, into *[]isolation, name 
 }
 
 func (s *slowHost) late(ctx context.Context, l *lab, longest int) error {
-	a := ackDelay{Longest: float64(longest) / 1000, Timeout: 0.5, Retries: 2}
+	a := ackDelay{Longest: float64(longest) / 1000, Timeout: 1, Retries: 2}
 	lane := hookLane("late", 300, fmt.Sprintf("answer: [{delay: 0s, delayTo: %dms}]", longest))
-	options := slowServer(fmt.Sprintf(`"Senders": 2000, "AckTimeout": "500ms", "RetryMax": %d, "RetryBase": "200ms", "SuspendAfter": -1`, a.Retries))
-	r, _, err := l.runServed(ctx, fmt.Sprintf("late-%d", longest), options, slowArgs([]string{lane}, "4/s", l.duration(10*time.Second, 5*time.Second), 8*time.Second)...)
+	options := slowServer(fmt.Sprintf(`"Senders": 2000, "AckTimeout": "1s", "RetryMax": %d, "RetryBase": "200ms", "SuspendAfter": -1`, a.Retries))
+	r, _, err := l.runServed(ctx, fmt.Sprintf("late-%d", longest), options, slowArgs([]string{lane}, "4/s", l.duration(10*time.Second, 5*time.Second), 10*time.Second)...)
 	if err != nil {
 		return err
 	}

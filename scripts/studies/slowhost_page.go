@@ -61,13 +61,25 @@ func (s *slowHost) worst(kinds ...string) (w *isolation) {
 	return w
 }
 
+// divides reports whether the healthy are delayed exactly where the slow ones outnumber the senders.
+func (s *slowHost) divides() bool {
+	for k := range s.Isolation {
+		if i := &s.Isolation[k]; (i.Kind == "slow" || i.Kind == "hang") && s.isDelayed(i) != (i.Slow > s.Senders) {
+			return false
+		}
+	}
+	return true
+}
+
 func (s *slowHost) write(p *page) {
 	w := s.worst("slow", "hang")
 	switch {
 	case w == nil:
 		p.answer("**There was no run with slow callbacks.**")
-	case s.isDelayed(w):
+	case s.isDelayed(w) && s.divides():
 		p.answer("**Yes, once there are more slow subscriptions than senders: with %d slow ones and %d senders, the p99 of the healthy rose %s-fold, from %s to %s.** A subscription occupies one sender at most, so fewer slow ones leave senders free. %s", w.Slow, s.Senders, number(s.index(w)), ofSeconds(s.base().Median), ofSeconds(w.P99), s.boundAnswer())
+	case s.isDelayed(w):
+		p.answer("**Yes: with %d slow subscriptions and %d senders, the p99 of the healthy rose %s-fold, from %s to %s.** It did not begin at the number of senders, as the simulation has it. %s", w.Slow, s.Senders, number(s.index(w)), ofSeconds(s.base().Median), ofSeconds(w.P99), s.boundAnswer())
 	default:
 		p.answer("**No: with up to %d slow subscriptions and %d senders, the p99 of the healthy was at most %s times that without slow ones.** %s", w.Slow, s.Senders, number(s.index(w)), s.boundAnswer())
 	}
@@ -95,6 +107,8 @@ func (s *slowHost) boundAnswer() string {
 		return ""
 	case s.isDelayed(open) && !s.isDelayed(bounded):
 		return fmt.Sprintf("A bound of %d senders per host restores isolation from one slow host.", bounded.PerHost)
+	case s.isDelayed(bounded) && s.index(bounded) < s.index(open)/delayed:
+		return fmt.Sprintf("A bound of %d senders per host lowered the index for one slow host from %s to %s.", bounded.PerHost, number(s.index(open)), number(s.index(bounded)))
 	case s.isDelayed(bounded):
 		return fmt.Sprintf("A bound of %d senders per host did not restore isolation from one slow host.", bounded.PerHost)
 	}

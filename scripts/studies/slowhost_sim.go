@@ -129,14 +129,21 @@ func (s *model) until(then float64) {
 }
 
 // simulateSuspension returns the seconds until the last of some subscriptions, all of whose deliveries
-// fail at once, has made after attempts. Events come at a rate to each; a delivery is tried again retries
-// times, after waits that double from base with a random upper half.
+// fail at once, has made after attempts. Each has a source of its own and gets events at a rate; events
+// of all together are Poisson, and the sources take turns. A delivery is tried again retries times,
+// after waits that double from base with a random upper half.
 func simulateSuspension(subscriptions, after, retries int, base, rate float64, seed uint64) float64 {
 	r := rand.New(rand.NewPCG(seed, 4))
 	last := 0.0
 	for range subscriptions {
 		var attempts []float64
-		for at := r.ExpFloat64() / rate; ; at += r.ExpFloat64() / rate {
+		gap := func() (sum float64) {
+			for range subscriptions {
+				sum += r.ExpFloat64() / (rate * float64(subscriptions))
+			}
+			return sum
+		}
+		for at := gap(); ; at += gap() {
 			// Later events add only later attempts.
 			if slices.Sort(attempts); len(attempts) >= after && attempts[after-1] <= at {
 				break

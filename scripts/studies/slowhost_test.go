@@ -34,11 +34,10 @@ func TestSendersModel(t *testing.T) {
 func TestSlowHostExpectations(t *testing.T) {
 	near(t, "in time", duplicatesExpected(0.4, 0.5, 2), 0, 0)
 	near(t, "half too late", duplicatesExpected(1, 0.5, 2), 1, 1e-9)
-	// Without retries, 20 attempts are 20 events: 5 s at 4/s. The last of many takes longer.
+	// Without retries, 20 attempts are 20 events: 5 s at 4/s. The last of many takes a little longer: where
+	// 20 sources take turns, 20 events of one have a standard deviation of 5 s / √400.
 	near(t, "suspension of one", meanSuspension(1, 20, 0, 4), 5, 0.3)
-	if got := meanSuspension(20, 20, 0, 4); got < 6 || got > 9 {
-		t.Errorf("suspension of the last of 20: %g s", got)
-	}
+	near(t, "suspension of the last of 20", meanSuspension(20, 20, 0, 4), 5.45, 0.2)
 	// With 4 retries an event makes 5 attempts, at 0, about 0.15, 0.45, 1.05 and 2.25 s.
 	if got := meanSuspension(1, 20, 4, 4); got < 1.2 || got > 2.5 {
 		t.Errorf("suspension with retries: %g s", got)
@@ -77,5 +76,8 @@ func TestSlowHostPage(t *testing.T) {
 	s.Isolation[3].P99, s.Hosts[1].P99, s.Duplicates[0].Rate, s.Suspensions[0].Took = 0.013, 0.3, 0.2, 14
 	has(t, pageOf(t, s), "**No: with up to 100 slow subscriptions and 64 senders, the p99 of the healthy was at most 1.18 times", "did not restore isolation",
 		"**That held in 2 of 3 runs only.**", "**That held in 1 of 2 runs only.**", "**That held in 0 of 1 runs only.**", "refresh in 0 of them")
+	s = slowData()
+	s.Isolation[2].P99, s.Hosts[1].P99 = 0.1, 0.1
+	has(t, pageOf(t, s), "**Yes: with 100 slow subscriptions and 64 senders", "It did not begin at the number of senders", "lowered the index for one slow host from 45.5 to 9.09")
 	has(t, pageOf(t, &slowHost{}), "There was no run with slow callbacks")
 }

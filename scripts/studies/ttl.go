@@ -140,7 +140,7 @@ const ttlServer = `{"TTLMin": "1s", "AllowPrivateCallbacks": true, "CallbackInse
 
 // ttlArgs are the arguments of all runs, which have one lane. more are further keys of the lane.
 func ttlArgs(ttl string, subscriptions int, measure time.Duration, jitter float64, more string) []string {
-	lane := fmt.Sprintf("{name: kept, mode: webhook, subscriptions: %d, event: chat.message, arguments: {channel: 'channel-{{mod .Index 100}}'}, sources: '{{mod .Index 100}}', webhook: {ttl: %s, refreshAt: 0.75, refreshJitter: %g%s}",
+	lane := fmt.Sprintf("{name: kept, mode: webhook, subscriptions: %d, event: chat.message, arguments: {channel: 'channel-{{mod .Index 50}}'}, sources: '{{mod .Index 50}}', webhook: {ttl: %s, refreshAt: 0.75, refreshJitter: %g%s}",
 		subscriptions, ttl, jitter, more)
 	return []string{"--profile", "ttl", "--set", "lanes=[" + lane + "]", "--set", "thresholds=[]", "--set", "schedule.rate=1/s",
 		"--set", "phases.measure=" + measure.String(), "--set", "phases.drain=5s", "--set", "phases.ready=2m"}
