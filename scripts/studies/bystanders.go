@@ -55,13 +55,13 @@ const (
 	bystanderProfile = `name: bystanders
 target: {embedded: {lists: {entries: 20}}}
 lanes:
-  # Each stream waits for changes of one of twenty resources, and none changes.
+  # Each stream waits for changes of one of nineteen resources, and none of them changes.
   - name: idle
     system: updates
     mode: push
     subscriptions: 1000
     attach: {onFailure: continue}
-    arguments: {n: "{{mod .Index 20}}"}
+    arguments: {n: "{{mod .Index 19}}"}
     updates: {resource: "list://item/{n}", identify: none}
   - name: bystander
     system: requests
@@ -129,7 +129,8 @@ func (s *bystanders) targets() ([]bystanderTarget, error) {
 		return nil, err
 	}
 	targets := []bystanderTarget{
-		{name: "reference server", set: []string{"target.era=modern"}},
+		// It needs an upstream, which once a second changes the resource that no stream waits for.
+		{name: "reference server", set: []string{"target.era=modern", "lanes.idle.sources=none", "upstream.kind=inject", "upstream.event=list.changed", "upstream.payload.uri=list://item/19", "upstream.payload.probe={{.Probe}}", "schedule.rate=1/s"}},
 		{name: "Go SDK", command: []string{self, goServerArg}, set: []string{"target.era=modern"}},
 	}
 	dir := filepath.Join(root, filepath.FromSlash(nodeServers))
@@ -166,10 +167,11 @@ func (t *bystanderTarget) beside(ctx context.Context, l *lab, file string, n, re
 		switch {
 		case ctx.Err() != nil:
 			return out, ctx.Err()
-		case err != nil: // a server that falls over is a result
-			first, _, _ := strings.Cut(strings.TrimSpace(err.Error()), "\n")
-			out.Broke = first
+		case fellOver(err):
+			out.Broke = complaint(err.Error())
 			continue
+		case err != nil:
+			return out, err
 		}
 		idle, by := &r.Lanes[0], &r.Lanes[1]
 		out.Active, out.Refused, out.Why = idle.Ready.Active, idle.Ready.Failed, commonest(idle.Ready.Reasons)
@@ -203,6 +205,25 @@ func (t *bystanderTarget) once(ctx context.Context, l *lab, file, name string, n
 		args = append(args, "--target", server.URL)
 	}
 	return l.run(ctx, name, args...)
+}
+
+// fellOver reports whether a run ended because its target went away or accepted nothing, which is a
+// result. Any other error is one of the study.
+func fellOver(err error) bool {
+	const targetGone = 3 // as docs/endings.md has it
+	var exit *exec.ExitError
+	return errors.As(err, &exit) && exit.ExitCode() == targetGone
+}
+
+// complaint returns the line of an output that says why the program ended.
+func complaint(text string) string {
+	first, rest, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	for line := range strings.Lines(rest) {
+		if why, ok := strings.CutPrefix(strings.TrimSpace(line), "eventmeter: "); ok {
+			return why
+		}
+	}
+	return first
 }
 
 // commonest returns the most frequent reason.

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"math"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -147,4 +150,23 @@ func TestBystandersPage(t *testing.T) {
 		"slow a bystander on 1 of the 3 servers: two.**", "It held for one, three. It did not hold for two (4.00 times).", "two (2.67 times the expected memory with 10\u202f001)",
 		"**two** broke with 15\u202f000 streams: signal: killed.", "**three** opened 5\u202f000 of 10\u202f001 streams: http 503.", "left out: Node is not installed",
 	}, nil)
+}
+
+func TestComplaint(t *testing.T) {
+	for text, want := range map[string]string{
+		"a-1: exit status 3\nsome figures\neventmeter: the target went away: refused\n": "the target went away: refused",
+		"a-1: exit status 3": "a-1: exit status 3",
+	} {
+		if got := complaint(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	if fellOver(errors.New("no")) {
+		t.Error("an error of the study is a result")
+	}
+	for code, want := range map[string]bool{"2": false, "3": true} {
+		if err := exec.Command("sh", "-c", "exit "+code).Run(); fellOver(fmt.Errorf("run: %w", err)) != want {
+			t.Errorf("exit code %s: want %v", code, want)
+		}
+	}
 }
