@@ -27,6 +27,7 @@ type reconnect struct {
 
 // reconnection is the outcome of runs with the same settings.
 type reconnection struct {
+	Streams   int     `json:"streams"`
 	WindowMs  float64 `json:"windowMs"` // streams wait at most so long, at random, before they return
 	AwayMs    float64 `json:"awayMs"`   // and this long in any case
 	MaxAgeMs  float64 `json:"maxAgeMs"` // 0 = no bound below the server's own
@@ -57,22 +58,23 @@ func (s *reconnect) measure(ctx context.Context, l *lab) error {
 	scaled := func(d time.Duration) time.Duration { return l.duration(d, d/10) }
 	short, long := scaled(3*time.Second), scaled(6*time.Second)
 	for _, w := range []time.Duration{0, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second} {
-		r, err := s.cut(ctx, l, fmt.Sprintf("jitter-%v", w), scaled(w), short, 0, 60)
+		r, err := s.cut(ctx, l, fmt.Sprintf("jitter-%v", w), s.Streams, scaled(w), short, 0, 60)
 		if err != nil {
 			return err
 		}
 		s.Jitter = append(s.Jitter, r)
 	}
 	for _, events := range []int{1, 60, 150, 300, 600} {
-		r, err := s.cut(ctx, l, fmt.Sprintf("backlog-%d", events), scaled(2*time.Second), long, 0, events)
+		r, err := s.cut(ctx, l, fmt.Sprintf("backlog-%d", events), s.Streams, scaled(2*time.Second), long, 0, events)
 		if err != nil {
 			return err
 		}
 		s.Backlog = append(s.Backlog, r)
 	}
+	// Fewer streams, so that they do not queue at the server: what waits there grows older.
 	for _, share := range []float64{0.25, 0.5, 0.75, 1, 1.5} {
 		age := time.Duration(share * float64(short)).Round(time.Millisecond)
-		r, err := s.cut(ctx, l, fmt.Sprintf("age-%g", share), scaled(500*time.Millisecond), short, age, 60)
+		r, err := s.cut(ctx, l, fmt.Sprintf("age-%g", share), s.Streams/5, scaled(time.Second), short, age, 60)
 		if err != nil {
 			return err
 		}
@@ -82,9 +84,9 @@ func (s *reconnect) measure(ctx context.Context, l *lab) error {
 }
 
 // cut makes the runs of one setting.
-func (s *reconnect) cut(ctx context.Context, l *lab, name string, window, away, maxAge time.Duration, events int) (reconnection, error) {
+func (s *reconnect) cut(ctx context.Context, l *lab, name string, streams int, window, away, maxAge time.Duration, events int) (reconnection, error) {
 	ms := func(d time.Duration) float64 { return d.Seconds() * 1e3 }
-	out := reconnection{WindowMs: ms(window), AwayMs: ms(away), MaxAgeMs: ms(maxAge), Events: events}
+	out := reconnection{Streams: streams, WindowMs: ms(window), AwayMs: ms(away), MaxAgeMs: ms(maxAge), Events: events}
 	var peak, catchUp, memory []float64
 	repeats, drain := reconnectRepeats, 3*time.Minute
 	if maxAge > 0 {
@@ -94,7 +96,7 @@ func (s *reconnect) cut(ctx context.Context, l *lab, name string, window, away, 
 	for i := range repeats {
 		wait := max(window, time.Millisecond) // the shortest backoff
 		args := []string{
-			"--profile", "reconnect", "--set", fmt.Sprintf("lanes.push.subscriptions=%d", s.Streams),
+			"--profile", "reconnect", "--set", fmt.Sprintf("lanes.push.subscriptions=%d", streams),
 			"--set", fmt.Sprintf("lanes.push.push.backoff.min=%v", wait), "--set", fmt.Sprintf("lanes.push.push.backoff.max=%v", max(wait, 10*time.Second)),
 			"--set", fmt.Sprintf("lanes.push.events.cutAt=%v", reconnectCutAt), "--set", fmt.Sprintf("lanes.push.events.cutFor=%v", away),
 			"--set", fmt.Sprintf("schedule.rate=%.4f/s", float64(events)/away.Seconds()),

@@ -10,8 +10,12 @@ func (s *reconnect) write(p *page) {
 	worst := s.herdError()
 	narrow, wide := s.Jitter[0], s.Jitter[len(s.Jitter)-1]
 	least, most := s.Backlog[0], s.Backlog[len(s.Backlog)-1]
-	held := "as the closed form says, within " + number(100*worst) + " % or by chance"
-	if !s.herdHeld() {
+	held := "as the closed form says, within " + number(100*worst) + " %"
+	switch {
+	case worst <= herdHolds:
+	case s.herdHeld():
+		held = "up to " + number(100*worst) + " % beside the closed form, which chance explains"
+	default:
 		held = "but not as the closed form says: up to " + number(100*worst) + " % beside it, and more than chance explains"
 	}
 	p.answer("**Of %s streams that are lost together, %s come back within one tenth of a second without jitter, and %s with a window of %s, %s.** %s %s %s",
@@ -154,13 +158,13 @@ func (s *reconnect) lossHeld() bool {
 }
 
 func (s *reconnect) expectedLoss(r *reconnection) float64 {
-	return ageLoss(inMillis(s.missedMs(r)), inMillis(r.WindowMs), inMillis(r.MaxAgeMs))
+	return ageLoss(inMillis(r.missedMs()), inMillis(r.WindowMs), inMillis(r.MaxAgeMs))
 }
 
 // missedMs is the time over which the missed events were published. It exceeds the time away by what
 // was on its way when the streams were cut.
-func (s *reconnect) missedMs(r *reconnection) float64 {
-	return r.missed() / float64(s.Streams*r.Events) * r.AwayMs
+func (r *reconnection) missedMs() float64 {
+	return r.missed() / float64(r.Streams*r.Events) * r.AwayMs
 }
 
 // sums returns what was lost in silence and came twice in all runs.
@@ -192,12 +196,12 @@ func (s *reconnect) lossAnswer() string {
 
 func (s *reconnect) writeLoss(p *page) {
 	p.heading("maxAge")
-	p.text("A client may ask for no events older than `maxAgeMs`. Of the events that were published evenly during the time away, those are lost that are older when the stream returns. A stream that returns at once loses the share 1 − maxAge / away; the expectation takes the random wait into account, and as the time away that over which the missed events were published. The hypothesis was: each share is within %s of the expected one, and all of it is announced (`truncated`).", number(lossHolds))
+	p.text("A client may ask for no events older than `maxAgeMs`. Of the events that were published evenly during the time away, those are lost that are older when the stream returns. A stream that returns at once loses the share 1 − maxAge / away; the expectation takes the random wait into account, and as the time away that over which the missed events were published. There are %s streams, so that they do not queue at the server, where the events would grow older. The hypothesis was: each share is within %s of the expected one, and all of it is announced (`truncated`).", count(s.Age[0].Streams), number(lossHolds))
 	var rows [][]string
 	measured, expected := series{name: "measured"}, series{name: "expected", expected: true, hue: 1}
 	for i := range s.Age {
 		r := &s.Age[i]
-		x, want := r.MaxAgeMs/s.missedMs(r), s.expectedLoss(r)
+		x, want := r.MaxAgeMs/r.missedMs(), s.expectedLoss(r)
 		rows = append(rows, []string{number(x), number(r.lostShare()), number(want), count(r.Announced), count(r.Silent), count(r.Duplicates)})
 		measured.points = append(measured.points, point{x: x, y: r.lostShare()})
 	}

@@ -74,7 +74,7 @@ func TestReconnectPage(t *testing.T) {
 		return reconnection{WindowMs: windowMs, AwayMs: 1000, Events: events, Peak: exactly(peak), CatchUpMs: exactly(catchUpMs), MemoryMiB: exactly(memory), Replayed: int64(2 * 100 * events)}
 	}
 	aged := func(maxAgeMs float64, lost, replayed int64) reconnection {
-		return reconnection{AwayMs: 1000, MaxAgeMs: maxAgeMs, Events: 10, Peak: spread{N: 1}, Announced: lost, Replayed: replayed}
+		return reconnection{Streams: 100, AwayMs: 1000, MaxAgeMs: maxAgeMs, Events: 10, Peak: spread{N: 1}, Announced: lost, Replayed: replayed}
 	}
 	good := &reconnect{
 		Streams: 100,
@@ -90,7 +90,7 @@ func TestReconnectPage(t *testing.T) {
 	bad := *good
 	bad.Jitter = []reconnection{good.Jitter[0], row(1000, 10, 40, 1000, 80)}
 	bad.Backlog = []reconnection{good.Backlog[0], row(100, 100, 60, 2000, 180)}
-	bad.Age = []reconnection{{AwayMs: 1000, MaxAgeMs: 250, Events: 10, Peak: spread{N: 1}, Silent: 7, Announced: 743, Replayed: 250, Duplicates: 3}}
+	bad.Age = []reconnection{{Streams: 100, AwayMs: 1000, MaxAgeMs: 250, Events: 10, Peak: spread{N: 1}, Silent: 7, Announced: 743, Replayed: 250, Duplicates: 3}}
 	saysNot(t, written(&bad), []string{
 		"but not as the closed form says: up to 17", "changes with the backlog, from 80.0 (80.0–80.0) MiB with 1 missed to 180 (180–180) MiB with 100: 1\u202f024 KiB a stream",
 		"7 deliveries were lost in silence, and 3 came twice; with `maxAge` below the time away, the loss is not the share",
