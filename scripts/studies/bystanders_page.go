@@ -22,14 +22,14 @@ func (s *bystanders) write(p *page) {
 	for i := range s.Servers {
 		v := &s.Servers[i]
 		for _, z := range v.Sizes {
-			rows = append(rows, []string{v.Name, count(z.Streams), count(z.Active), orDash(z.P95Ms), orDash(z.MemoryMiB), orDash(v.expectedMemory(z.Streams)), orDash(z.OpenMs.inSeconds()), fmt.Sprintf("%s of %s", count(z.Failed), count(z.Requests))})
+			rows = append(rows, []string{v.Name, count(z.Streams), count(z.Active), orDash(z.P95Ms), orDash(z.MemoryMiB), orDash(v.expectedMemory(&z)), orDash(z.OpenMs.inSeconds()), fmt.Sprintf("%s of %s", count(z.Failed), count(z.Requests))})
 		}
 	}
 	p.table([]string{"server", "streams", "open", "`tools/list` p95, ms", "memory, MiB", "expected", "time to open, s", "failed requests"}, rows)
 
 	p.heading("Held against expectations")
 	p.text("**Bystander.** Expected was the p95 beside one stream. %s", s.p95Text())
-	p.text("**Memory.** Expected is a straight line through the first two sizes. %s", s.memoryText())
+	p.text("**Memory.** Expected is a straight line through the ends; the sizes between them are the test. %s", s.memoryText())
 	s.charts(p)
 
 	p.heading("Where each refuses, and how")
@@ -104,13 +104,14 @@ func orDash(v spread) string {
 	return v.String()
 }
 
-// expectedMemory is on the line through the first two sizes.
-func (v *bystanderServer) expectedMemory(n int) spread {
-	a, b := &v.Sizes[0], &v.Sizes[1]
-	if a.MemoryMiB.N == 0 || b.MemoryMiB.N == 0 || b.Streams == a.Streams {
+// expectedMemory is on the line through the ends.
+func (v *bystanderServer) expectedMemory(z *bystanderSize) spread {
+	a, b := v.first(), v.last()
+	if z.MemoryMiB.N == 0 || a.MemoryMiB.N == 0 || b.MemoryMiB.N == 0 || b.Active == a.Active {
 		return spread{}
 	}
-	return spread{Median: a.MemoryMiB.Median + (b.MemoryMiB.Median-a.MemoryMiB.Median)*float64(n-a.Streams)/float64(b.Streams-a.Streams), N: 1}
+	share := float64(z.Active-a.Active) / float64(b.Active-a.Active)
+	return spread{Median: a.MemoryMiB.Median + (b.MemoryMiB.Median-a.MemoryMiB.Median)*share, N: 1}
 }
 
 func (s *bystanders) p95Text() string {
@@ -144,14 +145,23 @@ func (s *bystanders) memoryText() string {
 	var held, not []string
 	for i := range s.Servers {
 		v := &s.Servers[i]
-		b, want := v.last(), v.expectedMemory(v.last().Streams)
-		if b == v.first() || want.N == 0 || b.MemoryMiB.N == 0 || b.Active < int64(b.Streams) {
-			continue
+		worst, judged := "", false
+		for j := 1; j < len(v.Sizes); j++ {
+			z := &v.Sizes[j]
+			want := v.expectedMemory(z)
+			if z == v.last() || want.N == 0 {
+				continue
+			}
+			judged = true
+			ratio := z.MemoryMiB.Median / want.Median
+			if math.Abs(ratio-1) > 0.2 && (want.Median < z.MemoryMiB.Low || want.Median > z.MemoryMiB.High) {
+				worst = fmt.Sprintf("%s (%s times the expected memory with %s)", v.Name, number(ratio), count(z.Streams))
+			}
 		}
-		ratio := b.MemoryMiB.Median / want.Median
-		if math.Abs(ratio-1) > 0.2 && (want.Median < b.MemoryMiB.Low || want.Median > b.MemoryMiB.High) {
-			not = append(not, fmt.Sprintf("%s (%s times the expected memory with %s)", v.Name, number(ratio), count(b.Streams)))
-		} else {
+		switch {
+		case worst != "":
+			not = append(not, worst)
+		case judged:
 			held = append(held, v.Name)
 		}
 	}
@@ -201,7 +211,7 @@ func (s *bystanders) charts(p *page) {
 				a.points = append(a.points, point{x, z.P95Ms.Median, z.P95Ms.Low, z.P95Ms.High})
 				f.points = append(f.points, point{x: x, y: v.first().P95Ms.Median})
 				b.points = append(b.points, point{x, z.MemoryMiB.Median, z.MemoryMiB.Low, z.MemoryMiB.High})
-				e.points = append(e.points, point{x: x, y: v.expectedMemory(z.Streams).Median})
+				e.points = append(e.points, point{x: x, y: v.expectedMemory(&z).Median})
 			}
 		}
 		latency.series, memory.series = append(latency.series, a), append(memory.series, b)

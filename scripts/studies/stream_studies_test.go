@@ -139,15 +139,15 @@ func TestBystandersPage(t *testing.T) {
 	limited := bystanderSize{Streams: 1500, Active: 1024, Refused: 476, Why: "Subscription limit reached", P95Ms: exactly(1), MemoryMiB: exactly(1)}
 	good := bystanderServer{Name: "one", Sizes: []bystanderSize{size(1, 1, 20), size(1001, 1, 30), size(10_001, 1, 120)}, Limited: &limited}
 	within(t, "memory per stream", good.perStream(), 10.24)
-	within(t, "the line", good.expectedMemory(10_001).Median, 120)
-	bad := bystanderServer{Name: "two", Sizes: []bystanderSize{size(1, 1, 20), size(1001, 2, 30), size(10_001, 4, 320), {Streams: 15_000, Broke: "signal: killed"}}}
+	within(t, "the line", good.expectedMemory(&good.Sizes[1]).Median, 30)
+	bad := bystanderServer{Name: "two", Sizes: []bystanderSize{size(1, 1, 20), size(1001, 2, 100), size(10_001, 4, 320), {Streams: 15_000, Broke: "signal: killed"}}}
 	full := bystanderServer{Name: "three", Sizes: []bystanderSize{size(1, 1, 20), size(1001, 1, 30), {Streams: 10_001, Active: 5000, Refused: 5001, Why: "http 503", P95Ms: exactly(1), MemoryMiB: exactly(70)}}}
 	saysNot(t, written(&bystanders{Servers: []bystanderServer{good}}), []string{
 		"**Up to 10\u202f001 idle streams slow a bystander on none of the 1 servers by more than the repeats differ.**", "It held for all: one. A fifth", "**one** opened all of 10\u202f001 streams.",
 		"With the limit that its SDK has by default it opened 1\u202f024 of 1\u202f500: Subscription limit reached.",
 	}, []string{"left out", "did not hold"})
 	saysNot(t, written(&bystanders{Servers: []bystanderServer{good, bad, full}, Missing: "Node is not installed"}), []string{
-		"slow a bystander on 1 of the 3 servers: two.**", "It held for one, three. It did not hold for two (4.00 times).", "two (2.67 times the expected memory with 10\u202f001)",
+		"slow a bystander on 1 of the 3 servers: two.**", "It held for one, three. It did not hold for two (4.00 times).", "two (2.00 times the expected memory with 1\u202f001)",
 		"**two** broke with 15\u202f000 streams: signal: killed.", "**three** opened 5\u202f000 of 10\u202f001 streams: http 503.", "left out: Node is not installed",
 	}, nil)
 }
