@@ -52,6 +52,9 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	defer endCheckpoints()
 	err = p.fire(ctx, start)
 	p.firedUntil(p.clock.Now())
+	if p.firing != nil { // a run without others begins when it is ready
+		start = p.firing.Start()
+	}
 	marks.From, marks.To = (time.Duration(start) + p.profile.Phases.Warmup).Seconds(), p.seconds()
 	p.stopObserving()
 	if drained := p.drain(ctx, err); err == nil {
