@@ -134,7 +134,7 @@ func (m *modes) tables(p *page) {
 			m.total(cpuCost, q).String(), number(m.expected(cpuCost, q.Mode, cpuCost.rate(q))), m.total(bytCost, q).String(), number(m.expected(bytCost, q.Mode, bytCost.rate(q)))})
 	}
 	p.table([]string{"mode", "events/s", "subscriptions", "received", "lost", "p50, ms", "p99, ms", "CPU, µs", "expected", "bytes", "expected"}, rows)
-	p.text("CPU and bytes are of one delivered event: the median of the repeats, and their range. CPU time is read in steps of %s, at most %s µs for an event here. The p99 of fewer than %d deliveries is left out. Expected figures are those of the rate that was reached.", duration(clockTick), number(m.coarsest()), deliveriesForP99)
+	p.text("CPU and bytes are of one delivered event: the median of the repeats, and their range. CPU time is read in steps of %s, at most %s µs for an event here. The p99 of fewer than %d deliveries is left out. Bytes are bodies and headers in both directions, without TLS records and TCP/IP headers. Expected figures are those of the rate that was reached.", duration(clockTick), number(m.coarsest()), deliveriesForP99)
 }
 
 func (m *modes) coarsest() float64 {
