@@ -63,6 +63,7 @@ const (
 	listJitter  = 0.1
 	herdTTL     = 3 * time.Second
 	herdRepeats = 2
+	herdStart   = 500 * time.Millisecond // in which all clients begin
 )
 
 var (
@@ -115,10 +116,11 @@ func (s *lists) measureTTL(ctx context.Context, l *lab, ttl time.Duration) error
 func (s *lists) measureHerd(ctx context.Context, l *lab, jitter float64) error {
 	h := listHerd{}
 	var factors []float64
+	clients := l.subscriptions(500, 50)
 	for i := range repeats(l, herdRepeats) {
 		name := fmt.Sprintf("herd-%g-%d", jitter, i+1)
 		r, err := l.run(ctx, name, "--profile", "sep-2549", "--set", "target.embedded.lists.ttl="+herdTTL.String(),
-			"--set", fmt.Sprintf("lanes.ttl.subscriptions=%d", l.subscriptions(500, 50)), "--set", "lanes.notified.subscriptions=1", "--set", "lanes.no-cache.subscriptions=1",
+			"--set", fmt.Sprintf("lanes.ttl.subscriptions=%d", clients), "--set", fmt.Sprintf("lanes.ttl.attach.rate=%g/s", float64(clients)/herdStart.Seconds()), "--set", "lanes.notified.subscriptions=1", "--set", "lanes.no-cache.subscriptions=1",
 			"--set", fmt.Sprintf("lanes.ttl.sep2549.jitter=%g", jitter),
 			"--set", "schedule={kind: constant, rate: 0.5/s}", "--set", "phases.warmup=0s", "--set", "phases.measure=9s", "--set", "phases.drain="+(2*herdTTL).String())
 		if err != nil {

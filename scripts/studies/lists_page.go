@@ -75,7 +75,7 @@ func (s *lists) write(p *page) {
 	p.changesIt("Lists that change more often: a notified client then fetches as often as they change, or once a use.")
 	p.changesIt("Clients that use a list less often: both kinds see a change with their next use at the earliest.")
 	p.changesIt("A server that delays notifications, as some do to collect changes: add the delay to the staleness of notified clients.")
-	p.changesIt("More clients: a herd grows with their number, and does not depend on the time to live, unless copies expire at different times.")
+	p.changesIt("More clients: the requests of a herd grow with their number. As a multiple of the mean, a herd without jitter grows with the time to live.")
 }
 
 func milli(ms float64) string { return duration(time.Duration(ms * 1e6)) }
