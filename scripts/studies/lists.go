@@ -127,10 +127,8 @@ func (s *lists) measureHerd(ctx context.Context, l *lab, jitter float64) error {
 			return err
 		}
 		lr := &r.Lanes[0]
-		load := loadOf(r, lr, herdTTL, jitter)
-		load.AttachSeconds += h.AttachSeconds * float64(i)
-		load.AttachSeconds /= float64(i + 1)
-		h.listLoad = load
+		h.listLoad = loadOf(r, lr, herdTTL, jitter)
+		h.AttachSeconds = herdStart.Seconds() // the phase begins with the handshake, before the clients
 		if lr.Figures["herdExpired"] == 0 {
 			return fmt.Errorf("%s: nothing expired", name)
 		}
