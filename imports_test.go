@@ -80,7 +80,7 @@ var mayImport = map[string][]string{
 	// A run and what is built on it.
 	"internal/calibrate":       {".", "internal/conform", "internal/refserver/breach", "loadgen/driver/events", "loadgen/driver/sep1803", "loadgen/driver/sep2549", "loadgen/driver/sep975", "profiles", "results", "sinks", "sinks/ledger", "internal/run", "internal/settings", "internal/crash", "internal/errtext", "internal/refserver/faults"},
 	"internal/duet":            {".", "loadgen", "profiles", "internal/crash", "internal/run", "internal/stats"},
-	"internal/capacity/trials": {"profiles", "results", "internal/run", "internal/capacity", "internal/cpuquota", "internal/crash", "internal/dialguard", "internal/embedded", "internal/errtext", "internal/health", "internal/metrics"},
+	"internal/capacity/trials": {"profiles", "results", "internal/run", "internal/capacity", "internal/cpuquota", "internal/dialguard", "internal/embedded", "internal/errtext", "internal/health", "internal/metrics"},
 	"internal/check":           {".", "loadgen/driver", "loadgen/mcpclient", "profiles", "results", "sinks", "internal/conform", "internal/crash", "internal/errtext", "internal/run", "internal/wire"},
 	"internal/embedded":        {"profiles", "sinks", "sinks/ledger", "internal/refserver", "internal/refserver/faults", "internal/crash", "internal/lockfile", "internal/stderrtail"},
 	"internal/health":          {"results", "sinks", "sinks/ledger", "internal/cputime", "internal/crash", "internal/dialguard", "internal/errtext", "internal/metrics", "internal/stats/leak", "internal/streamclient"},

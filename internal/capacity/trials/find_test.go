@@ -126,6 +126,30 @@ func TestCapacitySearch(t *testing.T) {
 	}
 }
 
+// TestCostOfOne: where one subscription has as many deliveries per event as all have,
+// the cost of an event is not told from that of a delivery, and the sheet says so.
+func TestCostOfOne(t *testing.T) {
+	c, err := find(t, func(o run.Options) (*run.Outcome, error) {
+		if rateOf(o) > 100 {
+			return meets(o, 5), nil
+		}
+		return meets(o, 0), nil
+	}, "lanes.push.subscriptions=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 50 µs and 200 µs, for one delivery of each event.
+	cost := c.Costs[0]
+	if cost.Event != nil || cost.Delivered.CPU == nil || math.Abs(*cost.Delivered.CPU-250) > 3 || !slices.ContainsFunc(cost.Missing, func(m string) bool {
+		return strings.HasPrefix(m, "CPU of events: 1 deliveries per event with all subscriptions, 1 with one")
+	}) {
+		t.Errorf("%+v, %v", cost.Event, cost.Missing)
+	}
+	if u := c.Steps[0].Usage; u == nil || u.Subscriptions != 1 || u.Seconds != 4 || u.Deliveries != u.Events {
+		t.Errorf("usage %+v", u)
+	}
+}
+
 func TestCapacityOfAnImpairedGenerator(t *testing.T) {
 	c, err := find(t, func(o run.Options) (*run.Outcome, error) {
 		out := meets(o, 0)
