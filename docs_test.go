@@ -52,7 +52,7 @@ Another target (` + "`--target`, `--command`, `--set target.url=…`" + `) repla
 A file has at most 1 MiB, 20,000 YAML tokens, 64 levels, 1,000 lanes and 200 cases. The output of the templates of ` + "`arguments`" + ` or ` + "`payload`" + ` has at most 1 MiB
 in total; a ` + "`printf`" + ` has its format in quotes, at most 64 verbs, widths of at most three digits, and an output of at most 64 KiB.
 
-Run ` + "`eventmeter profiles show compare`" + ` to print a commented profile; with ` + "`--set`" + ` it prints the changed profile, comments included.
+Run ` + "`eventmeter profiles show compare`" + ` to print a commented profile; with ` + "`--set`" + ` it prints the changed profile, comments included. [commands.md](commands.md) describes the flags that change profiles, and how an editor completes them.
 `},
 }
 
