@@ -84,6 +84,23 @@ var textual = map[string]object{
 	"words":    {{"description", "a text, or a list of texts"}, {"anyOf", []any{object{{"type", "string"}}, object{{"type", "array"}, {"items", object{{"type", "string"}}}}}}},
 }
 
+// schemaWalk makes the schema of all groups that a profile reaches.
+type schemaWalk struct {
+	t     *testing.T
+	types map[string]structDoc
+	seen  map[string]bool
+	queue []string
+}
+
+// ref refers to a group, which is then made, too.
+func (w *schemaWalk) ref(name string) object {
+	if !w.seen[name] {
+		w.seen[name] = true
+		w.queue = append(w.queue, name)
+	}
+	return object{{"$ref", "#/$defs/" + strings.ReplaceAll(name, " ", "_")}}
+}
+
 // schemaOf walks the types of a profile as the tables of docs/ do.
 func schemaOf(t *testing.T) []byte {
 	t.Helper()
@@ -100,64 +117,11 @@ func schemaOf(t *testing.T) []byte {
 			types[name] = s
 		}
 	}
-	var defs object
-	seen := map[string]bool{"Profile": true}
-	queue := []string{"Profile"}
-	ref := func(name string) object {
-		if !seen[name] {
-			seen[name] = true
-			queue = append(queue, name)
-		}
-		return object{{"$ref", "#/$defs/" + strings.ReplaceAll(name, " ", "_")}}
-	}
-	var root object
-	for ; len(queue) > 0; queue = queue[1:] {
-		name := queue[0]
-		own, _, _ := strings.Cut(name, " ")
-		group := object{{"type", "object"}, {"description", sentence(types[name].doc, own)}, {"additionalProperties", false}}
-		if name == "Profile" {
-			group[1].value = "A run of eventmeter: which server is loaded, with which subscriptions, by which events, and for how long."
-		}
-		if keys := required[name]; keys != nil {
-			group = append(group, member{"required", keys})
-		}
-		var properties object
-		for _, f := range types[name].fields.List {
-			if of, ok := f.Type.(*ast.SelectorExpr); ok && of.Sel.Name == "Settings" {
-				_, names, err := settingsOf(types)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, n := range names {
-					system := n[strings.LastIndex(n, " ")+1:]
-					of, _ := systems.Find(system)
-					properties = append(properties, member{of.Settings("").Key(), append(ref(n), member{"description", "settings of a lane of system " + system})})
-				}
-				continue
-			}
-			if f.Tag == nil {
-				continue
-			}
-			text, err := strconv.Unquote(f.Tag.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			tag := reflect.StructTag(text)
-			key, _, _ := strings.Cut(tag.Get("yaml"), ",")
-			if key == "" || key == "-" {
-				continue
-			}
-			about := strings.Join(strings.Fields(f.Doc.Text()+" "+f.Comment.Text()), " ")
-			if about == "" {
-				t.Errorf("%s: %s has no description", name, key)
-			}
-			value := schemaOfType(f.Type, tag.Get("check"), ref)
-			if names := kinds(name, key); names != nil {
-				value = object{{"enum", names}}
-			}
-			properties = append(properties, member{key, append(value, member{"description", about})})
-		}
-		group = append(group, member{"properties", properties})
+	w := &schemaWalk{t: t, types: types, seen: map[string]bool{"Profile": true}, queue: []string{"Profile"}}
+	var root, defs object
+	for ; len(w.queue) > 0; w.queue = w.queue[1:] {
+		name := w.queue[0]
+		group := w.group(name)
 		if name == "Profile" {
 			root = group
 			continue
@@ -178,6 +142,62 @@ func schemaOf(t *testing.T) []byte {
 	}
 	out.WriteByte('\n')
 	return out.Bytes()
+}
+
+// group is the schema of one group of keys.
+func (w *schemaWalk) group(name string) object {
+	own, _, _ := strings.Cut(name, " ")
+	about := sentence(w.types[name].doc, own)
+	if name == "Profile" {
+		about = "A run of eventmeter: which server is loaded, with which subscriptions, by which events, and for how long."
+	}
+	group := object{{"type", "object"}, {"description", about}, {"additionalProperties", false}}
+	if keys := required[name]; keys != nil {
+		group = append(group, member{"required", keys})
+	}
+	var properties object
+	for _, f := range w.types[name].fields.List {
+		if of, ok := f.Type.(*ast.SelectorExpr); ok && of.Sel.Name == "Settings" {
+			properties = append(properties, w.settings()...)
+			continue
+		}
+		if f.Tag == nil {
+			continue
+		}
+		text, err := strconv.Unquote(f.Tag.Value)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		tag := reflect.StructTag(text)
+		key, _, _ := strings.Cut(tag.Get("yaml"), ",")
+		if key == "" || key == "-" {
+			continue
+		}
+		about := strings.Join(strings.Fields(f.Doc.Text()+" "+f.Comment.Text()), " ")
+		if about == "" {
+			w.t.Errorf("%s: %s has no description", name, key)
+		}
+		value := schemaOfType(f.Type, tag.Get("check"), w.ref)
+		if names := kinds(name, key); names != nil {
+			value = object{{"enum", names}}
+		}
+		properties = append(properties, member{key, append(value, member{"description", about})})
+	}
+	return append(group, member{"properties", properties})
+}
+
+// settings are the keys of a lane that systems declare.
+func (w *schemaWalk) settings() (properties object) {
+	_, names, err := settingsOf(w.types)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, n := range names {
+		system := n[strings.LastIndex(n, " ")+1:]
+		of, _ := systems.Find(system)
+		properties = append(properties, member{of.Settings("").Key(), append(w.ref(n), member{"description", "settings of a lane of system " + system})})
+	}
+	return properties
 }
 
 // schemaOfType is the schema of a value of a Go type, with the bounds of its check tag.

@@ -68,6 +68,12 @@ twice to skip the drain.
 			return runAll(c.Context(), f, io)
 		},
 	}
+	f.add(c)
+	return c
+}
+
+// add adds the flags of the run command.
+func (f *runFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringArrayVarP(&f.profiles, "profile", "p", []string{"compare"}, "built-in profile, file, or - for standard input, as the argument; several are run in turn")
 	profileArgument(c, 0, func(names []string) { f.profiles = names })
@@ -91,7 +97,6 @@ twice to skip the drain.
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print the settings of flags and variables, and keep a line for each phase")
 	completeSet(c)
 	fl.BoolVar(&f.plain, "plain", false, "progress as lines of text, for logs; the default where standard error is no terminal")
-	return c
 }
 
 // runAll is the run command: every profile once, or as often as there are trials.

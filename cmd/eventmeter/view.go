@@ -298,7 +298,7 @@ func (f *frames) next(p run.Progress, width int, now time.Time) []string {
 		}
 	}
 	if width-1-laneWidth-2 >= leastChart {
-		head += "  p99 of all lanes"
+		head += "  p99"
 		if top > 0 {
 			head += ", █ = " + results.FormatNanos(results.Nanos(top))
 		}

@@ -37,7 +37,7 @@ func TestFrames(t *testing.T) {
 	want := []string{
 		"compare  ✓ attach  ✓ warm-up  ▸ measure",
 		"  ━━━━━━━━━━━━──────────────────     6 s left  80 events published",
-		"  lane             open  delivered    per s      p50      p99  p99 of all lanes, █ = 28.0ms",
+		"  lane             open  delivered    per s      p50      p99  p99, █ = 28.0ms",
 		"  push              300        600      500   12.0ms   28.0ms  █",
 		"  a-lane-with…      300          0        0        –        –  ",
 		"    3 missing, 2 duplicates",

@@ -130,7 +130,7 @@ func (s *summary) notes(j *judgement) (out []string) {
 		out = append(out, s.besides("until", Clean(s.r.Until[i].String()), 1)[0])
 	}
 	for _, text := range settingLines(s.r) {
-		out = append(out, s.besides("setting", text, 1)[0])
+		out = append(out, s.besides("setting", text, 2)...)
 	}
 	if marks := s.marks(); marks != "" {
 		out = append(out, s.o.Ink.Dim(s.besides("", marks, 1)[0]))
