@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/report"
 	"github.com/eventmeter/eventmeter/internal/run"
+	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
@@ -63,6 +65,26 @@ func TestFrames(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestVerbose: a line for each phase that is over stays.
+func TestVerbose(t *testing.T) {
+	var out bytes.Buffer
+	v := newView(&out, &profiles.Profile{Name: "a", Lanes: []profiles.Lane{{Name: "push", Mode: "push"}}}, viewOptions{verbose: true})
+	v.update(run.Progress{Phase: "attach", Elapsed: 250 * time.Millisecond})
+	v.update(measuring(600))
+	v.update(run.Progress{Phase: "drain", Elapsed: time.Second})
+	v.close()
+	var kept []string
+	for line := range strings.Lines(out.String()) {
+		if _, rest, ok := strings.Cut(line, "  "); ok && strings.Count(strings.Fields(line)[0], ":") == 2 {
+			kept = append(kept, strings.TrimRight(rest, "\n"))
+		}
+	}
+	want := []string{"attach       250ms  0 open, 0 events published, 0 delivered", "measure      4.00s  600 open, 80 events published, 600 delivered"}
+	if !slices.Equal(kept, want) {
+		t.Errorf("%q, want %q in\n%s", kept, want, out.String())
 	}
 }
 

@@ -114,7 +114,7 @@ func soak(ctx context.Context, o options, log io.Writer) (_ []sample, err error)
 		return nil, fmt.Errorf("build the program: %w", err)
 	}
 	warmup, cooldown := (o.length / 5).String(), (o.length / 12).String() // as in the profile
-	args := []string{"run", "--profile", "soak", "--plain", "--out", filepath.Join(o.out, "run"),
+	args := []string{"run", "--profile", "soak", "--plain", "--full", "--out", filepath.Join(o.out, "run"),
 		"--metrics", "127.0.0.1:0", "--metrics-linger", "0s", "--pprof",
 		"--set", "phases.measure=" + o.length.String(), "--set", "phases.warmup=" + warmup, "--set", "phases.cooldown=" + cooldown}
 	for _, s := range o.set {
