@@ -270,8 +270,8 @@ func (c *h2Conn) findNear(fr *h2Frame) (*h2Stream, error) {
 }
 
 // ahead reads a word of the stream and the sink of the next frame, if that was read already,
-// so that the processor loads them while it works on this one. Without it, half of the
-// time of a delivery among very many streams is waiting for memory.
+// so that the processor loads them while it works on this one: among very many streams,
+// none is in its cache.
 func (c *h2Conn) ahead() {
 	f := &c.in
 	if f.w-f.r < h2HeaderLen || len(c.near) == 0 {
