@@ -66,12 +66,13 @@ func (k *hook) judgeSignature(in *sinks.Inbound, err error, f *wire.Fields) {
 	k.broke(in, row)
 }
 
-// isRetired reports whether a delivery is signed with a retired secret.
+// isRetired reports whether a delivery is signed with a retired secret, or with one of the two
+// that are known, which webhook.secrets refused.
 func (k *hook) isRetired(in *sinks.Inbound) bool {
 	k.mu.Lock()
-	retired := k.judge.retired
+	known := append(k.judge.retired[:], k.keys[:]...)
 	k.mu.Unlock()
-	return slices.ContainsFunc(retired[:], func(key *wire.Key) bool {
+	return slices.ContainsFunc(known, func(key *wire.Key) bool {
 		return key != nil && wire.Verify(in.Header, in.Body, time.Now(), key) == nil
 	})
 }
