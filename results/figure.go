@@ -193,7 +193,7 @@ func FigureAt(v reflect.Value, path []string) (got float64, kind reflect.Type, o
 			v = e
 			continue
 		}
-		if v.Type() == quantilesType && !v.Interface().(Quantiles).has(name) {
+		if v.Type() == quantilesType && !v.Interface().(Quantiles).Has(name) {
 			return 0, nil, false
 		}
 		f, found := fieldByJSON(v.Type(), name)

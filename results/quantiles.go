@@ -53,9 +53,9 @@ func (l *Latency) MarkResolution(limit Nanos) {
 	}
 }
 
-// has reports whether the figure of that name was measured. Results that were written before p95
+// Has reports whether the figure of that JSON name was measured. Results that were written before p95
 // existed lack it.
-func (q Quantiles) has(name string) bool {
+func (q Quantiles) Has(name string) bool {
 	switch name {
 	case "count", "outOfRange":
 		return true

@@ -92,6 +92,9 @@ func summaryOf(l *results.Lane, tag string) *results.Quantiles {
 	return &l.Latency.FromIntended
 }
 
+// quantile is the name of the quantile that a latency figure is.
+func (f *compared) quantile() string { return f.path[strings.LastIndexByte(f.path, '.')+1:] }
+
 func valuesOf(q *results.Quantiles) quantileValues {
 	return quantileValues{float64(q.P50), float64(q.P90), float64(q.P95), float64(q.P99), float64(q.P999)}
 }

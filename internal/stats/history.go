@@ -248,7 +248,7 @@ func (f *compared) value(r *Run, lane string) (v float64, t tallied, ok bool) {
 	switch {
 	case f.tag != "":
 		q := summaryOf(r.lane(lane), f.tag)
-		return valuesOf(q)[f.rank], t, q.Count > 0
+		return valuesOf(q)[f.rank], t, q.Has(f.quantile())
 	case f.count != nil:
 		if r.lane(lane).ReceivedNothing() {
 			return 0, t, false

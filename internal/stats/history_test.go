@@ -133,3 +133,25 @@ func TestHistoryErrors(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestOlderRunsHaveNoP95: a run that was measured before p95 existed has none, which is not
+// one of 0.
+func TestOlderRunsHaveNoP95(t *testing.T) {
+	s := nights(step(10, 5, 1), nil)
+	h, err := NewHistory(s, HistoryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := h.of(t, "latency.fromIntended.p95"); f.Reason != "0 runs have it; 8 are needed" {
+		t.Errorf("%+v", f)
+	}
+	older := defaultSim().side(1)
+	older.Runs[0].lane("push").Latency.FromIntended.P95 = 0
+	c := compare(t, older, defaultSim().side(2), CompareOptions{})
+	if f := c.change("push", "latency.fromIntended.p95"); f.Reason != "a run was measured before this figure existed" || f.Changed() {
+		t.Errorf("%+v", f)
+	}
+	if f := c.change("push", "latency.fromIntended.p99"); f.Reason == "a run was measured before this figure existed" {
+		t.Errorf("%+v", f)
+	}
+}

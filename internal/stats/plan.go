@@ -166,6 +166,8 @@ func (p *plan) latency(lane string, f compared, groups map[string]*latencyGroup)
 		switch {
 		case q.Count == 0:
 			it.reason = "a run has no samples"
+		case !q.Has(f.quantile()):
+			it.reason = "a run was measured before this figure existed"
 		case r.Logs[lane] == nil && !p.byRuns():
 			it.reason = "a run has no histogram log of this lane"
 		}

@@ -74,7 +74,7 @@ func summariseLog(log *results.Log) results.Quantiles {
 	for _, b := range all {
 		q.Count += b.Count
 	}
-	q.P50, q.P90, q.P99, q.P999 = valueAt(all, 0.5), valueAt(all, 0.9), valueAt(all, 0.99), valueAt(all, 0.999)
+	q.P50, q.P90, q.P95, q.P99, q.P999 = valueAt(all, 0.5), valueAt(all, 0.9), valueAt(all, 0.95), valueAt(all, 0.99), valueAt(all, 0.999)
 	return q
 }
 
