@@ -68,7 +68,7 @@ A full run takes about half an hour; the machine should otherwise be idle. Rows:
 	fl.Float64Var(&o.Scale, "scale", 1, "factor for numbers of streams and durations, 0.001 to 4")
 	fl.IntVar(&o.Repeats, "repeats", 3, "how often each comparison is measured, alternately")
 	fl.DurationVar(&o.RowTime, "row-time", 0, "longest time for a row (default 12m)")
-	fl.StringVar(&o.Profiles, "profiles", "", "folder for CPU profiles of the clients while events arrive")
+	fl.StringVar(&o.Profiles, "profiles", "", "folder for CPU profiles of the clients while events arrive, and heap profiles before that")
 	fl.StringVar(&dir, "out", "", "folder for bench.json and README.md")
 	fl.BoolVar(&asJSON, "json", false, "print the report as JSON")
 	return c

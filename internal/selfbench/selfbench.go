@@ -36,7 +36,7 @@ type Options struct {
 	// Progress gets a line for each measurement; nil = none.
 	Progress io.Writer
 	// Profiles is a folder for CPU profiles of the clients during the paced
-	// phase; "" = none. Profiling costs one or two per cent.
+	// phase, and heap profiles before it; "" = none. Profiling costs one or two per cent.
 	Profiles string
 	// Files is how many files a process may open; 0 = the limit of this process.
 	Files int

@@ -42,7 +42,8 @@ type spec struct {
 	// Local is how many addresses of 127.0.0.0/8 connections come from; 0 = the
 	// system chooses.
 	Local int
-	// Profile is a file for a CPU profile of the paced phase; "" = none.
+	// Profile is a file for a CPU profile of the paced phase, and with .heap added for
+	// a heap profile before it; "" = none.
 	Profile string
 	// Timeout bounds the opening of all streams. Half of it bounds each wait for
 	// deliveries.
