@@ -166,7 +166,7 @@ func TestTokenFile(t *testing.T) {
 	if err := os.WriteFile(profile, source, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := loadProfile(runFlags{set: []string{"target.tokenFile=" + tokens}}, profile)
+	p, err := loadProfile(runFlags{reader: &profileReader{}, set: []string{"target.tokenFile=" + tokens}}, profile)
 	if err != nil {
 		t.Fatal(err)
 	}
