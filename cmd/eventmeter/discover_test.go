@@ -244,7 +244,7 @@ phases: {warmup: 0, measure: 1s, drain: 1s}
 		asked.Store(0)
 		sessions.Store(0)
 		dir := filepath.Join(t.TempDir(), "out")
-		stdout, stderr, code := execute(t, append([]string{"run", "--profile", profile, "--out", dir}, c.args...)...)
+		stdout, stderr, code := execute(t, append([]string{"run", "--profile", profile, "--full", "--out", dir}, c.args...)...)
 		if code != 0 && code != exitBottleneck {
 			t.Fatalf("%q: exit code %d\n%s\n%s", c.args, code, stderr, stdout)
 		}

@@ -362,7 +362,7 @@ func TestFailuresNameTheirReason(t *testing.T) {
 		"bad argument":  {[]string{"run", "now"}, exitUsage, "now"},
 		"bad override":  {[]string{"run", "--set", "phases.mesure=3s"}, exitUsage, "measure"},
 		"bad threshold": {[]string{"run", "--set", "thresholds=[\"push.lostsilent == 0\"]"}, exitUsage, "lostSilent"},
-		"bad condition": {[]string{"run", "--until", "push.p95 ±5%"}, exitUsage, `phases.until: bad condition "push.p95 ±5%"`},
+		"bad condition": {[]string{"run", "--until", "push.p97 ±5%"}, exitUsage, `phases.until: bad condition "push.p97 ±5%"`},
 		"no such lane":  {[]string{"run", "--until", "psh.p99 +-5%"}, exitUsage, `there is no lane "psh"`},
 		"until, shards": {[]string{"run", "--until", "*.p99 ±5%", "--processes", "2"}, exitUsage, "phases.until: no shard knows"},
 		"bad header":    {[]string{"run", "--header", "x"}, exitUsage, "Name: value"},

@@ -136,7 +136,7 @@ func TestSecretsOfVariables(t *testing.T) {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
 	data, err := os.ReadFile(seen)
-	if err != nil || bytes.Contains(data, []byte("EVENTMETER_")) || !bytes.Contains(data, []byte("PATH=")) {
+	if err != nil || bytes.Contains(data, []byte("EVENTMETER_UPSTREAM")) || bytes.Contains(data, []byte("EVENTMETER_ADMIN")) || bytes.Contains(data, []byte("EVENTMETER_REVISION")) || !bytes.Contains(data, []byte("PATH=")) {
 		t.Errorf("%v: the target was told\n%s", err, data)
 	}
 }

@@ -100,7 +100,7 @@ func TestExamples(t *testing.T) {
 			}
 			seen++
 			switch words[1] {
-			case "compare", "report", "merge": // they need archives
+			case "compare", "report", "merge", "plan": // they need archives
 				root := newRoot(streams{})
 				of, rest, err := root.Find(words[1:])
 				if err != nil || of.ParseFlags(rest) != nil || of.ValidateArgs(of.Flags().Args()) != nil {

@@ -65,7 +65,7 @@ func TestHistory(t *testing.T) {
 		{args[:3], "a history needs 8 complete runs and has 3"},
 		{append([]string{"--gate", "*.lostSilent <= +5%"}, args...), "--gate compares two sides"},
 		{append([]string{"--format", "x"}, args...), "want text, markdown, json or html"},
-		{append([]string{"--format", "x"}, args[:2]...), "want text, html, markdown or json"},
+		{append([]string{"--format", "x"}, args[:2]...), "want text, markdown, json or html"},
 		{append([]string{args[0]}, args...), "are the same run"},
 	} {
 		if _, stderr, code := execute(t, append([]string{"compare"}, tt.args...)...); code != exitUsage || !strings.Contains(stderr, tt.want) || strings.Count(strings.TrimSpace(stderr), "\n") > 0 {

@@ -19,7 +19,7 @@ target: {embedded: {faults: "hoard(mib=240)"}}
 lanes: [{name: push, mode: push, subscriptions: 20, event: tick}]
 upstream: {payload: {probe: "{{.Probe}}"}}
 schedule: {kind: constant, rate: 10/s}
-phases: {ready: 30s, warmup: 2s, measure: 32s, drain: 10s, cooldown: 2s}
+phases: {ready: 30s, warmup: 2s, measure: 44s, drain: 10s, cooldown: 2s}
 thresholds: ["target.leak.memory == none", "target.leak.files == none"]
 `), 0o600); err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ in each delivery mode: CPU, memory, connections, bandwidth, and pods, each with 
 interval, which resource binds first, and which mode is cheapest. Several searches of
 one target make the intervals narrower. See docs/planning.md.`,
 		Example: `  eventmeter plan results/runs/push --subscribers 40000 --rate 20/s --fan-out 400 --pod-cpu 1 --pod-memory 1GiB
-  eventmeter plan push-1 push-2 webhook-1 --subscribers 40000 --rate 20/s --fan-out 1% --slo 'p99<250ms' \
+  eventmeter plan push-1 push-2 webhook-1 --rate 20/s --fan-out 1% --slo 'p99 < 250ms' \
       --pod-cpu 1 --over subscribers=10000..1000000`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, dirs []string) error { return makePlan(dirs, f, io) },

@@ -239,6 +239,9 @@ func growth(name string, g leak.Gauge, m Marks) results.Growth {
 	switch {
 	case !ok:
 		out.Reason = fmt.Sprintf("the measured phase has %d samples, and a trend needs two in each of %d equal windows: raise phases.measure", len(g.Measured), leak.Windows)
+		if len(g.Measured) >= 2*leak.Windows {
+			out.Reason = fmt.Sprintf("of %d equal windows of the measured phase one has fewer than two samples: the machine was too busy to take them", leak.Windows)
+		}
 		if len(g.Measured) > 0 {
 			out.Start = g.Measured[0].Value
 		}

@@ -84,7 +84,7 @@ func run(t *testing.T, profile string, env ...string) outcome {
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	out := filepath.Join(dir, "out")
-	cmd := exec.CommandContext(ctx, program, "run", "--profile", file, "--out", out, "--plain")
+	cmd := exec.CommandContext(ctx, program, "run", "--profile", file, "--out", out, "--plain", "--full")
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 	var text bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &text, &text

@@ -183,10 +183,11 @@ func capacityPlots(c *results.Capacity) []plot {
 	}{
 		{"p50", c.SLO.P50, func(q results.Quantiles) results.Nanos { return q.P50 }},
 		{"p90", c.SLO.P90, func(q results.Quantiles) results.Nanos { return q.P90 }},
+		{"p95", c.SLO.P95, func(q results.Quantiles) results.Nanos { return q.P95 }},
 		{"p99", c.SLO.P99, func(q results.Quantiles) results.Nanos { return q.P99 }},
 		{"p99.9", c.SLO.P999, func(q results.Quantiles) results.Nanos { return q.P999 }},
 	} {
-		if q.bound > 0 || q.name == "p99" && c.SLO.P50+c.SLO.P90+c.SLO.P999 == 0 {
+		if q.bound > 0 || q.name == "p99" && c.SLO.P50+c.SLO.P90+c.SLO.P95+c.SLO.P999 == 0 {
 			out = append(out, latencyPlot(c, steps, q.name, q.bound, q.of))
 		}
 	}

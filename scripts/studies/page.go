@@ -89,6 +89,8 @@ func (p *page) conditions() string {
 	switch {
 	case len(slow) == 0:
 		s += " The generator was the bottleneck in none of them."
+	case len(slow) == len(f.Runs):
+		s += " **The generator was the bottleneck in all of them**: their latencies say little about the target."
 	default:
 		s += fmt.Sprintf(" **The generator was the bottleneck in %d of them** (%s): their latencies say little about the target.", len(slow), strings.Join(slow, ", "))
 	}
