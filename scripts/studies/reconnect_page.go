@@ -167,7 +167,7 @@ func (r *reconnection) missedMs() float64 {
 	return r.missed() / float64(r.Streams*r.Events) * r.AwayMs
 }
 
-// sums returns what was lost in silence and came twice in all runs.
+// sums returns what was lost silently and came twice in all runs.
 func (s *reconnect) sums() (silent, duplicates int64) {
 	for _, rows := range [][]reconnection{s.Jitter, s.Backlog, s.Age} {
 		for _, r := range rows {
@@ -179,9 +179,9 @@ func (s *reconnect) sums() (silent, duplicates int64) {
 
 func (s *reconnect) lossAnswer() string {
 	silent, duplicates := s.sums()
-	text := "Nothing was lost in silence"
+	text := "Nothing was lost silently"
 	if silent > 0 {
-		text = fmt.Sprintf("%s deliveries were lost in silence", count(silent))
+		text = fmt.Sprintf("%s deliveries were lost silently", count(silent))
 	}
 	if duplicates > 0 {
 		text += fmt.Sprintf(", and %s came twice", count(duplicates))
@@ -209,6 +209,6 @@ func (s *reconnect) writeLoss(p *page) {
 	for x := 0.05; x < 1.6; x += 0.05 {
 		expected.points = append(expected.points, point{x: x, y: ageLoss(inMillis(first.AwayMs), inMillis(first.WindowMs), time.Duration(x*float64(inMillis(first.AwayMs))))})
 	}
-	p.table([]string{"maxAge / time away", "share lost", "expected", "lost, announced", "lost in silence", "came twice"}, rows)
+	p.table([]string{"maxAge / time away", "share lost", "expected", "lost, announced", "lost silently", "came twice"}, rows)
 	p.chart("loss", "The share of missed events that was lost, against maxAge", chart{title: "Share of the missed events that is lost", x: axis{title: "maxAge / time away"}, y: axis{title: "share lost", to: 1}, series: []series{measured, expected}})
 }

@@ -117,7 +117,7 @@ func (s *saturation) oldest() string {
 	case announced+other == 0:
 		return "No queue overflowed: every event arrived."
 	case other == 0:
-		return fmt.Sprintf("Beyond the limit, the oldest event waits until the queue is full, at most %s here, and is then dropped with an announcement: of %s lost deliveries, none was lost in silence.", seconds(worst), count(announced))
+		return fmt.Sprintf("Beyond the limit, the oldest event waits until the queue is full, at most %s here, and is then dropped with an announcement: of %s lost deliveries, none was lost silently.", seconds(worst), count(announced))
 	default:
 		return fmt.Sprintf("Beyond the limit, the oldest event waits until the queue is full, at most %s here, and is then dropped. **%s of %s lost deliveries were not announced.**", seconds(worst), count(other), count(announced+other))
 	}
@@ -190,7 +190,7 @@ func (s *saturation) freeTable(p *page) {
 		rows = append(rows, []string{kindOf(q.Mode).name(), short(q.Rate), number(q.Delivered), yes, count(q.LostAnnounced), count(q.LostOther), count(q.NotPublished), number(q.P50MS), number(q.P99MS), number(q.MaxMS), number(q.ServerMicros), number(q.GeneratorMicros)})
 	}
 	p.table([]string{"mode", "offered/s", "read/s", "keeps up", "announced", "not announced", "not published", "p50, ms", "p99, ms", "longest, ms", "server CPU, µs", "generator CPU, µs"}, rows)
-	p.text("Not announced: dropped without a word, or still in a queue when the drain of 4 s was over. Not published: due while the generator had no free worker.")
+	p.text("Not announced: dropped without an announcement, or still in a queue when the drain of 4 s was over. Not published: due while the generator had no free worker.")
 	rows = nil
 	for _, m := range satModes {
 		highest, next := s.limit(m)

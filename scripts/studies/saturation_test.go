@@ -55,7 +55,7 @@ func TestSaturationPage(t *testing.T) {
 	}
 	says(t, pageOf(t, s),
 		"push keeps up with 1\u202f000 and not with 3\u202f000",
-		"none was lost in silence",
+		"none was lost silently",
 		"the expected share, within 5 of 100 events | Held |", "25 % and 150 ms | Held |", "drops is announced | Held |", "predicts the limit of push within a factor of 2 | Held | expected 2\u202f000, kept up with 1\u202f000, not with 3\u202f000 |",
 	)
 	for i := range s.Bounded {

@@ -62,7 +62,7 @@ var throttleWays = []throttleWay{
 	{"announce", "dropped and announced", "announced", func(s *throttle) []string {
 		return []string{"--set", fmt.Sprintf("target.embedded.faults=announce(every=%g)", s.Offered/(s.Offered-s.Allowed))}
 	}, shortDrain},
-	{"drop", "dropped in silence", "in silence", func(s *throttle) []string {
+	{"drop", "dropped silently", "silently", func(s *throttle) []string {
 		return []string{"--set", fmt.Sprintf("target.embedded.faults=drop(every=%g)", s.Offered/(s.Offered-s.Allowed))}
 	}, shortDrain},
 }

@@ -24,7 +24,7 @@ func (s *throttle) at(way, mode string) *throttlePoint {
 }
 
 // silently is what a client cannot tell from what it receives.
-const silently = "**events are missing without a word**"
+const silently = "**events are missing without an announcement**"
 
 // sees says what a client of a mode can tell from what it receives.
 func (s *throttle) sees(p *throttlePoint) string {
@@ -187,7 +187,7 @@ func (s *throttle) table(p *page) {
 		rows = append(rows, []string{title, q.Mode, count(q.Owed), percent(share(q.Announced, q.Owed)), percent(o.announced), percent(share(q.Silent, q.Owed)), percent(o.silent), percent(share(q.OtherLost, q.Owed)),
 			scaled(q.P50MS).String(), scaled(q.MaxMS).String(), number(o.longest), q.Bytes.String()})
 	}
-	p.table([]string{"the server", "mode", "owed", "lost, announced", "expected", "lost in silence", "expected", "other losses", "p50, s", "longest, s", "expected", "bytes per event"}, rows)
+	p.table([]string{"the server", "mode", "owed", "lost, announced", "expected", "lost silently", "expected", "other losses", "p50, s", "longest, s", "expected", "bytes per event"}, rows)
 	p.text("Announced losses contain those that are beside an announcement in an order that nobody knows. Figures with a range are the median of the repeats.")
 }
 
@@ -212,7 +212,7 @@ func (s *throttle) hypotheses(p *page) {
 		q := &s.Points[i]
 		o, where := s.expect(q.Way, q.Mode), q.Way+", "+q.Mode
 		if a, b := share(q.Announced, q.Owed), share(q.Silent, q.Owed); math.Abs(a-o.announced) > throttleLostWithin || math.Abs(b-o.silent) > throttleLostWithin {
-			lost = append(lost, fmt.Sprintf("%s: %s announced and %s in silence", where, percent(a), percent(b)))
+			lost = append(lost, fmt.Sprintf("%s: %s announced and %s silently", where, percent(a), percent(b)))
 		}
 		if math.Abs(q.MaxMS.Median-o.longest*1e3) > throttleWaitWithin*o.longest*1e3+throttleSlackMS {
 			wait = append(wait, fmt.Sprintf("%s: %s", where, milli(q.MaxMS.Median)))

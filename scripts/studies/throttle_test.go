@@ -34,7 +34,7 @@ func TestThrottleExpected(t *testing.T) {
 		{"delay", "push", throttleOutcome{longest: 10}},                        // 400 events at 20/s are over after 20 s
 		{"queue", "webhook", throttleOutcome{announced: 0.45, longest: 1}},     // 200 too many, 20 of them in the queue
 		{"announce", "poll", throttleOutcome{announced: 0.5, longest: 0.4875}}, // every second one
-		{"drop", "webhook", throttleOutcome{silent: 0.5}},                      // the same without a word
+		{"drop", "webhook", throttleOutcome{silent: 0.5}},                      // the same without an announcement
 	} {
 		got := s.expect(c.way, c.mode)
 		if math.Abs(got.announced-c.want.announced) > 1e-9 || math.Abs(got.silent-c.want.silent) > 1e-9 || math.Abs(got.longest-c.want.longest) > 1e-6 {
@@ -46,9 +46,9 @@ func TestThrottleExpected(t *testing.T) {
 func TestThrottlePage(t *testing.T) {
 	s := throttleByHand()
 	says(t, pageOf(t, s),
-		"**A client can tell in every mode that it is throttled where events are delayed, delayed until a queue is full or dropped and announced, and not where they are dropped in silence.**",
+		"**A client can tell in every mode that it is throttled where events are delayed, delayed until a queue is full or dropped and announced, and not where they are dropped silently.**",
 		"| delayed | events come late | events come late | events come late; 50 of 60 refreshes answer throttled, for up to 5.50 s |",
-		"| dropped in silence | **events are missing without a word** |", "takes as many bytes per event where gaps are announced",
+		"| dropped silently | **events are missing without an announcement** |", "takes as many bytes per event where gaps are announced",
 		"within 5 of 100 owed | Held | everywhere |", "mistake it for another | Held |", "25 % and 150 ms | Held |", "refreshes answer throttled | Held | told: [webhook] |",
 	)
 	for i := range s.Points {
@@ -63,9 +63,9 @@ func TestThrottlePage(t *testing.T) {
 		}
 	}
 	says(t, pageOf(t, s),
-		"dropped and announced or dropped in silence, and not where they are delayed.**",
+		"dropped and announced or dropped silently, and not where they are delayed.**",
 		"takes 3.00 times the bytes per event where gaps are announced",
-		"within 5 of 100 owed | **Did not hold** | not so: drop, push: 50.0 % announced and 0.0 % in silence;", "mistake it for another | **Did not hold** |", "25 % and 150 ms | **Did not hold** | not so: delay, push: 100 ms;", "refreshes answer throttled | **Did not hold** | told: [] |",
+		"within 5 of 100 owed | **Did not hold** | not so: drop, push: 50.0 % announced and 0.0 % silently;", "mistake it for another | **Did not hold** |", "25 % and 150 ms | **Did not hold** | not so: delay, push: 100 ms;", "refreshes answer throttled | **Did not hold** | told: [] |",
 	)
 	s.Points = nil
 	pageOf(t, s) // nothing was measured: no panic
