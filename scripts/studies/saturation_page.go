@@ -117,9 +117,9 @@ func (s *saturation) oldest() string {
 	case announced+other == 0:
 		return "No queue overflowed: every event arrived."
 	case other == 0:
-		return fmt.Sprintf("Beyond the limit, the oldest event waits until the queue is full, at most %s here, and is then dropped with an announcement: of %s lost deliveries, none was lost silently.", seconds(worst), count(announced))
+		return fmt.Sprintf("Beyond the limit of a server whose capacity is known, the oldest event waits until the queue is full, at most %s here, and is then dropped with an announcement: of %s lost deliveries, none was lost silently.", seconds(worst), count(announced))
 	default:
-		return fmt.Sprintf("Beyond the limit, the oldest event waits until the queue is full, at most %s here, and is then dropped. **%s of %s lost deliveries were not announced.**", seconds(worst), count(other), count(announced+other))
+		return fmt.Sprintf("Beyond the limit of a server whose capacity is known, the oldest event waits until the queue is full, at most %s here, and is then dropped. **%s of %s lost deliveries were not announced.**", seconds(worst), count(other), count(announced+other))
 	}
 }
 
