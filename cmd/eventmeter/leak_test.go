@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -46,5 +47,30 @@ thresholds: ["target.leak.memory == none", "target.leak.files == none"]
 	}
 	if v := r.Thresholds[0]; v.Passed || v.NotEvaluated != "" {
 		t.Errorf("%+v", v)
+	}
+}
+
+// TestLeakIsJudgedFromTheMeasuredPhase: what the target takes up while subscriptions are opened is
+// no growth under constant load, so the first sample has all streams.
+func TestLeakIsJudgedFromTheMeasuredPhase(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("open files of another process are counted on Linux only")
+	}
+	t.Parallel()
+	const streams = 60
+	out := filepath.Join(t.TempDir(), "out")
+	stdout, stderr, code := execute(t, "run", "push", "--quiet", "--out", out, "--duration", "2s", "--set", "thresholds=[]", "--set", "phases.warmup=100ms", "--set", "phases.ready=60s",
+		"--set", "lanes.push.subscriptions=60", "--set", "lanes.push.attach.rate=20/s")
+	if code != 0 && code != exitBottleneck {
+		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	r, err := results.Load(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files := r.Target.Leak["files"]; files.Points > 0 && files.Start < streams {
+		t.Errorf("%g open files of a target with %d streams: %+v", files.Start, streams, files)
+	} else if files.Points == 0 {
+		t.Errorf("no samples: %+v", files)
 	}
 }

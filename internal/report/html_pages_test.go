@@ -15,25 +15,21 @@ import (
 )
 
 func TestScale(t *testing.T) {
-	s := scale{1, 100, true}
+	s := scale{1, 100}
 	for v, want := range map[float64]float64{1: 0, 10: 50, 100: 100, 0: 0, 1000: 100} {
 		if got := s.at(v); got != want {
 			t.Errorf("at(%v) = %v, want %v", v, got, want)
 		}
-	}
-	if got := (scale{0, 200, false}).at(50); got != 25 {
-		t.Errorf("linear: %v", got)
 	}
 	for _, tt := range []struct {
 		s    scale
 		most int
 		want []float64
 	}{
-		{scale{1, 100, true}, 7, []float64{1, 2, 5, 10, 20, 50, 100}},
-		{scale{1, 100, true}, 5, []float64{1, 3, 10, 30, 100}},
-		{scale{1, 100, true}, 3, []float64{1, 10, 100}},
-		{scale{1, 1e6, true}, 4, []float64{1, 100, 1e4, 1e6}},
-		{scale{0, 21, false}, 5, []float64{0, 5, 10, 15, 20}},
+		{scale{1, 100}, 7, []float64{1, 2, 5, 10, 20, 50, 100}},
+		{scale{1, 100}, 5, []float64{1, 3, 10, 30, 100}},
+		{scale{1, 100}, 3, []float64{1, 10, 100}},
+		{scale{1, 1e6}, 4, []float64{1, 100, 1e4, 1e6}},
 	} {
 		got := tt.s.rounds(tt.most)
 		if len(got) != len(tt.want) {

@@ -14,13 +14,10 @@ import (
 // Charts that need no script are SVG without a view box: positions along the width are in percent,
 // so that a chart has the width of the screen and its text stays readable.
 
-// scale places values on an axis, from 0 to 100.
-type scale struct {
-	low, high float64
-	log       bool
-}
+// scale places values on a logarithmic axis, from 0 to 100.
+type scale struct{ low, high float64 }
 
-// logScale is a logarithmic scale that holds low to high, with some room at both ends.
+// logScale is a scale that holds low to high, with some room at both ends.
 func logScale(low, high float64) scale {
 	if !(low > 0) {
 		low = 1
@@ -30,32 +27,13 @@ func logScale(low, high float64) scale {
 		low, high = low/1.5, high*1.5
 	}
 	const room = 1.08
-	return scale{low / room, high * room, true}
-}
-
-// linearScale is a linear scale from 0 to a bit more than high.
-func linearScale(high float64) scale {
-	if !(high > 0) {
-		high = 1
-	}
-	return scale{0, high * 1.08, false}
+	return scale{low / room, high * room}
 }
 
 // at is the position of v, which is moved to an end if it lies outside.
 func (s scale) at(v float64) float64 {
-	low, high := s.low, s.high
-	if s.log {
-		v, low, high = math.Log(max(v, s.low)), math.Log(low), math.Log(high)
-	}
-	return round2(100 * min(max((v-low)/(high-low), 0), 1))
-}
-
-// value is the value at a position.
-func (s scale) value(at float64) float64 {
-	if s.log {
-		return s.low * math.Pow(s.high/s.low, at/100)
-	}
-	return s.low + (s.high-s.low)*at/100
+	low, high := math.Log(s.low), math.Log(s.high)
+	return round2(100 * min((math.Log(max(v, s.low))-low)/(high-low), 1))
 }
 
 // tick is a named position of an axis.
@@ -82,21 +60,6 @@ func (s scale) ticks(say func(float64) string, most int) []tick {
 }
 
 func (s scale) rounds(most int) []float64 {
-	if !s.log {
-		raw := s.high / float64(most)
-		step := math.Pow(10, math.Floor(math.Log10(raw)))
-		for _, k := range []float64{1, 2, 5, 10} {
-			if k*step >= raw {
-				step *= k
-				break
-			}
-		}
-		var out []float64
-		for v := 0.0; v <= s.high; v += step {
-			out = append(out, v)
-		}
-		return out
-	}
 	for _, steps := range [][]float64{{1, 2, 5}, {1, 3}, {1}} {
 		if out := s.powers(steps, 1); len(out) <= most {
 			return out

@@ -49,7 +49,7 @@ func (s *throttle) sees(p *throttlePoint) string {
 
 func (s *throttle) write(p *page) {
 	p.answer("**A client can tell %s.** %s", s.told(), s.costs())
-	p.text("The server is offered %s events per second for each of %d subscriptions of a mode, for %s, and delivers %s: by holding events back; by holding back up to %d events, and then dropping the oldest; by dropping every second one and saying so; or by dropping it without a word.",
+	p.text("The server is offered %s events per second for each of %d subscriptions of a mode, for %s, and delivers %s: by holding events back; by holding back up to %d events, and then dropping the oldest; by dropping every second one and saying so; or by dropping it without an announcement.",
 		short(s.Offered), s.Subscriptions, seconds(s.Seconds), short(s.Allowed), s.Queue)
 	p.heading("What a client sees")
 	var rows [][]string
