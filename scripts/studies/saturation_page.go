@@ -86,7 +86,7 @@ func (s *saturation) limits() string {
 	for _, m := range satModes {
 		switch highest, next := s.limit(m); {
 		case next == 0:
-			parts = append(parts, fmt.Sprintf("%s keeps up with %s", kindOf(m).name(), short(highest)))
+			parts = append(parts, fmt.Sprintf("%s keeps up with %s, the highest rate tried", kindOf(m).name(), short(highest)))
 		case highest == 0:
 			parts = append(parts, fmt.Sprintf("%s not with %s", kindOf(m).name(), short(next)))
 		default:

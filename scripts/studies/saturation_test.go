@@ -70,7 +70,7 @@ func TestSaturationPage(t *testing.T) {
 		}
 	}
 	says(t, pageOf(t, s),
-		"push keeps up with 3\u202f000", "webhook not with 1.",
+		"push keeps up with 3\u202f000, the highest rate tried", "webhook not with 1.",
 		"lost deliveries were not announced.**",
 		"the expected share, within 5 of 100 events | **Did not hold** |", "25 % and 150 ms | **Did not hold** |", "drops is announced | **Did not hold** |", "predicts the limit of push within a factor of 2 | **Did not hold** | expected 98.0, kept up with 3\u202f000 |",
 	)
