@@ -67,7 +67,7 @@ type scale struct {
 func newScale(a axis, values []float64, from, to float64) scale {
 	s := scale{axis: a, lo: math.Inf(1), hi: math.Inf(-1), from: from, to: to}
 	for _, v := range append(values, a.from, a.to) {
-		if (v == a.from || v == a.to) && v == 0 || a.log && v <= 0 {
+		if (v == a.from || v == a.to) && v == 0 || !s.shows(v) {
 			continue
 		}
 		s.lo, s.hi = min(s.lo, s.value(v)), max(s.hi, s.value(v))

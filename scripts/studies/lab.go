@@ -92,7 +92,7 @@ func (l *lab) duration(d, least time.Duration) time.Duration {
 // own within the study. A run that has no result is an error; one whose thresholds failed is not.
 func (l *lab) run(ctx context.Context, name string, args ...string) (*results.Result, error) {
 	at := filepath.Join(l.temp, name)
-	if err := l.command(ctx, name, append([]string{"run", "--quiet", "--out", at}, args...)); err != nil {
+	if err := l.command(ctx, name, measuredCodes, append([]string{"run", "--quiet", "--out", at}, args...)); err != nil {
 		return nil, err
 	}
 	r, err := results.Load(at)
@@ -121,8 +121,8 @@ func (l *lab) logf(format string, args ...any) {
 	fmt.Fprintf(l.log, format+"\n", args...)
 }
 
-// command starts the program and waits for it.
-func (l *lab) command(ctx context.Context, name string, args []string) error {
+// command starts the program and waits for it. An exit code that is not one of codes is an error.
+func (l *lab) command(ctx context.Context, name string, codes []int, args []string) error {
 	ctx, cancel := context.WithTimeout(ctx, runLimit)
 	defer cancel()
 	var text bytes.Buffer
@@ -134,7 +134,7 @@ func (l *lab) command(ctx context.Context, name string, args []string) error {
 	l.logf("%s: eventmeter %s", name, strings.Join(args, " "))
 	err := c.Run()
 	rec := runRecord{Name: name, Args: l.shown(args), ExitCode: c.ProcessState.ExitCode(), Seconds: time.Since(began).Round(time.Millisecond).Seconds(), Load: loadAverage()}
-	if !slices.Contains(measuredCodes, rec.ExitCode) {
+	if !slices.Contains(codes, rec.ExitCode) {
 		return fmt.Errorf("%s: %w\n%s", name, err, strings.TrimSpace(text.String()))
 	}
 	l.mu.Lock()

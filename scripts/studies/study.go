@@ -42,6 +42,7 @@ var all = []entry{
 	{"reconnect", "What happens when all streams are lost at once?", func() study { return &reconnect{} }},
 	{"bystanders", "What do idle streams cost the clients beside them?", func() study { return &bystanders{} }},
 	{"streams", "What does a stream for each subscription cost?", func() study { return &streams{} }},
+	{"plan", "Does a plan predict what a load takes?", func() study { return &plans{} }},
 }
 
 func find(name string) (entry, error) {
