@@ -131,6 +131,9 @@ func number(v float64) string {
 // count writes n with thousands apart.
 func count[N ~int | ~int64](n N) string { return grouped(int64(n)) }
 
+// whole writes a count that is kept as a float.
+func whole(v float64) string { return grouped(int64(math.Round(v))) }
+
 func grouped(n int64) string {
 	s := fmt.Sprint(n)
 	sign := ""

@@ -189,10 +189,10 @@ func (s *races) write(p *page) {
 	}
 	kept := "A receiver that keeps both secrets refused nothing and lost nothing"
 	if keptRefused+keptLost > 0 {
-		kept = fmt.Sprintf("A receiver that keeps both secrets refused %s deliveries and lost %s", number(keptRefused), number(keptLost))
+		kept = fmt.Sprintf("A receiver that keeps both secrets refused %s deliveries and lost %s", whole(keptRefused), whole(keptLost))
 	}
 	early, late, lateSingle := s.group("early", true), s.group("late", true), s.group("late", false)
-	p.answer("**%s, however the target signs. The others refuse what a window of a change lets in: %s for one that drops the old secret early, %s (target signs with both) and %s (with the new one) for one that switches late.** %s",
+	p.answer("**%s, however the target signs. The others refuse what arrives in a window of each change: %s wide for a receiver that drops the old secret early; for one that switches late, %s where the target signs with both secrets and %s where it signs with the new one.** %s",
 		kept, ofSeconds(early.width), ofSeconds(late.width), ofSeconds(lateSingle.width), s.serverAnswer())
 	s.writeRotation(p)
 	p.heading("What is lost")
@@ -200,7 +200,7 @@ func (s *races) write(p *page) {
 	if lostWithRetries > 0 {
 		held = "**That did not hold.**"
 	}
-	p.text("Expected: refused deliveries are lost only where the target does not try again after 401. "+held+" With retries %s deliveries of the early and late receivers were lost, without %s.", number(lostWithRetries), number(otherLost))
+	p.text("Expected: refused deliveries are lost only where the target does not try again after 401. "+held+" With retries, %s deliveries to the early and late receivers were lost; without, %s.", whole(lostWithRetries), whole(otherLost))
 	s.writeSubscribe(p, clientRejected)
 	p.changesIt("The network. The window is about a round trip of a refresh and one of a delivery, here over loopback; a longer way widens it by as much, and the refusals per change with it.")
 	p.changesIt("A busy machine widens every window: compare only within a study.")
@@ -211,12 +211,12 @@ func (s *races) serverAnswer() string {
 	for i := range s.Runs {
 		raced, opened = raced+s.Runs[i].Server.Raced, opened+s.Runs[i].Server.Opened
 	}
-	return fmt.Sprintf("Where the server makes the secret, %s of %s subscriptions had a delivery before their secret.", number(raced), number(opened))
+	return fmt.Sprintf("Where the server makes the secret, %s of %s subscriptions had a delivery before their secret.", whole(raced), whole(opened))
 }
 
 func (s *races) writeRotation(p *page) {
 	p.heading("A change of secrets")
-	p.text("Each subscription changes its secret about every 0.3 s. The receiver `early` drops the old one when it sends the new one, `late` switches when the answer has come. Expected: refusals per change = events per second × a width that does not depend on the rate.")
+	p.text("Each subscription changes its secret about every 0.3 s. The receiver `both` accepts the old and the new secret, `early` drops the old one when it sends the new one, and `late` switches when the answer has come. Expected: refusals per change = events per second × a width that does not depend on the rate.")
 	c := chart{title: "Refused deliveries for each change of secrets", x: axis{title: "events per second for each subscription"}, y: axis{title: "refused per change"}}
 	held, groups := 0, 0
 	var rows [][]string
@@ -248,7 +248,7 @@ func (s *races) writeRotation(p *page) {
 				if !r.Retries {
 					tries = "no"
 				}
-				rows = append(rows, []string{of.receiver, signs, tries, number(r.Rate), number(n.Changes), number(n.Refused), fmt.Sprintf("%.3f", n.Refused/max(n.Changes, 1)), count(n.Lost), count(n.Disorder), ofSeconds(n.WidthP50) + " / " + ofSeconds(n.WidthMost)})
+				rows = append(rows, []string{of.receiver, signs, tries, short(r.Rate), whole(n.Changes), whole(n.Refused), fmt.Sprintf("%.3f", n.Refused/max(n.Changes, 1)), count(n.Lost), count(n.Disorder), ofSeconds(n.WidthP50) + " / " + ofSeconds(n.WidthMost)})
 				if r.Retries {
 					line.points = append(line.points, point{x: r.Rate, y: n.Refused / max(n.Changes, 1)})
 					dashed.points = append(dashed.points, point{x: r.Rate, y: r.Rate * g.width})
@@ -259,8 +259,8 @@ func (s *races) writeRotation(p *page) {
 			c.series = append(c.series, line, dashed)
 		}
 	}
-	p.text("The counts are within chance (2.5 standard deviations of a Poisson number) of one width for all rates: %s", verdict(held, groups))
-	p.text("Expected: signing with both does not help the early receiver, and helps the late one. Early: %s Late: %s", compareSigning("early", s), compareSigning("late", s))
+	p.text("Expected: the counts are within chance (2.5 standard deviations of a Poisson number) of one width for all rates. %s", verdict(held, groups, "groups of runs"))
+	p.text("Expected: signing with both secrets does not help the early receiver, and helps the late one. Early: %s Late: %s", compareSigning("early", s), compareSigning("late", s))
 	p.chart("rotation", "refused deliveries for each change against the rate, by receiver and way of signing, with the line of a constant width", c)
 	p.table([]string{"receiver", "signed with", "tries again", "events/s", "changes", "refused", "per change", "lost", "out of order", "old secret until, p50 / max"}, rows)
 }
@@ -268,7 +268,7 @@ func (s *races) writeRotation(p *page) {
 // compareSigning says whether signing with both secrets helps a receiver.
 func compareSigning(receiver string, s *races) string {
 	dual, single := s.group(receiver, true), s.group(receiver, false)
-	text := fmt.Sprintf("%s refusals in %s changes where the target signs with both, %s in %s where it signs with the new one.", number(dual.refused), number(dual.changes), number(single.refused), number(single.changes))
+	text := fmt.Sprintf("%s refusals in %s changes where the target signs with both, %s in %s where it signs with the new one.", whole(dual.refused), whole(dual.changes), whole(single.refused), whole(single.changes))
 	switch {
 	case !differs(dual, single):
 		return text + " No difference beyond that of the runs."
@@ -280,7 +280,7 @@ func compareSigning(receiver string, s *races) string {
 
 func (s *races) writeSubscribe(p *page, clientRejected float64) {
 	p.heading("Subscribe against deliver")
-	p.text("Two lanes subscribe again and again while events are published. With a secret of the client's, an early delivery can be verified: %s of them did not verify. With a secret of the server's, which comes with the answer, it cannot be. Expected at most: 1 − e^(−rate × window), the share with an event in the whole window from the request to the secret.", number(clientRejected))
+	p.text("Two lanes subscribe again and again while events are published. Where the client makes the secret, a delivery that comes before the answer can be verified: the signatures of %s were wrong. Where the server makes the secret and sends it with the answer, such a delivery cannot be verified. At most 1 − e^(−rate × window) of the subscriptions can have one: the share with an event between the request and the secret.", whole(clientRejected))
 	line, dashed := series{name: "measured, all runs of a rate, with two standard deviations"}, series{name: "at most, by their mean window", expected: true}
 	var rates []float64
 	pooled := map[float64]registration{} // Window is a sum over registrations
@@ -301,7 +301,7 @@ func (s *races) writeSubscribe(p *page, clientRejected float64) {
 		}
 		sum := pooled[r.Rate]
 		pooled[r.Rate] = registration{Opened: sum.Opened + r.Server.Opened, Raced: sum.Raced + r.Server.Raced, Window: sum.Window + r.Server.Window*r.Server.Opened}
-		rows = append(rows, []string{number(r.Rate), number(r.Server.Opened), number(r.Server.Raced), fmt.Sprintf("%.3f", got), fmt.Sprintf("%.3f", most), ofSeconds(r.Server.Window), number(r.Client.Opened), number(r.Client.Raced)})
+		rows = append(rows, []string{short(r.Rate), whole(r.Server.Opened), whole(r.Server.Raced), fmt.Sprintf("%.3f", got), fmt.Sprintf("%.3f", most), ofSeconds(r.Server.Window), whole(r.Client.Opened), whole(r.Client.Raced)})
 	}
 	for _, rate := range rates {
 		sum := pooled[rate]
@@ -311,7 +311,7 @@ func (s *races) writeSubscribe(p *page, clientRejected float64) {
 		dashed.points = append(dashed.points, point{x: rate, y: most})
 	}
 	line.points, dashed.points = byX(line.points), byX(dashed.points)
-	p.text("At most the expected share, but for chance: %s", verdict(n, of))
+	p.text("Expected: the measured share is at most this, but for chance (two standard deviations). %s", verdict(n, of, "runs"))
 	p.chart("subscribe", "share of subscriptions with a delivery before their secret over the rate, measured and the upper bound", chart{
 		title: "Deliveries before their secret", x: axis{title: "events per second"}, y: axis{title: "share of subscriptions"}, series: []series{line, dashed},
 	})

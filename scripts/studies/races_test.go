@@ -50,12 +50,12 @@ func TestRaceExpectations(t *testing.T) {
 
 func TestRacesPage(t *testing.T) {
 	s := racesData(2)
-	has(t, pageOf(t, s), "**A receiver that keeps both secrets refused nothing and lost nothing, however the target signs.", "1.00 ms for one that drops the old secret early, 100 µs (target signs with both)",
+	has(t, pageOf(t, s), "**A receiver that keeps both secrets refused nothing and lost nothing, however the target signs.", "1.00 ms wide for a receiver that drops the old secret early; for one that switches late, 100 µs where the target signs with both",
 		"Early: 120 refusals in 3\u202f000 changes where the target signs with both, 100 in 2\u202f000 where it signs with the new one. No difference beyond that of the runs.",
-		"Signing with both helps.", "With retries 0 deliveries of the early and late receivers were lost, without 20.0.", "20.0 of 2\u202f000 subscriptions had a delivery before their secret",
-		"no: runs only")
+		"Signing with both helps.", "With retries, 0 deliveries to the early and late receivers were lost; without, 20.", "20 of 2\u202f000 subscriptions had a delivery before their secret",
+		"no: groups of runs only")
 	s = racesData(60)
 	s.Runs[0].Changes[0].Refused = 3
 	s.Runs[0].Server.Raced, s.Runs[0].Changes[2].Lost = 200, 5
-	has(t, pageOf(t, s), "A receiver that keeps both secrets refused 3.00 deliveries and lost 0", "Signing with both does not help; it is worse.", "**That held in 4 of 5 runs only.**", "**That did not hold.** With retries 5.00 deliveries")
+	has(t, pageOf(t, s), "A receiver that keeps both secrets refused 3 deliveries and lost 0", "Signing with both does not help; it is worse.", "**That held in 4 of 5 runs only.**", "**That did not hold.** With retries, 5 deliveries")
 }

@@ -79,7 +79,7 @@ func (s *slowHost) write(p *page) {
 	case s.isDelayed(w) && s.divides():
 		p.answer("**Yes, once there are more slow subscriptions than senders: with %d slow ones and %d senders, the p99 of the healthy rose %s-fold, from %s to %s.** A subscription occupies one sender at most, so fewer slow ones leave senders free. %s", w.Slow, s.Senders, number(s.index(w)), ofSeconds(s.base().Median), ofSeconds(w.P99), s.boundAnswer())
 	case s.isDelayed(w):
-		p.answer("**Yes: with %d slow subscriptions and %d senders, the p99 of the healthy rose %s-fold, from %s to %s.** It did not begin at the number of senders, as the simulation has it. %s", w.Slow, s.Senders, number(s.index(w)), ofSeconds(s.base().Median), ofSeconds(w.P99), s.boundAnswer())
+		p.answer("**Yes: with %d slow subscriptions and %d senders, the p99 of the healthy rose %s-fold, from %s to %s.** The delay did not begin at the number of senders, where the simulation has it. %s", w.Slow, s.Senders, number(s.index(w)), ofSeconds(s.base().Median), ofSeconds(w.P99), s.boundAnswer())
 	default:
 		p.answer("**No: with up to %d slow subscriptions and %d senders, the p99 of the healthy was at most %s times that without slow ones.** %s", w.Slow, s.Senders, number(s.index(w)), s.boundAnswer())
 	}
@@ -87,8 +87,8 @@ func (s *slowHost) write(p *page) {
 	s.writeHosts(p)
 	s.writeDuplicates(p)
 	s.writeSuspension(p)
-	p.changesIt("A server with several deliveries in flight for each subscription: the slow ones then occupy that many senders each, and the limit comes that much sooner.")
-	p.changesIt("Suspension, which ended these slow subscriptions' deliveries in no run about isolation (it was off). With it, a host that fails stops to occupy senders after `suspendAfter` attempts; one that is slow, but answers, never does.")
+	p.changesIt("A server with several deliveries in flight for each subscription: a slow subscription then occupies as many senders, so fewer slow ones delay the others.")
+	p.changesIt("Suspension, which was off in the runs about isolation. With it, a host that fails no longer occupies senders after `suspendAfter` attempts. A host that is slow but answers is never suspended.")
 	p.changesIt("The real share of slow callbacks and their times. The index follows from the two numbers and the senders; the simulation is in the study's code.")
 }
 
@@ -112,21 +112,21 @@ func (s *slowHost) boundAnswer() string {
 	case s.isDelayed(bounded):
 		return fmt.Sprintf("A bound of %d senders per host did not restore isolation from one slow host.", bounded.PerHost)
 	}
-	return "The bound per host had nothing to restore here."
+	return "Without a bound per host, nothing was delayed here."
 }
 
-func verdict(n, of int) string {
+func verdict(n, of int, what string) string {
 	if n == of {
-		return "That held in all runs."
+		return fmt.Sprintf("That held in all %d %s.", of, what)
 	}
-	return fmt.Sprintf("**That held in %d of %d runs only.**", n, of)
+	return fmt.Sprintf("**That held in %d of %d %s only.**", n, of, what)
 }
 
 func (s *slowHost) writeIsolation(p *page) {
 	p.heading("One host, and the share of its subscriptions")
-	p.text("200 subscriptions, two events a second each, %d senders. A delivery to a slow callback takes %s until its answer (`slow`) or until the target gives up (`hang`); `refuse` answers 503 at once. The isolation index is the p99 of the healthy over that without others. Expected, by simulation of senders that serve subscriptions in turn, one delivery of each at a time: no delay while slow subscriptions are fewer than senders, and none by refusals.", s.Senders, ofSeconds(s.Hold))
+	p.text("200 subscriptions, two events a second each, %d senders. A delivery to a slow callback takes %s until its answer (`slow`) or until the target gives up (`hang`); `refuse` answers 503 at once. The isolation index is the p99 of the healthy subscriptions divided by their p99 without slow ones. Expected, by simulation of senders that serve subscriptions in turn, one delivery of each at a time: no delay while slow subscriptions are fewer than senders, and none by refusals.", s.Senders, ofSeconds(s.Hold))
 	n, of := s.agrees(s.Isolation)
-	p.text("Whether the healthy are delayed (an index of %d or more, and beyond the repeats): %s", delayed, verdict(n, of))
+	p.text("Expected, too: the simulation says of each point whether the healthy are delayed (an index of %d or more, and beyond the repeats). %s", delayed, verdict(n, of, "runs"))
 	c := chart{title: "Isolation index against the share of slow callbacks", x: axis{title: "subscriptions with slow callbacks, %"}, y: axis{title: "p99 of the healthy, over that without", log: true}}
 	var rows [][]string
 	for _, kind := range []string{"slow", "hang", "refuse"} {
@@ -155,7 +155,7 @@ func (s *slowHost) writeHosts(p *page) {
 	p.heading("One slow host or many, and a bound per host")
 	p.text("100 healthy subscriptions and 96 that hang, behind one host or many (`target.embedded.sendersPerHost`). Expected: without a bound the number of hosts does not matter; with one, the healthy are isolated while slow hosts × bound are fewer than the senders.")
 	n, of := s.agrees(s.Hosts)
-	p.text("%s", verdict(n, of))
+	p.text("%s", verdict(n, of, "runs"))
 	line, dashed := series{name: "measured, with the bound"}, series{name: "simulated, with the bound", expected: true}
 	limit := series{name: "no bound, as measured"}
 	var rows [][]string
@@ -199,7 +199,7 @@ func (s *slowHost) writeDuplicates(p *page) {
 		dashed.points = append(dashed.points, point{x: d.Longest, y: want})
 		rows = append(rows, []string{ofSeconds(d.Longest), count(d.Delivered), number(d.Rate), number(want)})
 	}
-	p.text("Within two standard deviations and 0.02 for each retry: %s", verdict(n, len(s.Duplicates)))
+	p.text("Expected: within two standard deviations and 0.02 for each retry. %s", verdict(n, len(s.Duplicates), "runs"))
 	p.chart("duplicates", "duplicates for each event over the longest wait for an answer, measured and expected", chart{
 		title: "Duplicates against the ack delay", x: axis{title: "longest wait for an answer, seconds"}, y: axis{title: "duplicates for each event"}, series: []series{line, dashed},
 	})
@@ -236,7 +236,7 @@ func (s *slowHost) writeSuspension(p *page) {
 		dashed.points = append(dashed.points, point{x: float64(k), y: v.Expected})
 		rows = append(rows, []string{name, number(v.Attempts), ofSeconds(v.Took), ofSeconds(v.Expected), paused})
 	}
-	p.text("Time to suspension, within a quarter and 0.4 s: %s Recovery, which was seen in %d of %d runs, came with the refresh in %d of them.", verdict(n, len(s.Suspensions)), seen, len(s.Suspensions), recovered)
+	p.text("Expected: the time to suspension is right within a quarter and 0.4 s. %s Recovery, which was seen in %d of %d runs, came with the refresh in %d of them.", verdict(n, len(s.Suspensions), "runs"), seen, len(s.Suspensions), recovered)
 	p.chart("suspension", "seconds until all subscriptions are suspended, by retry policy, measured and simulated", chart{
 		title: "Time to suspension, by retry policy", x: axis{title: "retries × first wait", names: names}, y: axis{title: "seconds"}, series: []series{line, dashed},
 	})

@@ -167,7 +167,7 @@ func (s *ttlStudy) writeHerd(p *page) {
 			n++
 		}
 	}
-	p.text("The largest seconds are within the range of %d simulations, and 5 %% beyond it: %s The smallest jitter of the sweep with a peak below twice the mean is %s as measured, and %s in the simulation, where chance adds to the peak.", s.simulations(), verdict(n, len(s.Herds)), inPercent(got), inPercent(want))
+	p.text("Expected: the largest second is within the range of %d simulations, and 5 %% beyond it. %s The smallest jitter of the sweep with a peak below twice the mean is %s as measured, and %s in the simulation, where chance adds to the peak.", s.simulations(), verdict(n, len(s.Herds), "runs"), inPercent(got), inPercent(want))
 	measured, simulated := series{name: "measured"}, series{name: "simulated, with the opening of the run", expected: true}
 	closed, limit := series{name: "closed form, all at one instant: (refreshAt − j/2)/j", expected: true}, series{name: "twice the mean", expected: true}
 	over := chart{title: "Refreshes after a common start", x: axis{title: "seconds since all were open"}, y: axis{title: "refreshes per second, over their mean"}}
