@@ -89,6 +89,8 @@ type Receiver struct {
 	opts     ReceiverOptions
 	key      pathKey
 	requests atomic.Int64 // in progress
+	held     atomic.Int64 // answers that wait
+	gaveUp   atomic.Int64 // when a sender last stopped waiting for one, an eventmeter.Instant
 	closed   chan struct{}
 	close    sync.Once
 
@@ -195,11 +197,20 @@ func (r *Receiver) hold(w http.ResponseWriter, req *http.Request, reply *Reply) 
 		defer t.Stop()
 		over = t.C
 	}
+	r.held.Add(1)
+	defer r.held.Add(-1)
 	select {
 	case <-over:
 	case <-req.Context().Done(): // the sender is gone
+		r.gaveUp.Store(int64(r.opts.Clock.Now()))
 	case <-r.closed:
 	}
+}
+
+// Unsettled reports whether further copies of deliveries are to be expected: an answer is
+// held back, or a sender stopped waiting for one after since, and may deliver again.
+func (r *Receiver) Unsettled(since eventmeter.Instant) bool {
+	return r.held.Load() > 0 || r.gaveUp.Load() > max(0, int64(since))
 }
 
 // miss answers a request for a path without a hook.

@@ -13,7 +13,7 @@ import (
 // a duplicate right behind it is counted.
 const settle = 500 * time.Millisecond
 
-// drain waits until nothing is owed any more, or until the drain timeout is over and
+// drain waits until nothing is owed any more and no copy is to be expected, or until the drain timeout is over and
 // every poller with owed events has polled once more, for at most
 // [driver.PollPatience]. After an error it still waits if the target is there,
 // because deliveries in flight may count.
@@ -42,7 +42,7 @@ func (p *pass) drain(ctx context.Context, failed error) error {
 		if n := p.acceptedSoFar(); n != accepted {
 			accepted, since = n, max(since, now)
 		}
-		if p.ledger.Outstanding()+p.pendingOwn() > 0 {
+		if p.ledger.Outstanding()+p.pendingOwn() > 0 || p.unsettled(now.Add(-timeout)) {
 			quietSince = time.Time{}
 		} else if quietSince.IsZero() {
 			quietSince = time.Now()
@@ -63,6 +63,18 @@ func (p *pass) drain(ctx context.Context, failed error) error {
 			return err
 		}
 	}
+}
+
+// unsettled reports whether a target may deliver again what arrived already, because it
+// gave up waiting for an answer after since. When it will is not known here, so that the
+// drain then takes its whole timeout.
+func (p *pass) unsettled(since eventmeter.Instant) bool {
+	for _, d := range p.drivers {
+		if in := inboxOf(d); in != nil && in.Receiver.Unsettled(since) {
+			return true
+		}
+	}
+	return false
 }
 
 // acceptedSoFar returns how many emissions the upstream has accepted.

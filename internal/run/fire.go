@@ -224,6 +224,14 @@ func (p *pass) eachPhased(do func(driver.Phased)) {
 	}
 }
 
+// inboxOf returns what receives the callbacks of a lane, nil if it has none.
+func inboxOf(d driver.Driver) *driver.Inbox {
+	if r, ok := d.(interface{ Callbacks() *driver.Inbox }); ok {
+		return r.Callbacks()
+	}
+	return nil
+}
+
 // beside starts [Options.Beside]. The caller must call the function that it returns,
 // which cancels the work and waits for it.
 func (p *pass) beside(ctx context.Context) (end func()) {
@@ -241,8 +249,8 @@ func (p *pass) beside(ctx context.Context) (end func()) {
 		},
 	}
 	for _, d := range p.drivers {
-		if r, ok := d.(interface{ Callbacks() *driver.Inbox }); ok && b.Inbox == nil {
-			b.Inbox = r.Callbacks()
+		if b.Inbox == nil {
+			b.Inbox = inboxOf(d)
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
