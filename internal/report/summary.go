@@ -129,11 +129,11 @@ func (s *summary) notes(j *judgement) (out []string) {
 	for i := range s.r.Until {
 		out = append(out, s.besides("until", Clean(s.r.Until[i].String()), 1)[0])
 	}
+	if marks := s.marks(); marks != "" {
+		out = append(out, s.o.Ink.Dim(s.besides("marks", marks, 1)[0]))
+	}
 	for _, text := range settingLines(s.r) {
 		out = append(out, s.besides("setting", text, 2)...)
-	}
-	if marks := s.marks(); marks != "" {
-		out = append(out, s.o.Ink.Dim(s.besides("", marks, 1)[0]))
 	}
 	return out
 }
@@ -150,7 +150,7 @@ func (s *summary) marks() string {
 	}
 	for _, m := range []struct{ mark, text string }{
 		{"~", "~ below the resolution limit of " + results.FormatNanos(s.r.Generator.ReadDelay.P99)},
-		{"?", "? too few events to bound it"},
+		{"?", "? too few events to bound the interval"},
 		{"!", "! in doubt: see the warnings"},
 	} {
 		if slices.ContainsFunc(cells, func(c string) bool { return strings.Contains(c, m.mark) }) {
