@@ -16,10 +16,10 @@ func (s *reconnect) write(p *page) {
 	case s.herdHeld():
 		held = "up to " + number(100*worst) + " % beside the closed form, which chance explains"
 	default:
-		held = "but not as the closed form says: up to " + number(100*worst) + " % beside it, and more than chance explains"
+		held = "not as the closed form says: up to " + number(100*worst) + " % beside it, and more than chance explains"
 	}
-	p.answer("**Of %s streams that are lost together, %s come back within one tenth of a second without jitter, and %s with a window of %s, %s.** %s %s %s",
-		count(s.Streams), number(narrow.Peak.Median), number(wide.Peak.Median), duration(inMillis(wide.WindowMs)), held, s.catchUpAnswer(), s.memoryAnswer(&least, &most), s.lossAnswer())
+	p.answer("**Of %s streams that are lost together, %s come back within one tenth of a second without jitter, and %s with a window of %s.** With windows of %s and more, the peaks are %s. %s %s %s",
+		count(s.Streams), whole(narrow.Peak.Median), whole(wide.Peak.Median), duration(inMillis(wide.WindowMs)), duration(inMillis(s.judged()[0].WindowMs)), held, s.catchUpAnswer(), s.memoryAnswer(&least, &most), s.lossAnswer())
 
 	p.heading("The herd")
 	p.text("All streams are cut at the same instant, as when a load balancer is replaced. Each stays away for %s and a random wait, the first step of a backoff with full jitter. Of *N* streams in a window *w*, *N* · 0.1 s / *w* begin to return in a tenth of a second on average. The peak is the largest of all tenths; its expected value and the interval of 95 %% follow from the binomial distribution. The herd factor compares the peak with the same streams returning evenly over a minute. The hypothesis was: each peak is within 10 %% of the expected one, or within its interval.",

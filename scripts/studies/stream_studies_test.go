@@ -83,16 +83,16 @@ func TestReconnectPage(t *testing.T) {
 		Age:     []reconnection{aged(250, 750, 250), aged(500, 510, 490), aged(1500, 0, 1000)}, // of 100 × 10
 	}
 	saysNot(t, written(good), []string{
-		"**Of 100 streams that are lost together, 100 come back within one tenth of a second without jitter, and 15.0 with a window of 1.00 s, as the closed form says, within 1.",
+		"**Of 100 streams that are lost together, 100 come back within one tenth of a second without jitter, and 15 with a window of 1.00 s.** With windows of 1.00 s and more, the peaks are as the closed form says, within 1.",
 		"the last stream has caught up 2.00 (2.00–2.00) s after the streams may return (5\u202f000 deliveries a second)", "does not depend on the backlog",
 		"Nothing was lost silently, and nothing came twice; with `maxAge` below the time away, the share 1 − maxAge / away is lost, and announced.",
-	}, []string{"but not as"})
+	}, []string{"are not as"})
 	bad := *good
 	bad.Jitter = []reconnection{good.Jitter[0], row(1000, 10, 40, 1000, 80)}
 	bad.Backlog = []reconnection{good.Backlog[0], row(100, 100, 60, 2000, 180)}
 	bad.Age = []reconnection{{Streams: 100, AwayMs: 1000, MaxAgeMs: 250, Events: 10, Peak: spread{N: 1}, Silent: 7, Announced: 743, Replayed: 250, Duplicates: 3}}
 	saysNot(t, written(&bad), []string{
-		"but not as the closed form says: up to 17", "changes with the backlog, from 80.0 (80.0–80.0) MiB with 1 missed to 180 (180–180) MiB with 100: 1\u202f024 KiB a stream",
+		"not as the closed form says: up to 17", "changes with the backlog, from 80.0 (80.0–80.0) MiB with 1 missed to 180 (180–180) MiB with 100: 1\u202f024 KiB a stream",
 		"7 deliveries were lost silently, and 3 came twice; with `maxAge` below the time away, the loss is not the share",
 	}, []string{"does not depend"})
 }
