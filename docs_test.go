@@ -46,11 +46,11 @@ A profile is one YAML file. It is read strictly: an unknown or repeated key, a v
 as ` + "`250ms`, `10s`, `1h30m`" + `, rates as ` + "`20/s`, `300/m`, `3600/h`" + ` or a number of events per second. Override any value on the command line by its path:
 ` + "`--set phases.measure=30s`, `--set lanes.push.subscriptions=1000`, `--set 'lanes.*.http=h2c'`" + `.
 
-Another target (` + "`--target`, `--command`, `--set target.url=…`" + `) replaces the embedded target, and all settings of
+Another target (` + "`--target`, `--command`, `--set target.url=…`" + `) replaces the embedded target and discards all settings of
 ` + "`target.embedded`" + ` in the file.
 
 A file has at most 1 MiB, 20,000 YAML tokens, 64 levels, 1,000 lanes and 200 cases. The output of the templates of ` + "`arguments`" + ` or ` + "`payload`" + ` has at most 1 MiB
-in total; a ` + "`printf`" + ` has its format in quotes, at most 64 verbs, widths of at most three digits, and an output of at most 64 KiB.
+in total. The format of a ` + "`printf`" + ` is in quotes, with at most 64 verbs and widths of at most three digits; its output has at most 64 KiB.
 
 Run ` + "`eventmeter profiles show compare`" + ` to print a commented profile; with ` + "`--set`" + ` it prints the changed profile, comments included. [commands.md](commands.md) describes the flags that change profiles, and how an editor completes them.
 `},

@@ -56,7 +56,7 @@ type Churn struct {
 
 // Attach defines how a lane's subscriptions are opened.
 type Attach struct {
-	Rate Rate `yaml:"rate,omitempty" json:"rate,omitempty"` // per second; 0 = as fast as Concurrency allows
+	Rate Rate `yaml:"rate,omitempty" json:"rate,omitempty"` // subscriptions opened per second; 0 = as fast as concurrency allows
 	// number of subscriptions opened concurrently, default 64, at most 65536
 	Concurrency int `yaml:"concurrency,omitempty" json:"concurrency" check:"1..65536"`
 	// stop (the default) or continue

@@ -29,7 +29,8 @@ import (
 // The JSON form leaves out headers and tokens, which are secrets. In it, durations are whole
 // nanoseconds and rates events per second.
 type Profile struct {
-	// name of the profile, which results and their directories have: letters, digits and hyphens
+	// name of the profile, which also names results and their directories: letters, digits and
+	// hyphens
 	Name string `yaml:"name" json:"name"`
 	// what the profile is for, in a sentence
 	Description string `yaml:"description,omitempty" json:"description,omitempty"`
@@ -114,7 +115,7 @@ type Target struct {
 	Revision string `yaml:"revision,omitempty" json:"revision" check:"sep-3415|sketch|longpoll|older"`
 	// hosts other than loopback that may be loaded; they must be named again on the command line
 	Allow []string `yaml:"allow,omitempty" json:"allow,omitempty"`
-	// PEM file of certificates to trust in addition to the system's, at https URLs of the target
+	// PEM file of certificates to trust in addition to the system's, for https URLs of the target
 	// and of the upstream
 	CAFile string `yaml:"caFile,omitempty" json:"caFile,omitempty"`
 	// settings of the embedded reference server; an error with a URL or a command
@@ -143,8 +144,9 @@ type Embedded struct {
 	// number of events of a type kept for replay, default 10,000
 	Buffer int `yaml:"buffer,omitempty" json:"buffer,omitempty" check:"0..10000000"`
 	Queue  int `yaml:"queue,omitempty" json:"queue,omitempty" check:"0..10000000"` // how many events a subscriber may lag behind before events are skipped, default 4096
-	// size in bytes of the send buffer that the target asks of the kernel for each connection; a small
-	// one has it notice soon that a client does not read; 0 = the kernel's
+	// size in bytes of the send buffer that the target requests from the kernel for each
+	// connection; with a small buffer, the target soon notices that a client does not read; 0 = the
+	// kernel's default
 	SendBuffer int `yaml:"sendBuffer,omitempty" json:"sendBuffer,omitempty" check:"0|1024..16777216"`
 	// bound of event deliveries per second, over all modes; further deliveries wait, up to queue
 	Capacity      Rate `yaml:"capacity,omitempty" json:"capacity,omitempty" check:"0..1e6"`
@@ -171,7 +173,7 @@ type Embedded struct {
 	Signature string `yaml:"signature,omitempty" json:"signature,omitempty" check:"|v1|v1+v1a"`
 	// how long a replaced secret still signs deliveries in addition to the new one, default 1m
 	DualSign   time.Duration `yaml:"dualSign,omitempty" json:"dualSign,omitempty"`
-	SingleSign bool          `yaml:"singleSign,omitempty" json:"singleSign,omitempty"` // a replaced secret no longer signs
+	SingleSign bool          `yaml:"singleSign,omitempty" json:"singleSign,omitempty"` // deliveries are signed with the new secret only
 	// number of recent attempts by which a webhook subscription is judged, default 100: if more than
 	// 95 % of them fail, deliveries stop until the next refresh; -1 = never
 	SuspendAfter int `yaml:"suspendAfter,omitempty" json:"suspendAfter,omitempty" check:"-1.."`
@@ -286,10 +288,10 @@ type Phases struct {
 	Warmup time.Duration `yaml:"warmup,omitempty" json:"warmup" check:"0.."`
 	// duration of the measured phase, default 10s; with until, its least duration
 	Measure time.Duration `yaml:"measure,omitempty" json:"measure" check:"1ms.."`
-	// ends the measured phase when latencies are known this exactly: LANE.PERCENTILE ±SHARE, such as
-	// "push.p99 ±5%", a text with commas between conditions, or a list of them. All must hold. The
-	// share is half of the width of the 95 % interval, by the latency; docs/statistics.md explains it.
-	// Needs a schedule of kind constant, poisson, burst or sine.
+	// ends the measured phase when latencies are known this exactly: LANE.PERCENTILE ±SHARE, such
+	// as "push.p99 ±5%", a text with commas between conditions, or a list of them. All must hold.
+	// The share is half of the width of the 95 % interval, divided by the latency;
+	// docs/statistics.md explains it. Needs a schedule of kind constant, poisson, burst or sine.
 	Until Conditions `yaml:"until,omitempty" json:"until,omitempty"`
 	// longest duration of the measured phase with until, default 10 times measure
 	MeasureAtMost time.Duration `yaml:"measureAtMost,omitempty" json:"measureAtMost,omitempty" check:"1ms.."`
@@ -297,8 +299,8 @@ type Phases struct {
 	// Pollers with owed deliveries then poll once more, and may take up to a minute longer if the
 	// server delays the answer.
 	Drain time.Duration `yaml:"drain,omitempty" json:"drain" check:"0.."`
-	// how long the target is left alone after all subscriptions have ended, and what it still holds is
-	// followed: it decides whether a rise is a leak. Default 0: none.
+	// how long the target is left alone after all subscriptions have ended. What the target still
+	// holds then decides whether a rise is a leak. Default 0: no cool-down.
 	Cooldown time.Duration `yaml:"cooldown,omitempty" json:"cooldown,omitempty" check:"0.."`
 	// latency scheduled → received above which a delivery counts as late, default 5s; 0 = never
 	Late time.Duration `yaml:"late,omitempty" json:"late" check:"0.."`
@@ -370,8 +372,8 @@ type SLO struct {
 	Backlog float64 `yaml:"backlog,omitempty" json:"backlog" check:"0..1"`
 	// bounds of metrics of the target while the step publishes, such as
 	// "process_resident_memory_bytes < 500MiB" or "rate(http_errors_total) < 1", read with
-	// --target-metrics. Without it, there are process_resident_memory_bytes and
-	// rate(process_cpu_seconds_total) of the target's process.
+	// --target-metrics. Without --target-metrics, only process_resident_memory_bytes and
+	// rate(process_cpu_seconds_total) of the target's process are available.
 	Metrics []string `yaml:"metrics,omitempty" json:"metrics,omitempty"`
 }
 

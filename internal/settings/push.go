@@ -9,8 +9,8 @@ type PushLane struct {
 	Heartbeat time.Duration `yaml:"heartbeat,omitempty" json:"heartbeat,omitempty" check:"1ms.."`
 	// first and longest wait before a reconnect, default 500ms to 30s
 	Backoff Backoff `yaml:"backoff,omitempty" json:"backoff,omitempty"`
-	// most streams of an HTTP/2 connection, where the server allows as many; 0 = 2000, which is the
-	// most
+	// largest number of streams per HTTP/2 connection, if the server allows as many; 0 = 2000, the
+	// largest value
 	StreamsPerConnection int `yaml:"streamsPerConnection,omitempty" json:"streamsPerConnection,omitempty" check:"0|1..2000"`
 }
 

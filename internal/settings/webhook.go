@@ -23,7 +23,7 @@ type WebhookLane struct {
 	RefreshJitter float64 `yaml:"refreshJitter,omitempty" json:"refreshJitter" check:"0..0.9"`
 	// number of refreshes between two new secrets; 0 = never
 	RotateEvery int `yaml:"rotateEvery,omitempty" json:"rotateEvery,omitempty" check:"0.."`
-	// secret accepted while it changes: both (the default; the old one for oldSecret after the
+	// secret accepted while it changes: both (the default; the old one until oldSecret after the
 	// answer), early (only the new one, from when it is sent) or late (only the old one until the
 	// answer)
 	Secrets   string        `yaml:"secrets,omitempty" json:"secrets,omitempty" check:"both|early|late" needs:"rotateEvery: the secret does not change"`

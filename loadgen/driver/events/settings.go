@@ -11,7 +11,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
-// Settings are those of a lane of system events.
+// Settings are the settings of a lane of system events.
 type Settings struct {
 	// opens a stream for changes of the event types, and lists the types again after each change;
 	// in the legacy era only one lane of a run can
@@ -70,7 +70,7 @@ func (s *Settings) Replays() bool { return s.Resume }
 // Listens reports whether the lane opens a stream for changes of the event types.
 func (s *Settings) Listens() bool { return s.Listen }
 
-// SmitherySettings are those of a lane of system smithery in addition to its webhook block:
+// SmitherySettings are the settings of a lane of system smithery in addition to its webhook block:
 // variants seen in practice.
 type SmitherySettings struct {
 	// key under which arguments are sent: params, as specified (the default), or arguments

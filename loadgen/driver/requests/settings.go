@@ -6,11 +6,11 @@ import (
 	"github.com/eventmeter/eventmeter/internal/settings"
 )
 
-// Settings are those of a lane of system requests. Its subscriptions are clients that subscribe to
-// nothing and make the same request at a rate.
+// Settings are the settings of a lane of system requests. Its subscriptions are clients that
+// subscribe to nothing and make the same request at a rate.
 type Settings struct {
 	// method that is called: tools/list (the default), prompts/list, resources/list or
-	// resources/templates/list; of a list, the first page
+	// resources/templates/list; only the first page is requested
 	Method string `yaml:"method,omitempty" json:"method" check:"tools/list|prompts/list|resources/list|resources/templates/list"`
 	// requests of each client, default 1/s
 	Rate settings.Rate `yaml:"rate,omitempty" json:"rate"`

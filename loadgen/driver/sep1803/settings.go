@@ -9,11 +9,11 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 )
 
-// Settings are those of a lane of system sep-1803. Mode push is in band, on the stream of a
+// Settings are the settings of a lane of system sep-1803. Mode push is in band, on the stream of a
 // session; mode webhook is out of band.
 type Settings struct {
 	// number of subscriptions that share a session (in the modern era, a listen request), default
-	// 1. A session uses the token of its number.
+	// 1. A session uses one token: session i uses token i modulo their number.
 	PerSession int `yaml:"perSession,omitempty" json:"perSession,omitempty" check:"1.."`
 	// sends the id of the last event when a stream is reopened, so that the server can continue
 	// from there; default true. The modern era has no redelivery.

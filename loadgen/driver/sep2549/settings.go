@@ -8,8 +8,8 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 )
 
-// Settings are those of a lane of system sep-2549. Its subscriptions are clients that use a list
-// repeatedly and cache it for as long as the server allows.
+// Settings are the settings of a lane of system sep-2549. Its subscriptions are clients that use a
+// list repeatedly and cache it for as long as the server allows.
 type Settings struct {
 	// list that is used: tools (the default), prompts, resources, templates, or resource (the
 	// content of one resource)

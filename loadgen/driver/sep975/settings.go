@@ -42,9 +42,9 @@ const (
 	CutAll   = "all"
 )
 
-// Settings are those of a lane of system sep-975. Each of its subscriptions calls a slow tool,
-// loses its connection, resumes, and calls again after the result. Such a lane subscribes to no
-// source.
+// Settings are the settings of a lane of system sep-975. Each of its subscriptions calls a slow
+// tool, loses its connection, resumes, and calls again after the result. Such a lane subscribes to
+// no source.
 type Settings struct {
 	// how a request is resumed: by token (the default), as SEP-975 defines it, or by lastEventId, as the
 	// base protocol of 2025-11-25 does: each client has a session, the events of an answer's stream have
@@ -63,9 +63,9 @@ type Settings struct {
 	MaxWait time.Duration `yaml:"maxWait,omitempty" json:"maxWait" check:"0..24h"`
 	// asks the server to disconnect after this many messages on a connection; 0 = never
 	HangUp int `yaml:"hangUp,omitempty" json:"hangUp,omitempty" check:"0.."`
-	// one (the default: each request is cut at age at), all (all connected requests are cut
-	// together, at after the start of the measured phase and then every every), share (like all,
-	// with a share of them) or none
+	// one (the default: each request is cut at the age given by at), all (all connected requests
+	// are cut together, first at the time given by at in the measured phase, then at the interval
+	// given by every), share (like all, but only a share of them) or none
 	Disconnect string        `yaml:"disconnect,omitempty" json:"disconnect" check:"none|one|share|all"`
 	Share      float64       `yaml:"share,omitempty" json:"share,omitempty" check:"0..1"`   // share of the requests that are cut
 	At         time.Duration `yaml:"at,omitempty" json:"at" check:"0..24h"`                 // age of a request at which it is cut; with all and share, the time of the first cut in the measured phase; default 1s

@@ -7,7 +7,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 )
 
-// Settings are those of a lane of system updates. Its subscriptions are clients of a server
+// Settings are the settings of a lane of system updates. Its subscriptions are clients of a server
 // without events: each subscribes to one resource, or to changes of a list.
 type Settings struct {
 	// URI of the resource that a client subscribes to. It may be a template of RFC 6570, whose
@@ -16,8 +16,8 @@ type Settings struct {
 	// list whose changes a client is notified of, in place of a resource: tools, prompts or resources;
 	// without resource, the default is tools
 	List string `yaml:"list,omitempty" json:"list,omitempty" check:"|tools|prompts|resources"`
-	// how a client learns which change caused a notification: read (the default) reads the resource or
-	// the list again and looks for the probe in it; none does not read
+	// how a client learns which change caused a notification: read (the default) reads the resource
+	// or the list again and looks for the probe id in it; none does not read
 	Identify string `yaml:"identify,omitempty" json:"identify" check:"read|none"`
 }
 
