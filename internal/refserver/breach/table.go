@@ -118,13 +118,13 @@ var Table = map[Row]Breach{
 	"descriptor-input-schema":   {Does: "leaves inputSchema out", edits: types(func(_ *Message, t map[string]any) { delete(t, "inputSchema") })},
 	"descriptor-payload-schema": {Does: `says payloadSchema: "any"`, edits: types(func(_ *Message, t map[string]any) { t["payloadSchema"] = "any" })},
 	"descriptor-meta":           {Does: `says _meta: "none"`, edits: types(func(_ *Message, t map[string]any) { t["_meta"] = "none" })},
-	"schema-evolution-additive": {Does: "demands another member of the payload in each list", edits: types(renew)},
-	"breaking-change-new-name": {Does: "demands another member of the payload in each list", edits: types(renew),
+	"schema-evolution-additive": {Does: "requires another member of the payload in each list", edits: types(renew)},
+	"breaking-change-new-name": {Does: "requires another member of the payload in each list", edits: types(renew),
 		Follows: []Row{"schema-evolution-additive"}, Why: "the change is not additive"},
 	ListChangedNotification: {Does: "sends no list_changed"},
 
 	// Termination.
-	RemovalTerminatesSubscriptions: {Does: "lets the subscriptions of a removed type stand", Modes: notPoll},
+	RemovalTerminatesSubscriptions: {Does: "keeps the subscriptions of a removed type", Modes: notPoll},
 	"removal-error-not-found":      {Does: "ends subscriptions of a removed type with data.kind: subscription", Modes: notPoll, edits: ended(notFound, func(m *Message) { m.faultData()["kind"] = "subscription" })},
 	"removal-error-schema-changed": {Does: "ends subscriptions of a changed type with another data.reason", Modes: notPoll, edits: ended(unsupported, func(m *Message) { m.faultData()["reason"] = "gone" })},
 	"removal-poll-not-found":       {Does: "answers a poll of an unknown type with -32602", Modes: onPoll, edits: recode(notFound, "poll", -32602)},
@@ -158,7 +158,7 @@ var Table = map[Row]Breach{
 		}
 	}))},
 	PollMaxEventsCap:         {Does: "ignores maxEvents", Modes: onPoll},
-	"poll-stateless-request": {Does: "leaves the events after a cursor out each second time", Modes: onPoll, edits: when(answeredBefore, put(Poll, "", "events", []any{}))},
+	"poll-stateless-request": {Does: "leaves out the events after a cursor every second time", Modes: onPoll, edits: when(answeredBefore, put(Poll, "", "events", []any{}))},
 	"poll-errors-are-jsonrpc": {Does: "answers a poll with HTTP 503 and a page", Modes: onPoll, edits: one(Poll, "", func(m *Message) {
 		m.Status, m.Raw = 503, []byte("<html>busy</html>")
 		m.Header.Set("Content-Type", "text/html")
@@ -227,8 +227,8 @@ var Table = map[Row]Breach{
 	"subscribe-url-non-https-rejected": {Does: "refuses subscribe for its params with -32600", Modes: onWebhook, edits: recode(invalidParams, "subscribe", -32600),
 		Follows: []Row{"error-invalid-params", "subscribe-secret-rejected"}, Why: "they are the same error"},
 	SubscribeAuthRequired:               {Does: "accepts a subscription without a token", Modes: onWebhook},
-	SubscribeKeyComposition:             {Does: "tells the spellings of arguments apart", Modes: onWebhook, Follows: []Row{"unsubscribe-by-key"}, Why: "a subscription of before has another key"},
-	SubscribeKeyImmutable:               {Does: "takes subscriptions with other arguments for the same", Modes: onWebhook, Follows: []Row{"unsubscribe-by-key"}, Why: "a subscription of before has another key"},
+	SubscribeKeyComposition:             {Does: "treats other spellings of the same arguments as other arguments", Modes: onWebhook, Follows: []Row{"unsubscribe-by-key"}, Why: "an earlier subscription has another key"},
+	SubscribeKeyImmutable:               {Does: "treats subscriptions with other arguments as the same", Modes: onWebhook, Follows: []Row{"unsubscribe-by-key"}, Why: "an earlier subscription has another key"},
 	SubscribeIdempotentUpsert:           {Does: "makes another subscription at each subscribe", Modes: onWebhook, Follows: []Row{"unsubscribe-by-key", "subscribe-id-derived", SubscribeRefreshReplacesSecret, DeliveryDualSignOnRotation}, Why: "none of them has the key, and each has an id and a secret of its own"},
 	"subscribe-id-derived":              {Does: "leaves the id out", Modes: onWebhook, edits: cut(Grant, "", "id")},
 	SubscribeIDNotAnInput:               {Does: "takes the client's id", Modes: onWebhook},
@@ -236,7 +236,7 @@ var Table = map[Row]Breach{
 	SubscribeRefreshReactivates:         {Does: "keeps deliveries suspended over a refresh", Modes: onWebhook},
 	"subscribe-response-cursor":         {Does: "answers subscribe with cursor: 7", Modes: onWebhook, edits: put(Grant, "", "cursor", 7), Follows: []Row{"cursor-opaque"}, Why: "a number is no string"},
 	"subscribe-response-truncated":      {Does: "leaves truncated out", Modes: onWebhook, edits: cut(Grant, "", "truncated")},
-	SubscribeCrossTenantIsolation:       {Does: "takes subscriptions of other principals for the same", Modes: onWebhook, Follows: []Row{"unsubscribe-by-key"}, Why: "a subscription of before has another key"},
+	SubscribeCrossTenantIsolation:       {Does: "treats subscriptions of other principals as the same", Modes: onWebhook, Follows: []Row{"unsubscribe-by-key"}, Why: "an earlier subscription has another key"},
 	"ttl-refresh-before-lte-suggestion": {Does: "says a grant is an hour longer than it is", Modes: onWebhook, edits: one(Grant, "", postpone)},
 	TTLNoRejectionPath:                  {Does: "refuses each ttlMs that it would have to clamp, and null", Modes: onWebhook},
 	"ttl-null-only-when-requested":      {Does: "says refreshBefore: null", Modes: onWebhook, edits: put(Grant, "", "refreshBefore", nil)},
@@ -262,7 +262,7 @@ var Table = map[Row]Breach{
 	"delivery-subscription-id-header":      {Does: "posts events without X-MCP-Subscription-Id", Modes: onWebhook, edits: one(Sent, "event", func(m *Message) { delete(m.Header, "X-MCP-Subscription-Id") })},
 	"delivery-signature-formula":           {Does: "signs events wrongly", Modes: onWebhook, edits: one(Sent, "event", missign)},
 	"delivery-retry-regenerates-signature": {Does: "sends retries with the first timestamp and signature", Modes: onWebhook, edits: []edit{{Sent, "event", repeated, repeat}}},
-	DeliveryDualSignOnRotation:             {Does: "signs with the new secret alone", Modes: onWebhook},
+	DeliveryDualSignOnRotation:             {Does: "signs with the new secret only", Modes: onWebhook},
 	"delivery-body-size":                   {Does: "adds 300 KiB to events", Modes: onWebhook, edits: one(Post, "event", func(m *Message) { m.Body["padding"] = strings.Repeat("x", 300<<10) })},
 	Delivery413NonRetryable:                {Does: "tries again after 413", Modes: onWebhook},
 	Delivery410NonRetryable:                {Does: "tries again after 410", Modes: onWebhook},
@@ -270,9 +270,9 @@ var Table = map[Row]Breach{
 	"payload-minimality":                   {Does: "adds 30 KiB to events", Modes: onWebhook, edits: one(Post, "event", func(m *Message) { m.Body["padding"] = strings.Repeat("x", 30<<10) })},
 
 	// Callback security.
-	SSRFValidateCallbackURL:    {Does: "accepts a callback that is no https URL with a host, if it is no http URL either, without a challenge", Modes: onWebhook},
+	SSRFValidateCallbackURL:    {Does: "accepts, without a challenge, a callback that is neither an https URL with a host nor an http URL", Modes: onWebhook},
 	SSRFRejectNonRoutable:      {Does: "posts to every address", Modes: onWebhook, Follows: []Row{SSRFValidateAtDeliveryTime, VerificationUsesSSRFHardenedPath}, Why: "no address is checked"},
-	SSRFValidateAtDeliveryTime: {Does: "checks the address of the challenge alone", Modes: onWebhook},
+	SSRFValidateAtDeliveryTime: {Does: "checks the address of the challenge only", Modes: onWebhook},
 	SSRFNoRedirects:            {Does: "follows a redirect", Modes: onWebhook},
 
 	// Verification.
@@ -281,7 +281,7 @@ var Table = map[Row]Breach{
 	"verification-failure-error":       {Does: "refuses a callback that fails with -32602", Modes: onWebhook, edits: recode(callbackRefused, "subscribe", -32602)},
 	VerificationCachedPerPrincipalURL:  {Does: "sends a challenge at each refresh", Modes: onWebhook},
 	VerificationPersistedForNoExpiry:   {Does: "forgets over a restart that callbacks are verified", Modes: onWebhook},
-	VerificationUsesSSRFHardenedPath:   {Does: "checks the address of deliveries alone, and follows redirects of challenges", Modes: onWebhook},
+	VerificationUsesSSRFHardenedPath:   {Does: "checks the address of deliveries only, and follows redirects of challenges", Modes: onWebhook},
 	VerificationNoRawEndpointResponses: {Does: "repeats what a callback answers in its error", Modes: onWebhook},
 
 	// Control envelopes.
@@ -293,7 +293,7 @@ var Table = map[Row]Breach{
 
 	// Authorization.
 	AuthzSubscribeTime:        {Does: "gives everybody the notes of every principal"},
-	AuthzDeliveryTimeReverify: {Does: "delivers on to a principal that lost its access", Modes: notPoll},
+	AuthzDeliveryTimeReverify: {Does: "still delivers to a principal that lost its access", Modes: notPoll},
 }
 
 // LongSilence is longer than a stream may be silent.
