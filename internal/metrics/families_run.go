@@ -49,7 +49,7 @@ var identityFamilies = []family[wholeRun]{
 			emit(v, code)
 		}
 	}, "code"),
-	ofRun(gauge, "eventmeter_threshold_passed", "1 for a threshold of the profile that held, 0 for one that failed or was not evaluated. lane is empty where it is about the run.", func(x *wholeRun, emit emitter) {
+	ofRun(gauge, "eventmeter_threshold_passed", "1 for a threshold of the profile that held, 0 for one that failed or was not evaluated. lane is empty for a figure of the run.", func(x *wholeRun, emit emitter) {
 		x.eachThreshold(func(v *results.Verdict) { emit(truth(v.Passed), v.Threshold, v.Lane) })
 	}, "threshold", "lane"),
 	ofRun(gauge, "eventmeter_threshold_evaluated", "1 for a threshold of the profile that was evaluated, 0 for one that judged nothing: nothing was owed to the lane, it received nothing at all, or its latency is in doubt.", func(x *wholeRun, emit emitter) {
@@ -73,7 +73,7 @@ func (x *wholeRun) eachThreshold(do func(*results.Verdict)) {
 }
 
 var conformanceFamilies = []family[wholeRun]{
-	ofRun(gauge, "eventmeter_conformance_broken_rows", "Rows of conformance that the target broke so far, by level: must, should, shape. It is there where a lane speaks MCP Events.", func(x *wholeRun, emit emitter) {
+	ofRun(gauge, "eventmeter_conformance_broken_rows", "Rows of conformance that the target broke so far, by level: must, should, shape. Present only if a lane speaks MCP Events.", func(x *wholeRun, emit emitter) {
 		if c := x.conformance(); c != nil {
 			emit(float64(c.Must), string(conform.Must))
 			emit(float64(c.Should), string(conform.Should))
@@ -222,7 +222,7 @@ var processFamilies = []family[wholeRun]{
 }
 
 var runHistograms = []histogramFamily[wholeRun]{
-	runHistogram("eventmeter_upstream_lag_seconds", "From intended until the upstream began to send, of measured events.", func(l *Look) ledger.Distribution { return l.Detail.FireLag }),
+	runHistogram("eventmeter_upstream_lag_seconds", "From scheduled until the upstream began to send, of measured events.", func(l *Look) ledger.Distribution { return l.Detail.FireLag }),
 	runHistogram("eventmeter_upstream_answer_seconds", "From sending until the upstream had answered, of measured events that were accepted.", func(l *Look) ledger.Distribution { return l.Detail.FireLatency }),
 	runHistogram("eventmeter_generator_read_delay_seconds", "From writing a byte to a loopback connection until this process had read it, tried every 7 ms, and more rarely in a long run: the generator's own share in every latency.", func(l *Look) ledger.Distribution { return l.Health.ReadDelay }),
 	runHistogram("eventmeter_generator_timer_lag_seconds", "How late a timer of 10 ms woke, in a long run of up to 100 ms.", func(l *Look) ledger.Distribution { return l.Health.TimerLag }),

@@ -90,9 +90,9 @@ var searchFamilies = []family[Search]{
 	}, "step", "purpose", "verdict"),
 	ofStep("eventmeter_capacity_step_load", "Load of a step, in the unit of the axis.", func(s *results.CapacityStep) float64 { return s.Load }),
 	ofStep("eventmeter_capacity_step_offered_rate", "Deliveries per second that were due in a step.", func(s *results.CapacityStep) float64 { return s.Offered }),
-	ofStep("eventmeter_capacity_step_achieved_rate", "Copies of events per second that came in a step.", func(s *results.CapacityStep) float64 { return s.Achieved }),
+	ofStep("eventmeter_capacity_step_achieved_rate", "Copies of events received per second in a step.", func(s *results.CapacityStep) float64 { return s.Achieved }),
 	ofStep("eventmeter_capacity_step_expected", "Owed pairs of a step.", func(s *results.CapacityStep) float64 { return float64(s.Expected) }),
-	ofStep("eventmeter_capacity_step_lost", "Owed pairs of a step that never came.", func(s *results.CapacityStep) float64 { return float64(s.Lost) }),
+	ofStep("eventmeter_capacity_step_lost", "Owed pairs of a step that were never received.", func(s *results.CapacityStep) float64 { return float64(s.Lost) }),
 	ofStep("eventmeter_capacity_step_backlog_growth_rate", "Growth of the backlog of owed deliveries, in deliveries per second.", func(s *results.CapacityStep) float64 { return s.Backlog.Growth }),
 	ofSearch("eventmeter_capacity_step_latency_seconds", "Scheduled → received of a lane in a step, by figure: p50, p90, p95, p99 or p999.", func(x *Search, emit emitter) {
 		for _, s := range x.steps {

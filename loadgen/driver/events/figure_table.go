@@ -13,7 +13,7 @@ var FigureTable = figure.Table{Name: "events", Systems: []string{"events", "smit
 	{Name: driver.FigureCoalesced, Help: "streams whose events arrived in coalesced reads, as through a buffer"},
 
 	{Name: "cuts", Help: "streams that the lane cut"},
-	{Name: "replayedOnReconnect", Help: "events on a stream that was opened again which had been acknowledged to the upstream before it stood"},
+	{Name: "replayedOnReconnect", Help: "events on a reopened stream that had been acknowledged to the upstream before the stream was confirmed"},
 	{Name: "reopenedPeak", Help: "most streams that the lane began to open again within one tenth of a second, after it had cut all of them"},
 	{Name: "catchUp", Unit: "ns", Timing: true, Help: "from the end of events.cutFor, after all streams were cut, until a missed event was received"},
 	{Name: "outage", Unit: "ns", Timing: true, Help: "from the loss of a stream until the next one is confirmed"},
