@@ -6,8 +6,8 @@ import (
 
 // Conformance is what the run saw of the rows by which the working group's suite judges a server.
 type Conformance struct {
-	Held    int `json:"held"`    // rows that were seen, and nothing broke
-	Broken  int `json:"broken"`  // rows that something broke: must + should + shape
+	Held    int `json:"held"`    // rows that were seen and not broken
+	Broken  int `json:"broken"`  // rows that were broken: must + should + shape
 	NotSeen int `json:"notSeen"` // rows that the run had no occasion to judge
 	Must    int `json:"must"`    // broken rows that quote a MUST
 	Should  int `json:"should"`  // broken rows that quote a SHOULD

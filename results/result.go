@@ -24,7 +24,7 @@ type Result struct {
 	Version string `json:"version"`
 	// the run id that its probe ids carry, in hexadecimal
 	Run string `json:"run"`
-	// the name that a person gave the run (--name); see [CheckName]
+	// the name that a person gave the run (--name)
 	Name     string    `json:"name,omitempty"`
 	Started  time.Time `json:"started"`  // wall clock, UTC
 	Finished time.Time `json:"finished"` // wall clock, UTC
@@ -58,8 +58,8 @@ type Result struct {
 	// the processes of a run that was split into shards. The figures above then cover all shards.
 	Shards []Shard `json:"shards,omitempty"`
 	// the share of (event, subscription) pairs that were published and received by the same shard,
-	// over 0 to 1, for a run that was split into shards. The other pairs are load that was not
-	// measured. 0 = the run was not split.
+	// above 0 and at most 1, for a run that was split into shards. The other pairs are load that
+	// was not measured. 0 = the run was not split.
 	Coverage float64 `json:"coverage,omitempty"`
 }
 
@@ -217,8 +217,8 @@ type Interval struct {
 	// upper end: in 1 of 40 runs the true figure is above it; absent where the sample cannot carry the
 	// figure
 	High Nanos `json:"high,omitempty"`
-	// how many independent deliveries the deliveries are worth. Those of one event, or of one slow
-	// moment, are not independent.
+	// number of independent deliveries that would be as informative. Deliveries of one event, or of
+	// one slow moment, are not independent.
 	Draws int64 `json:"draws"`
 	// the figure over the first third of the run, where it rose or fell throughout by a quarter or
 	// more
@@ -305,35 +305,33 @@ type Traffic struct {
 type Detail struct {
 	// the lane's unexpected copies by kind
 	UnexpectedBy map[string]int64 `json:"unexpectedBy"`
-	// Unprobed events carried no probe id: somebody else's traffic.
+	// events without a probe id: other traffic of the same server
 	Unprobed int64 `json:"unprobed"`
-	// Foreign copies are of events that another shard of the run published; they
-	// are that shard's to measure, where one of its own subscriptions receives them.
+	// copies of events that another shard of the run published; that shard measures them where one
+	// of its own subscriptions receives them
 	Foreign int64 `json:"foreign,omitempty"`
-	// InFlight deliveries were on their way when the subscription began; they
-	// were neither demanded nor held against the target.
+	// deliveries of events that were on their way when the subscription began; they are neither
+	// owed nor unexpected
 	InFlight int64 `json:"inFlight"`
-	// Excused emissions were on their way when the subscription ended, or came
-	// too late for its last poll.
+	// events that were on their way when the subscription ended, or came too late for its last
+	// poll; they are not owed
 	Excused int64 `json:"excused"`
-	// Unidentified emissions may have been announced by an update that names no
-	// event. They are not in expected.
+	// events that may have been announced by an update that names no event; they are not in
+	// expected
 	Unidentified int64 `json:"unidentified"`
-	// Replayed deliveries are older than the subscription and were asked for.
+	// deliveries of events that are older than the subscription and were requested
 	Replayed int64 `json:"replayed"`
 	ledger.Notices
-	// MalformedBy splits Malformed by what was wrong; absent when nothing was.
+	// malformed, by what was wrong; absent when it is 0
 	MalformedBy map[string]int64 `json:"malformedBy,omitempty"`
-	// RejectedBy splits Rejected by what was wrong; absent when nothing was.
+	// rejected, by what was wrong; absent when it is 0
 	RejectedBy map[string]int64 `json:"rejectedBy,omitempty"`
-	// UndeliverableBy splits Undeliverable, SuspendedBy Suspended by the words of
-	// the target, and OversizedBy Oversized by what was too large; each is absent
-	// when nothing was.
+	// undeliverable, by what went wrong; absent when it is 0
 	UndeliverableBy map[string]int64 `json:"undeliverableBy,omitempty"`
-	SuspendedBy     map[string]int64 `json:"suspendedBy,omitempty"` // see undeliverableBy
-	OversizedBy     map[string]int64 `json:"oversizedBy,omitempty"` // see undeliverableBy
-	// AnsweredBy counts the target's requests that this side answered with an
-	// error, by status. They are no failures of the target's.
+	SuspendedBy     map[string]int64 `json:"suspendedBy,omitempty"` // suspended, by the words of the target; absent when it is 0
+	OversizedBy     map[string]int64 `json:"oversizedBy,omitempty"` // oversized, by what was too large; absent when it is 0
+	// requests of the target that this side answered with an error, by status; they are not
+	// failures of the target
 	AnsweredBy map[string]int64 `json:"answeredBy,omitempty"`
 }
 

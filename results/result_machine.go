@@ -20,14 +20,14 @@ type Target struct {
 	// the target's use of its machine from the warm-up to the end of the drain, where it runs on
 	// this machine, or as --target-metrics reports
 	Process *Process `json:"process,omitempty"`
-	// what the target holds, such as memory or files, and whether it rises under constant load and
-	// stays, by gauge: memory, files, threads, and with --target-metrics heap, goroutines, handles,
+	// whether what the target holds, such as memory or files, rises under constant load and stays,
+	// by gauge: memory, files, threads, and with --target-metrics heap, goroutines, handles,
 	// resources or sessions. Absent where nothing was followed, where lanes take turns, and in runs
 	// in shards.
 	Leak map[string]Growth `json:"leak,omitempty"`
 	// traffic over the pipes, for a target over standard input and output
 	Stdio *Stdio `json:"stdio,omitempty"`
-	// what was done to have tokens that expire, where the profile has target.oauth
+	// requests for access tokens that expire, where the profile has target.oauth
 	Tokens *Tokens `json:"tokens,omitempty"`
 }
 
@@ -50,8 +50,8 @@ type Growth struct {
 	Reason  string      `json:"reason"` // why, in words
 	// rate of a straight line through the lowest values of 24 windows, per minute
 	Slope float64 `json:"slope"`
-	Low   float64 `json:"low"`  // the 95 % interval of slope begins here
-	High  float64 `json:"high"` // and ends here
+	Low   float64 `json:"low"`  // lower end of the 95 % interval of slope
+	High  float64 `json:"high"` // upper end of the 95 % interval of slope
 	// how probable such a trend is where there is none
 	Chance float64 `json:"chance"`
 	Rise   float64 `json:"rise"`   // slope × duration of the measured phase
@@ -62,12 +62,13 @@ type Growth struct {
 	Points int64   `json:"points"` // samples in the measured phase
 }
 
-// Tokens is what principals did to have access tokens, from the first handshake to the end of the
-// run. Where the token endpoint was found, requests is the sum of issued, renewed, failed and cut.
+// Tokens are the requests of principals for access tokens, from the first handshake to the end of
+// the run. Where the token endpoint was found, requests is the sum of issued, renewed, failed and
+// cut.
 type Tokens struct {
 	Requests int64 `json:"requests"` // requests to the token endpoint
 	Issued   int64 `json:"issued"`   // first tokens
-	Renewed  int64 `json:"renewed"`  // tokens in place of others
+	Renewed  int64 `json:"renewed"`  // tokens that replaced earlier ones
 	Failed   int64 `json:"failed"`   // requests that brought no token
 	Cut      int64 `json:"cut"`      // requests that were given up at the end of the run
 	// requests that looked for the token endpoint
@@ -76,7 +77,7 @@ type Tokens struct {
 	// principals to whom the issuer gives no more tokens
 	Denied int64 `json:"denied"`
 	Lost   int64 `json:"lost"` // subscriptions that ended because there was no token
-	// what failed comes from, such as "http 400 invalid_grant"
+	// failed requests by status and OAuth error, such as "http 400 invalid_grant"
 	Failures   map[string]int64 `json:"failures,omitempty"`
 	FirstError string           `json:"firstError,omitempty"` // the text of the first failure
 }

@@ -16,7 +16,7 @@ type ClientRow struct {
 // ClientRows are the rows of the suite for clients, in its order.
 var ClientRows = []ClientRow{
 	{Name: "client-no-events-without-extension", Requires: "no events/* is sent to a server that does not offer the extension", Lanes: "poll, push, webhook", Broken: "a request of events/* after a handshake without the extension",
-		Deviates: "many servers have events and do not advertise them: a lane asks all the same, and the run says that capability-events-object is broken"},
+		Deviates: "many servers have events and do not advertise them: a lane asks anyway, and the run reports capability-events-object as broken"},
 	{Name: "client-relist-on-list-changed", Requires: "the types are listed again after list_changed", Lanes: "poll, push, webhook", Broken: "no events/list follows list_changed; lanes with events.listen"},
 	{Name: "client-poll-drain-on-has-more", Requires: "hasMore is followed at once, whatever nextPollMs says", Lanes: "poll", Broken: "no poll with the new cursor follows hasMore with a nextPollMs of an hour"},
 	{Name: "client-poll-respects-next-poll-ms", Requires: "the next poll waits for nextPollMs", Lanes: "poll", Broken: "less than 0.9 nextPollMs between an answer and the next poll"},

@@ -188,20 +188,18 @@ type LaneCounts struct {
 // Notices counts notices, which a lane receives besides events, by kind.
 type Notices struct {
 	Rejected        int64 `json:"rejected"`        // webhook deliveries whose signature was wrong, missing or stale
-	Malformed       int64 `json:"malformed"`       // messages that could not be read, or break the protocol in a way that clients feel
+	Malformed       int64 `json:"malformed"`       // messages that could not be read, or break the protocol in a way that affects clients
 	Reconnects      int64 `json:"reconnects"`      // streams that were cut and opened again
 	DeadStreams     int64 `json:"deadStreams"`     // streams that fell silent for twice the heartbeat interval
 	Terminated      int64 `json:"terminated"`      // subscriptions that the target ended
 	TransientErrors int64 `json:"transientErrors"` // error notifications, and calls that failed and were tried again
-	// Undeliverable counts connections of the target to the lane's own listener
-	// that failed before they carried a request.
+	// connections of the target to the lane's own listener that failed before they carried a
+	// request
 	Undeliverable int64 `json:"undeliverable,omitempty"`
-	// Suspended is how often the target said that it had suspended delivery or
-	// lost a subscription.
+	// how often the target said that it had suspended delivery or lost a subscription
 	Suspended int64 `json:"suspended,omitempty"`
-	// Oversized streams, answers and webhook bodies were given up because they
-	// were larger than their bound, or because the memory budget (limits.memory)
-	// could not hold them.
+	// streams, answers and webhook bodies that were given up because they were larger than their
+	// bound, or because the memory budget (limits.memory) could not hold them
 	Oversized int64 `json:"oversized"`
 }
 

@@ -34,11 +34,11 @@ var FigureTable = figure.Table{Name: "events", Systems: []string{"events", "smit
 	{Name: "typesVanished", Help: "event types that a list lacks and the one before has"},
 	{Name: "relist", Unit: "ns", Timing: true, Help: "from the notification until the new list was read"},
 
-	{Name: "grants", Help: "answers to subscribe and refresh, on lanes with a wish"},
+	{Name: "grants", Help: "answers to subscribe and refresh, on lanes with ttl or rotateEvery"},
 	{Name: "grantsWithoutEnd", Help: "grants whose refreshBefore is null"},
-	{Name: "grantsUnasked", Help: "grants without an end that nobody asked for"},
-	{Name: "grantsShorter", Help: "grants more than a tenth below the wish, and ends where none was asked for"},
-	{Name: "grantsLonger", Help: "grants more than a tenth above the wish"},
+	{Name: "grantsUnasked", Help: "grants without an end that were not requested"},
+	{Name: "grantsShorter", Help: "grants more than a tenth below the requested lifetime, and ends where none was requested"},
+	{Name: "grantsLonger", Help: "grants more than a tenth above the requested lifetime"},
 	{Name: "idsChanged", Help: "refreshes that came back with another id"},
 	{Name: "refreshedLate", Help: "refreshes that were sent after the grant was over"},
 
