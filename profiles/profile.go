@@ -162,9 +162,9 @@ type Embedded struct {
 	// largest number of deliveries in flight, over all webhook subscriptions, default 256; further ones
 	// wait. If answers take 275 ms, 256 senders make 930 deliveries per second.
 	Senders int `yaml:"senders,omitempty" json:"senders,omitempty" check:"0|1..20000"`
-	// largest number of these deliveries at one host and port of callbacks, for events and smithery;
-	// further ones wait without a sender, so that a slow host does not use them all up; 0 (the default) =
-	// no bound but senders
+	// largest number of these deliveries at one host and port of callbacks, for events and
+	// smithery; further ones wait without a sender, so that a slow host does not use up all
+	// senders; 0 (the default) = no bound but senders
 	SendersPerHost int `yaml:"sendersPerHost,omitempty" json:"sendersPerHost,omitempty" check:"0|1..20000"`
 	// injected faults: a file, or text such as "drop(every=10)"
 	Faults string `yaml:"faults,omitempty" json:"faults,omitempty"`
@@ -207,7 +207,7 @@ type Embedded struct {
 	// answers every call with an event stream of one message instead of JSON, like servers built
 	// with the official Go SDK
 	SSEAnswers bool `yaml:"sseAnswers,omitempty" json:"sseAnswers,omitempty"`
-	// life of access tokens; if given, the embedded target issues tokens and requires them, and
+	// life of access tokens; if given, the embedded target issues and requires tokens, and
 	// target.oauth says how principals get them
 	TokenLife        time.Duration `yaml:"tokenLife,omitempty" json:"tokenLife,omitempty" check:"0|1ms.."`
 	TokenEndsStreams bool          `yaml:"tokenEndsStreams,omitempty" json:"tokenEndsStreams,omitempty"` // ends push streams when the token that opened them expires

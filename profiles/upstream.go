@@ -15,7 +15,7 @@ type Upstream struct {
 	// each
 	Sources int `yaml:"sources,omitempty" json:"sources" check:"1..65536"`
 	// name of the published event (inject, feed, and replay if an entry names none); default is the
-	// event of the lanes if they all subscribe to the same
+	// event of the lanes if they all subscribe to the same event
 	Event string `yaml:"event,omitempty" json:"event,omitempty"`
 	// address of the admin listener (inject, replay) of a reference server that this run did not
 	// start. It is required with target.url, and with target.command unless the program prints it

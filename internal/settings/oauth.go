@@ -5,8 +5,9 @@ import "time"
 // OAuth defines how principals get access tokens that expire. Each is a client of an issuer.
 type OAuth struct {
 	// clientCredentials (the default) asks for every token with the client's own credentials.
-	// refreshToken renews with a refresh token: the first is from refreshTokenFile; without the file,
-	// it comes with the first access token, which is asked for by client credentials.
+	// refreshToken renews with a refresh token. The first refresh token comes from refreshTokenFile
+	// or, without the file, with the first access token, which is requested with client
+	// credentials.
 	Grant string `yaml:"grant,omitempty" json:"grant,omitempty" check:"clientCredentials|refreshToken"`
 	// number of principals, default 1; subscription i uses principal i modulo their number
 	Principals int `yaml:"principals,omitempty" json:"principals,omitempty" check:"1..200000"`

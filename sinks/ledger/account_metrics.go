@@ -26,7 +26,7 @@ type LanePart struct {
 var LaneMetrics = []LaneMetric{
 	laneGauge("eventmeter_subscriptions", "Subscriptions that the lane was declared with.", func(n *LiveLane) int64 { return int64(n.Subscriptions) }),
 	laneGauge("eventmeter_subscriptions_open", "Subscriptions that are active now.", func(n *LiveLane) int64 { return n.Open }),
-	laneGauge("eventmeter_subscriptions_attaching", "Subscriptions that are asked for and not active yet.", func(n *LiveLane) int64 { return n.Attaching }),
+	laneGauge("eventmeter_subscriptions_attaching", "Subscriptions that were requested and are not active yet.", func(n *LiveLane) int64 { return n.Attaching }),
 	laneCounter("eventmeter_subscriptions_failed_total", "Attempts to subscribe that failed.", func(n *LiveLane) int64 { return n.Failed }),
 	laneCounter("eventmeter_subscriptions_broken_total", "Subscriptions that failed after they had been active.", func(n *LiveLane) int64 { return n.Broken }),
 	laneCounter("eventmeter_subscriptions_terminated_total", "Subscriptions that the target ended.", func(n *LiveLane) int64 { return n.Terminated }),
@@ -62,9 +62,9 @@ var LaneMetrics = []LaneMetric{
 	}},
 	laneCounter("eventmeter_deliveries_recovered_total", "Pairs that were received although publishing failed.", func(n *LiveLane) int64 { return n.Recovered }),
 	laneCounter("eventmeter_deliveries_in_flight_total", "Deliveries of events that were on their way while the subscription became active.", func(n *LiveLane) int64 { return n.InFlight }),
-	laneCounter("eventmeter_deliveries_excused_total", "Pairs that were on their way when the subscription was ended, and did not come any more.", func(n *LiveLane) int64 { return n.Excused }),
+	laneCounter("eventmeter_deliveries_excused_total", "Pairs that were on their way when the subscription was ended, and were not received any more.", func(n *LiveLane) int64 { return n.Excused }),
 	laneCounter("eventmeter_deliveries_unidentified_total", "Owed pairs that an update without a payload may have announced, so that they cannot be judged one by one. Known when the subscription has ended.", func(n *LiveLane) int64 { return n.Unidentified }),
-	laneCounter("eventmeter_deliveries_replayed_total", "Deliveries older than the subscription, on a lane that asked for them.", func(n *LiveLane) int64 { return n.Replayed }),
+	laneCounter("eventmeter_deliveries_replayed_total", "Deliveries older than the subscription, on a lane that requested them.", func(n *LiveLane) int64 { return n.Replayed }),
 	laneCounter("eventmeter_deliveries_foreign_total", "Copies of events that another shard published.", func(n *LiveLane) int64 { return n.Foreign }),
 	laneCounter("eventmeter_deliveries_unprobed_total", "Events without a probe id: other traffic of the same server.", func(n *LiveLane) int64 { return n.Unprobed }),
 
