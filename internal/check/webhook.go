@@ -355,7 +355,7 @@ func timesToLive(ctx context.Context, p *probe) {
 			if life > least+aMoment || life <= 15*time.Minute*11/10+aMoment {
 				p.judge(conform.TTLRefreshBeforeLteSuggestion, life <= 15*time.Minute*11/10+aMoment, "%s: %s", name, a.text)
 			}
-			p.skip("the wish was shorter than the shortest grant of the server", conform.TTLRefreshBeforeLteSuggestion)
+			p.skip("the requested lifetime was shorter than the shortest grant of the server", conform.TTLRefreshBeforeLteSuggestion)
 		}
 	}
 	p.skip("no answer with a time", p.step.Rows...)

@@ -376,7 +376,7 @@ var Rows = [count]Row{
 	SubscribeCrossTenantIsolation: {Name: "subscribe-cross-tenant-isolation", Level: Shape, Requires: "two principals get two subscriptions", Section: "Subscribe", Lanes: "webhook",
 		Unseen: "needs a deliberate step: two principals with one callback",
 		Check:  "subscribes as two principals with one callback: two ids; needs two tokens"},
-	TTLRefreshBeforeLteSuggestion: {Name: "ttl-refresh-before-lte-suggestion", Level: Should, Requires: "grant not above the wish", Section: "Subscribe", Lanes: "webhook",
+	TTLRefreshBeforeLteSuggestion: {Name: "ttl-refresh-before-lte-suggestion", Level: Should, Requires: "grant not above the requested lifetime", Section: "Subscribe", Lanes: "webhook",
 		At: []Occasion{GrantWished}, Broken: "the grant is more than a tenth longer than requested; for requests of 10 minutes and more, because a target may have a minimum below that",
 		Check: "requests 15 minutes: the grant is at most a tenth longer"},
 	TTLNoRejectionPath: {Name: "ttl-no-rejection-path", Level: Shape, Requires: "TTL values are clamped, never refused", Section: "Subscribe", Lanes: "webhook",
