@@ -9,7 +9,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/run"
 )
 
-// The exit codes, as documented in the README.
+// The exit codes, as documented in docs/pull-request.md.
 const (
 	exitOK          = 0
 	exitFailure     = 1

@@ -12,7 +12,7 @@ import (
 // server whose capacity is known, where queues follow from arithmetic, and on one that is bounded by
 // the machine alone.
 type saturation struct {
-	Subscriptions     int        `json:"subscriptions"`     // of the bounded server; all hear the same source
+	Subscriptions     int        `json:"subscriptions"`     // of the bounded server; all of the same source
 	FreeSubscriptions int        `json:"freeSubscriptions"` // of the other one
 	Capacity          float64    `json:"capacity"`          // of the bounded server, deliveries per second
 	Queue             int        `json:"queue"`             // events, of a subscriber, and of the buffer that polls read
