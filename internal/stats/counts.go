@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/aclements/go-moremath/mathx"
-
 	"github.com/eventmeter/eventmeter/internal/stats/dist"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
@@ -91,7 +89,7 @@ func countEstimate(a, b []tallied, alpha float64) estimate {
 	// need counts in B and none in A are significant. The detectable rate is the one at which at
 	// least need are counted with probability power.
 	need := math.Ceil(math.Log(alpha/2) / math.Log(share))
-	e.detectable = scaleB * dist.Bisect(0, 10*need+100, func(m float64) float64 { return mathx.GammaInc(need, m) - power })
+	e.detectable = scaleB * dist.Bisect(0, 10*need+100, func(m float64) float64 { return dist.GammaInc(need, m) - power })
 	return e
 }
 

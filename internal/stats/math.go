@@ -19,10 +19,10 @@ const confidence = 0.95
 func binomialTails(k, n, p float64) (lower, upper float64) {
 	lower, upper = 1, 1
 	if k < n {
-		lower = 1 - mathx.BetaInc(p, k+1, n-k)
+		lower = 1 - dist.BetaInc(p, k+1, n-k)
 	}
 	if k > 0 {
-		upper = mathx.BetaInc(p, k, n-k+1)
+		upper = dist.BetaInc(p, k, n-k+1)
 	}
 	return lower, upper
 }
@@ -34,9 +34,9 @@ func poissonBounds(k, level float64) (lo, hi float64) {
 	top := 10*(k+10) + 100
 	if k > 0 {
 		// P(X >= k | mean) = GammaInc(k, mean)
-		lo = dist.Bisect(0, top, func(m float64) float64 { return mathx.GammaInc(k, m) - tail })
+		lo = dist.Bisect(0, top, func(m float64) float64 { return dist.GammaInc(k, m) - tail })
 	}
-	hi = dist.Bisect(0, top, func(m float64) float64 { return mathx.GammaInc(k+1, m) - (1 - tail) })
+	hi = dist.Bisect(0, top, func(m float64) float64 { return dist.GammaInc(k+1, m) - (1 - tail) })
 	return lo, hi
 }
 

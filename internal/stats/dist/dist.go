@@ -4,7 +4,6 @@ package dist
 import (
 	"math"
 
-	"github.com/aclements/go-moremath/mathx"
 	"github.com/aclements/go-moremath/stats"
 )
 
@@ -32,7 +31,7 @@ func StudentTail(t, df float64) float64 {
 	if math.IsInf(t, 0) {
 		return 0
 	}
-	return mathx.BetaInc(df/(df+t*t), df/2, 0.5)
+	return BetaInc(df/(df+t*t), df/2, 0.5)
 }
 
 // StudentQuantile is the inverse of Student's distribution, for p above 0.5.
@@ -50,5 +49,5 @@ func BetaQuantile(p, a, b float64) float64 {
 	case b <= 0:
 		return 1
 	}
-	return Bisect(0, 1, func(x float64) float64 { return mathx.BetaInc(x, a, b) - p })
+	return Bisect(0, 1, func(x float64) float64 { return BetaInc(x, a, b) - p })
 }
