@@ -147,7 +147,7 @@ func (s *Sheet) need(w Workload) Need {
 		add("cpu", w.Pod.CPU, of(s.cpu, s.work))
 	}
 	if w.Pod.Memory > 0 && s.memory != nil {
-		add("memory", w.Pod.Memory, of(s.memory, load.kept))
+		add("memory", w.Pod.Memory, of(s.memory, s.kept))
 	}
 	if w.Pod.Connections > 0 {
 		add("connections", w.Pod.Connections, func(pods float64) Range { return s.open(w).times(1 / pods) })
@@ -227,7 +227,7 @@ func (s *Sheet) resources(n *Need, w Workload) {
 		n.PodCPU, n.CPU = &r, &total
 	}
 	if s.memory != nil {
-		r := s.memory.predict(each.kept())
+		r := s.memory.predict(s.kept(each))
 		total := r.times(pods)
 		n.PodMemory, n.Memory = &r, &total
 	}
@@ -238,7 +238,7 @@ func (s *Sheet) resources(n *Need, w Workload) {
 	}
 	n.Requests = Range{out, out, out}
 	n.In, n.Out = s.up.predict(s.wire(each)).times(pods), s.down.predict(s.wire(each)).times(pods)
-	n.GeneratorCPU, n.GeneratorMemory = s.generator.predict(s.work(all)), s.generatorBytes.predict(all.kept())
+	n.GeneratorCPU, n.GeneratorMemory = s.generator.predict(s.work(all)), s.generatorBytes.predict(s.kept(all))
 }
 
 // warn says what the figures leave out.
@@ -252,7 +252,7 @@ func (s *Sheet) warn(n *Need, w Workload) {
 		name  string
 		model *model
 		x     []float64
-	}{{"CPU", s.cpu, s.work(each)}, {"memory", s.memory, each.kept()}} {
+	}{{"CPU", s.cpu, s.work(each)}, {"memory", s.memory, s.kept(each)}} {
 		if m.model == nil {
 			add("%s: the target's process was not known to the search, so no pods are computed from it; repeat the search with --target-metrics", m.name)
 		} else if by := m.model.beyond(m.x); by > far {
@@ -261,6 +261,9 @@ func (s *Sheet) warn(n *Need, w Workload) {
 	}
 	if k := each.deliveries / max(each.events, 1e-9); s.fanOut > 0 && k > 1.5*s.fanOut {
 		add("CPU: %.4g deliveries per event and pod, and %.4g were measured: with many, each costs less, so it may be planned too high; add a search with such a fan-out", k, s.fanOut)
+	}
+	if s.Mode == "poll" && !s.paced && each.requests < 0.7*s.polls {
+		add("CPU: %.3g polls/s each, and %.3g were measured: of fewer polls each costs more, so it may be planned too low; add a search with fewer subscriptions", each.requests, s.polls)
 	}
 	if s.hostCPUs > 0 && w.Pod.CPU > float64(s.hostCPUs) {
 		add("a pod of %.3g CPUs was not measured: the machine of the search has %d", w.Pod.CPU, s.hostCPUs)

@@ -14,7 +14,8 @@ import (
 
 // plans holds what eventmeter plan predicts from searches against runs at loads that no search had.
 type plans struct {
-	Modes []plannedMode `json:"modes"`
+	Repeats int           `json:"repeats"` // runs of each load
+	Modes   []plannedMode `json:"modes"`
 }
 
 // plannedMode is a mode with its searches and runs.
@@ -72,28 +73,31 @@ type plansMode struct {
 	ttl      [2]time.Duration // of the searches, and of the loads
 }
 
-// plansModes: each mode has searches with two fan-outs, and loads below, between and beside them.
+// plansModes: each mode has searches with two numbers of subscriptions and three fan-outs, and loads
+// between and beside them. Idle steps and loads have whole numbers of heartbeats and refreshes.
 var plansModes = []plansMode{
-	{mode: "push", slo: "1s", idle: 35 * time.Second, // a heartbeat comes every 15 s
-		searches: []plannedSearch{{1000, 10, 10, 40, 0}, {1000, 10, 10, 40, 0}, {1000, 2, 2, 8, 0}},
-		loads:    []plansLoad{{900, 30, 90}, {500, 20, 25}, {700, 15, 5}, {1000, 6, 2}, {400, 8, 1}}},
-	{mode: "poll", slo: "3s", idle: 12 * time.Second,
-		searches: []plannedSearch{{1000, 10, 10, 20, 0}, {1000, 10, 10, 20, 0}, {1000, 2, 2, 4, 0}},
-		loads:    []plansLoad{{900, 20, 90}, {500, 15, 25}, {700, 10, 5}, {1000, 3, 2}, {400, 4, 1}}},
-	{mode: "webhook", slo: "1s", idle: 20 * time.Second, ttl: [2]time.Duration{8 * time.Second, 12 * time.Second},
-		searches: []plannedSearch{{500, 10, 5, 20, 0}, {500, 10, 5, 20, 0}, {500, 2, 1, 4, 0}},
-		loads:    []plansLoad{{450, 15, 45}, {250, 10, 12}, {350, 8, 5}, {500, 3, 2}, {200, 4, 1}}},
+	{mode: "push", slo: "1s", idle: 30 * time.Second, // a heartbeat comes every 15 s
+		searches: []plannedSearch{{1000, 10, 10, 40, 0}, {400, 2, 4, 16, 0}, {1000, 2, 2, 8, 0}},
+		loads:    []plansLoad{{850, 28, 85}, {550, 18, 22}, {650, 12, 6}, {900, 5, 2}, {300, 9, 1}}},
+	{mode: "poll", slo: "2500ms", idle: 12 * time.Second,
+		searches: []plannedSearch{{1000, 10, 10, 20, 0}, {300, 2, 4, 8, 0}, {1000, 2, 2, 4, 0}},
+		loads:    []plansLoad{{850, 18, 85}, {550, 12, 22}, {650, 9, 6}, {900, 3, 2}, {450, 5, 1}}},
+	{mode: "webhook", slo: "1s", idle: 20 * time.Second, ttl: [2]time.Duration{13 * time.Second, 20 * time.Second},
+		searches: []plannedSearch{{500, 10, 5, 20, 0}, {200, 2, 2, 8, 0}, {500, 2, 1, 4, 0}},
+		loads:    []plansLoad{{400, 12, 40}, {280, 9, 14}, {320, 7, 4}, {450, 3, 2}, {240, 3, 1}}},
 }
 
 // searchedCodes are the exit codes of searches that have a cost sheet, whether or not they found a maximum load.
 var searchedCodes = []int{0, 1, 4}
 
 const (
-	plansStep    = 10 * time.Second
-	plansMeasure = 20 * time.Second
+	plansStep    = 8 * time.Second
+	plansMeasure = 15 * time.Second
+	plansRepeats = 2
 )
 
 func (s *plans) measure(ctx context.Context, l *lab) error {
+	s.Repeats = repeats(l, plansRepeats)
 	for _, m := range plansModes {
 		of := plannedMode{Mode: m.mode}
 		var searches []plan.Search
@@ -151,37 +155,42 @@ func (m *plansMode) search(ctx context.Context, l *lab, name string, q plannedSe
 	return c, errors.Join(l.keep(name, filepath.Join(at, results.CapacityFile)), os.RemoveAll(at))
 }
 
-// try runs a load, and predicts it.
+// try runs a load several times, and predicts it.
 func (m *plansMode) try(ctx context.Context, l *lab, name string, load plansLoad, sheets []plan.Sheet) (plannedPoint, error) {
 	p := plannedPoint{Subscriptions: load.subscriptions, Sources: load.sources}
-	r, err := l.run(ctx, name, append([]string{m.mode, "--rate", fmt.Sprintf("%g/s", load.rate), "--set", "phases.warmup=1s",
-		"--set", "phases.measure=" + l.duration(plansMeasure, 5*time.Second).String()}, m.set(load.subscriptions, load.sources, m.ttl[1])...)...)
-	if err != nil {
-		return p, err
+	var seconds, events, received, cpu, memory, window, copies, up, down float64
+	n := repeats(l, plansRepeats)
+	for i := range n {
+		r, err := l.run(ctx, fmt.Sprintf("%s-%d", name, i+1), append([]string{m.mode, "--rate", fmt.Sprintf("%g/s", load.rate), "--set", "phases.warmup=1s",
+			"--set", "phases.measure=" + l.duration(plansMeasure, 5*time.Second).String()}, m.set(load.subscriptions, load.sources, m.ttl[1])...)...)
+		if err != nil {
+			return p, err
+		}
+		lr := &r.Lanes[0]
+		if lr.Received == 0 || r.Target.Process == nil {
+			return p, fmt.Errorf("%s: nothing was measured: %d events received", name, lr.Received)
+		}
+		p.Lost += lr.Lost()
+		seconds, events, received = seconds+phaseSeconds(r, "warm-up", "measure", "drain"), events+float64(r.Upstream.Published+r.Upstream.Warmup), received+float64(lr.Received)
+		cpu, memory = cpu+r.Target.Process.CPU.Duration().Seconds(), memory+float64(r.Target.Process.Memory)/float64(n)
+		measured := &lr.Overhead.Measured
+		window, copies = window+measured.SubscriptionHours*time.Hour.Seconds()/float64(load.subscriptions), copies+float64(measured.Received)
+		for _, t := range measured.Causes {
+			up, down = up+float64(t.BytesUp), down+float64(t.BytesDown)
+		}
 	}
-	lr, seconds := &r.Lanes[0], phaseSeconds(r, "warm-up", "measure", "drain")
-	events := float64(r.Upstream.Published + r.Upstream.Warmup)
-	if events == 0 || lr.Received == 0 || r.Target.Process == nil {
-		return p, fmt.Errorf("%s: nothing was measured: %d events received", name, lr.Received)
-	}
-	p.Lost, p.Rate, p.FanOut = lr.Lost(), events/seconds, float64(lr.Received)/events
+	p.Rate, p.FanOut = events/seconds, received/events
 	all, err := m.predict(sheets, load, p.Rate, p.FanOut)
 	if err != nil {
 		return p, fmt.Errorf("%s: %w", name, err)
 	}
-	p.CPU, p.Memory = against(*all.PodCPU, r.Target.Process.CPU.Duration().Seconds()/seconds), against(*all.PodMemory, float64(r.Target.Process.Memory))
+	p.CPU, p.Memory = against(*all.PodCPU, cpu/seconds), against(*all.PodMemory, memory)
 	// Bytes are counted in the measured phase alone, whose rate is another one.
-	measured := &lr.Overhead.Measured
-	window := measured.SubscriptionHours * time.Hour.Seconds() / float64(load.subscriptions)
-	wire, err := m.predict(sheets, load, float64(measured.Received)/p.FanOut/window, p.FanOut)
+	wire, err := m.predict(sheets, load, copies/p.FanOut/window, p.FanOut)
 	if err != nil {
 		return p, fmt.Errorf("%s: %w", name, err)
 	}
-	up, down := 0.0, 0.0
-	for _, t := range measured.Causes {
-		up, down = up+float64(t.BytesUp)/window, down+float64(t.BytesDown)/window
-	}
-	p.Up, p.Down = against(wire.In, up), against(wire.Out, down)
+	p.Up, p.Down = against(wire.In, up/window), against(wire.Out, down/window)
 	return p, nil
 }
 

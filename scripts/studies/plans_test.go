@@ -7,7 +7,7 @@ import (
 
 // plansByHand is a study of two modes whose predictions are off by the given shares of what was measured.
 func plansByHand(cpu, memory float64) *plans {
-	s := &plans{}
+	s := &plans{Repeats: 2}
 	for _, mode := range []string{"push", "webhook"} {
 		m := plannedMode{Mode: mode, Searches: []plannedSearch{{Subscriptions: 1000, Sources: 10, From: 10, To: 40, Steps: 8}}}
 		for i := range 5 {
