@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -42,7 +43,7 @@ type modePoint struct {
 	P50MS         spread  `json:"p50Ms"` // published → received
 	P99MS         spread  `json:"p99Ms"`
 	CPUMicros     spread  `json:"cpuMicros"` // of the server, per delivered event
-	ClockMicros   float64 `json:"clockMicros"`
+	ClockMicros   float64 `json:"clockMicros"` // resolution of CPUMicros
 	Bytes         spread  `json:"bytes"` // both directions, per delivered event
 }
 
@@ -178,13 +179,14 @@ func (k modeKind) measureUnit(ctx context.Context, l *lab) (modeUnit, error) {
 	return u, nil
 }
 
-// clockTick is the resolution of the CPU time of another process.
+// clockTick is the resolution of the CPU time of another process where the run does not say it.
 const clockTick = 10 * time.Millisecond
 
 func (k modeKind) measurePoint(ctx context.Context, l *lab, rate float64, n int, measure time.Duration) (modePoint, error) {
 	p := modePoint{Mode: k.mode, Rate: rate, Subscriptions: n}
 	sources, runs := n/modesFanOut, repeats(l, modesRepeats)
 	var p50, p99, cpu, bytes []float64
+	var tick time.Duration
 	for i := range runs {
 		name := fmt.Sprintf("%s-%g-%d", k.mode, rate, i+1)
 		lane := "lanes." + k.profile
@@ -200,6 +202,7 @@ func (k modeKind) measurePoint(ctx context.Context, l *lab, rate float64, n int,
 		if lr.Received == 0 || lr.Overhead.Measured.Received == 0 || r.Target.Process == nil {
 			return p, fmt.Errorf("%s: nothing was measured: %d events received", name, lr.Received)
 		}
+		tick = max(tick, cmp.Or(r.Target.Process.Resolution.Duration(), clockTick))
 		p.Actual += float64(lr.Received) / (float64(n) * phaseSeconds(r, "warm-up", "measure", "drain")) / float64(runs)
 		p.ActualBytes += float64(lr.Overhead.Measured.Received) / (lr.Overhead.Measured.SubscriptionHours * time.Hour.Seconds()) / float64(runs)
 		p.Received += lr.Received
@@ -210,7 +213,7 @@ func (k modeKind) measurePoint(ctx context.Context, l *lab, rate float64, n int,
 		bytes = append(bytes, lr.Overhead.TotalPerDelivered.Bytes)
 	}
 	p.P50MS, p.P99MS, p.CPUMicros, p.Bytes = spreadOf(p50), spreadOf(p99), spreadOf(cpu), spreadOf(bytes)
-	p.ClockMicros = float64(clockTick.Microseconds()) * float64(runs) / float64(p.Received)
+	p.ClockMicros = tick.Seconds() * 1e6 * float64(runs) / float64(p.Received)
 	return p, nil
 }
 

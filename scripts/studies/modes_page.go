@@ -26,7 +26,7 @@ func (m *modes) write(p *page) {
 		p.text("Rule of thumb for the server's CPU: %s.", strings.Join(rules, "; "))
 	}
 	if u, v := m.unitOf("poll"), m.unitOf("push"); v.CPUMicros.Median > 0 {
-		p.text("A poll costs the server %s µs and %s bytes, a heartbeat %s µs and %s bytes. So a client that hears little costs the same CPU by polls as by push where it polls every %s, and the same traffic where it polls every %s; it then waits for an event up to that long.",
+		p.text("A poll costs the server %s µs and %s bytes, a heartbeat %s µs and %s bytes. So a client that receives few events costs the same CPU by polls as by push if it polls every %s, and the same traffic if it polls every %s. It then waits up to that long for an event.",
 			u.CPUMicros, u.Bytes, v.CPUMicros, v.Bytes,
 			seconds(u.CPUMicros.Median/v.CPUMicros.Median*push.period.Seconds()), seconds(u.Bytes.Median/v.Bytes.Median*push.period.Seconds()))
 	}
@@ -35,7 +35,7 @@ func (m *modes) write(p *page) {
 	p.changesIt("A server that writes heartbeats at another interval than %s, or grants another time to live: multiply *n*.", seconds(push.period.Seconds()))
 	p.changesIt("A fan-out other than %d subscriptions to a source: publishing is part of *e*, and is shared by them.", m.FanOut)
 	p.changesIt("Processes, TLS towards the server, proxies and authorisation, which cost each request the more: polls and long polls the most.")
-	p.changesIt("Callbacks at many hosts: here all are at one, whose connections are used again. A host that hears little needs a new TLS connection for an event, which costs the server more CPU and bytes than the event.")
+	p.changesIt("Callbacks at many hosts: here all are at one, whose connections are used again. A host that receives few events needs a new TLS connection for an event, which costs the server more CPU and bytes than the event.")
 	p.changesIt("Memory and connections, which are not in these figures: an open stream or long poll holds a connection, a poll or a webhook need not.")
 }
 
@@ -134,7 +134,7 @@ func (m *modes) tables(p *page) {
 			m.total(cpuCost, q).String(), number(m.expected(cpuCost, q.Mode, cpuCost.rate(q))), m.total(bytCost, q).String(), number(m.expected(bytCost, q.Mode, bytCost.rate(q)))})
 	}
 	p.table([]string{"mode", "events/s", "subscriptions", "received", "lost", "p50, ms", "p99, ms", "CPU, µs", "expected", "bytes", "expected"}, rows)
-	p.text("CPU and bytes are of one delivered event: the median of the repeats, and their range. CPU time is read in steps of %s, at most %s µs for an event here. The p99 of fewer than %d deliveries is left out. Bytes are bodies and headers in both directions, without TLS records and TCP/IP headers. Expected figures are those of the rate that was reached.", duration(clockTick), number(m.coarsest()), deliveriesForP99)
+	p.text("CPU and bytes are of one delivered event: the median of the repeats, and their range. The resolution of CPU times is %s µs for an event at most. The p99 of fewer than %d deliveries is left out. Bytes are bodies and headers in both directions, without TLS records and TCP/IP headers. Expected figures are those of the rate that was reached.", number(m.coarsest()), deliveriesForP99)
 }
 
 func (m *modes) coarsest() float64 {
@@ -185,7 +185,7 @@ func (m *modes) rules() []string {
 		if m.total(cpuCost, m.point(below, lowest[0])).Median > m.total(cpuCost, m.point(above, lowest[0])).Median {
 			below, above = above, below
 		}
-		rules = append(rules, fmt.Sprintf("%s rather than %s for subscriptions that hear less than %s, beyond that %s", kindOf(below).title, kindOf(above).title, pace(at), kindOf(above).title))
+		rules = append(rules, fmt.Sprintf("%s rather than %s for subscriptions that receive less than %s, beyond that %s", kindOf(below).title, kindOf(above).title, pace(at), kindOf(above).title))
 	}
 	return rules
 }

@@ -85,8 +85,8 @@ func TestModesPage(t *testing.T) {
 		"| At 0.001/s, webhook costs the least CPU | Held |", "| From 0.1/s to 1/s, push costs the least CPU | Held |", "| At 10/s, poll costs the least CPU | Held |",
 		"within 5 % | Held |", "p99 under 100 ms at every rate | Held | all |", "predict server CPU within 25 % at the rates that they were not made from | Held |",
 		"| poll every second and push | 5.78 |",
-		"webhook rather than push for subscriptions that hear less than an event in 1", "push rather than poll every second for subscriptions that hear less than 5.78 events/s, beyond that poll every second;",
-		"the same CPU by polls as by push where it polls every 100 s", // 100 µs / 15 µs × 15 s
+		"webhook rather than push for subscriptions that receive less than an event in 1", "push rather than poll every second for subscriptions that receive less than 5.78 events/s, beyond that poll every second;",
+		"the same CPU by polls as by push if it polls every 100 s", // 100 µs / 15 µs × 15 s
 	)
 	// Push is dear, polls are late, and at 1/s webhook and push cannot be told apart.
 	for i := range m.Points {
