@@ -51,8 +51,8 @@ type Profile struct {
 	Limits Limits `yaml:"limits,omitempty" json:"limits"`
 	// how the generator measures
 	Generator Generator `yaml:"generator,omitempty" json:"generator"`
-	// Cases make the profile a calibration: it runs once per case with the case's faults, and the
-	// measured figures are compared with the expected effects of the faults.
+	// cases of a calibration: the profile runs once per case with the case's faults, and the
+	// measured figures are compared with the expected effects of the faults
 	Cases []Case `yaml:"cases,omitempty" json:"cases,omitempty"`
 	// the search of eventmeter capacity
 	Capacity Capacity `yaml:"capacity,omitempty" json:"capacity,omitzero"`
@@ -122,7 +122,7 @@ type Target struct {
 	Embedded Embedded `yaml:"embedded,omitempty" json:"embedded,omitzero"`
 }
 
-// Embedded is the behaviour of the embedded reference server. Zero values mean its own defaults.
+// Embedded is the behaviour of the embedded reference server. Zero values mean the server's own defaults.
 type Embedded struct {
 	// http (the default), or stdio, where all lanes share the target's standard output
 	Transport string `yaml:"transport,omitempty" json:"transport,omitempty" check:"|http|stdio"`
