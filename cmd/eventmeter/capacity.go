@@ -37,9 +37,9 @@ func newCapacityCommand(io streams) *cobra.Command {
 		Use:   "capacity [PROFILE]",
 		Short: "Find the largest load that meets an SLO",
 		Long: `Capacity raises the load of a profile along an axis (events per second,
-subscriptions, or the size of a burst, or less CPU for the target) until the target breaks its SLO, narrows
-the range by bisection, and repeats the loads on both sides of the limit until
-their verdicts are confirmed. It prints the maximum load with its interval, all
+subscriptions, the size of a burst, or less CPU for the target) until the target breaks
+its SLO, narrows the range by bisection, and repeats the loads on both sides of the
+limit until their verdicts are confirmed. It prints the maximum load with its interval, all
 measured steps, a fit of the Universal Scalability Law with its uncertainty, and the
 cost of an idle subscription and of a delivered event in each delivery mode.
 
@@ -64,7 +64,7 @@ capacity is known.
 		},
 	}
 	fl := c.Flags()
-	fl.StringVarP(&f.profile, "profile", "p", "capacity", "built-in profile, file, or - for standard input, as the argument")
+	fl.StringVarP(&f.profile, "profile", "p", "capacity", "built-in profile, file, or - for standard input, the same as the argument")
 	profileArgument(c, 1, func(names []string) { f.profile = names[0] })
 	f.run.short.add(c, "duration")
 	_ = c.RegisterFlagCompletionFunc("axis", fixed("rate", "subscriptions", "burst", "cpu"))

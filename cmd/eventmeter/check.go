@@ -52,12 +52,11 @@ it does the same beside many subscriptions, and prints both verdicts of each row
 Rows that were held at rest and broken under load come first. Without --target it
 checks the embedded reference server.
 
-The event type is that of the profile, or of --event; if nothing says how events are
-published, the first of the target that needs no arguments. Some rows need events that are
-published meanwhile: say how with --upstream, as for eventmeter run. A step that a
-server may take for an attack is not sent to another machine without
---allow-hostile. A check ends within --limit; what it has found until then is
-printed.
+The event type is that of --event or of the profile. If only the target is given, it is
+the first event type by name that needs no arguments. Some rows need events that are
+published during the check: say with --upstream how, as for eventmeter run. A step that
+a server may take for an attack is not sent to another machine without --allow-hostile.
+A check ends within --limit, and prints what it has found until then.
 
 ` + exitCodesHelp,
 		Example: `  eventmeter check
@@ -67,7 +66,7 @@ printed.
 		RunE: func(c *cobra.Command, _ []string) error { return runCheck(c.Context(), &f, io) },
 	}
 	fl := c.Flags()
-	fl.StringVarP(&f.profile, "profile", "p", "check", "built-in profile, file, or - for standard input, as the argument; its lanes are those at rest")
+	fl.StringVarP(&f.profile, "profile", "p", "check", "built-in profile, file, or - for standard input, the same as the argument; its lanes are those at rest")
 	profileArgument(c, 1, func(names []string) { f.profile = names[0] })
 	f.run.target.add(c)
 	fl.StringVarP(&f.event, "event", "e", "", "event type to check, instead of the profile's; nothing is published unless --upstream says how")

@@ -41,10 +41,10 @@ With --gate, the exit code is 1 when a named figure got worse by more than the
 given share.
 
 Three or more arguments, or one directory of runs, are a history: compare sorts the
-runs by their start and names those with which the level of a figure changed, and
-what was measured then (target.commit of the profile). A history needs eight runs.
-The chance that a figure is said to have changed in runs that are alike is --alpha,
-by default 0.0005.`,
+runs by their start and names each run with which the level of a figure changed, and
+the commit that it measured (target.commit of the profile). A history needs eight runs.
+With a history, --alpha is the probability that a figure of equal runs is said to have
+changed, by default 0.0005.`,
 		Example: `  eventmeter run --trials 5 --out before
   eventmeter run --trials 5 --out after
   eventmeter compare before after --gate 'push.p99 <= +5%'

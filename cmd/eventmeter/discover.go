@@ -41,13 +41,13 @@ features of the other systems that it supports
 (` + strings.Join(systems.Offers(), ", ") + `),
 and a profile to start from: for the event type that --event names, otherwise
 for the first by name, otherwise for a list. It names the revision of MCP Events that
-the server speaks, and each deviation from it. To find them, it polls, and ends a
-subscription that does not exist. It subscribes to nothing. It also works
+the server speaks, and each deviation from it. To find deviations, discover polls, and
+ends a subscription that does not exist. It subscribes to nothing. It also works
 with a server that answers events/list without advertising the capability, and
 with a server that has only lists.
 
-With --write the profile is written to a file, which eventmeter run then runs as it is:
-give --upstream-url to have it publish events; without, it receives what the server
+With --write, discover writes the profile to a file, which eventmeter run runs as it is.
+With --upstream-url, the profile publishes events; otherwise it receives what the server
 publishes by itself. Secrets are not written: give --token again, or set EVENTMETER_TOKEN.`,
 		Example: `  eventmeter discover --target http://127.0.0.1:8080/mcp --token secret
   eventmeter discover --target http://127.0.0.1:8080/mcp --token any \

@@ -32,7 +32,7 @@ func (a *againstFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&a.url, "against", "", "URL of a second target, which gets the same events at the same time and is compared with the first one")
 	fl.StringVar(&a.command, "against-command", "", "instead of --against: a program, with its arguments, that is the second target")
-	fl.StringVar(&a.upstreamURL, "against-upstream-url", "", "with --against: URL of the second target's upstream, as --upstream-url is of the first one's")
+	fl.StringVar(&a.upstreamURL, "against-upstream-url", "", "with --against: URL of the upstream of the second target; --upstream-url is that of the first")
 	fl.StringArrayVar(&a.gates, "gate", nil, "with --against: fail when this figure is worse at the second target by more than a share, e.g. 'push.p99 <= +5%' (repeatable)")
 }
 

@@ -33,7 +33,7 @@ const exitCodesHelp = `Exit codes:
   4    the generator was the bottleneck: the figures say little about the target
   5    no threshold failed, but one was not evaluated: nothing was owed to the lane,
        the lane received nothing at all, or its latency is in doubt (too few
-       events, drift, published late); check: it ended early
+       events, drift, or events published late); check: it ended early
   99   a threshold failed; capacity: not even the lowest load met the SLO; check:
        a row that quotes a MUST is broken
   130  interrupted (Ctrl-C, SIGTERM, SIGHUP); the measurements so far were written`
@@ -46,7 +46,7 @@ func (e usageError) Unwrap() error { return e.error }
 // The verdicts on a complete run. The report has already printed the details.
 var (
 	errThreshold  = errors.New("a threshold failed")
-	errUnjudged   = errors.New("a threshold was not evaluated, because there was nothing to judge; the report says why")
+	errUnjudged   = errors.New("a threshold was not evaluated; the report says why")
 	errBottleneck = errors.New("the generator was the bottleneck, so these figures say little about the target")
 )
 

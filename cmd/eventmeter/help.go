@@ -64,7 +64,7 @@ func showHelp(c *cobra.Command, all bool) error {
 	}
 	switch {
 	case all && c.HasParent() && len(briefOf(c)) > 0:
-		fmt.Fprintf(&b, "\nEach flag can be set by a variable, too: --upstream-url by %s, and a repeatable one by lines.\n", variableOf("upstream-url"))
+		fmt.Fprintf(&b, "\nEach flag can also be set by an environment variable, such as %s; that of a repeatable flag has one value on each line.\n", variableOf("upstream-url"))
 	case left > 0:
 		fmt.Fprintf(&b, "\n%s --help-all shows %d more flags and explains the command.\n", c.CommandPath(), left)
 	case hidden && !all:

@@ -48,10 +48,10 @@ the Model Context Protocol that delivers events, publishes stamped events upstre
 and reports when each client received them, how often, in what order, and at what
 cost.
 
-Each flag can be set by a variable, too: --upstream-url by EVENTMETER_UPSTREAM_URL, and a
-repeatable flag by a variable with a value on each line. A flag takes precedence over its
-variable, and both over the profile. Variables are not passed on to targets or other
-programs that eventmeter starts.
+Each flag can also be set by an environment variable: --upstream-url by
+EVENTMETER_UPSTREAM_URL. The variable of a repeatable flag has one value on each line. A flag
+takes precedence over its variable, and both over the profile. These variables are not
+passed on to targets or other programs that eventmeter starts.
 
 ` + exitCodesHelp,
 		Example: `  eventmeter run                                 # compare the modes on the embedded target
@@ -73,7 +73,7 @@ programs that eventmeter starts.
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("eventmeter {{.Version}}\n")
-	root.PersistentFlags().Bool("help-all", false, "show all flags of a command, and explain it")
+	root.PersistentFlags().Bool("help-all", false, "show all flags of a command, and explain the command")
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
 		_ = showHelp(c, false) // standard output may be closed
 	})

@@ -42,8 +42,8 @@ func newPlanCommand(io streams) *cobra.Command {
 		Short: "Compute from capacity searches how many pods a workload takes",
 		Long: `Plan reads the cost sheets of capacity searches and computes what a workload takes
 in each delivery mode: CPU, memory, connections, bandwidth, and pods, each with a 95 %
-interval, which resource binds first, and which mode is cheapest. Several searches of
-one target make the intervals narrower. See docs/planning.md.`,
+interval. It names the resource that binds first, and the cheapest mode. Several
+searches of one target make the intervals narrower. See docs/planning.md.`,
 		Example: `  eventmeter plan results/runs/push --subscribers 40000 --rate 20/s --fan-out 400 --pod-cpu 1 --pod-memory 1GiB
   eventmeter plan push-1 push-2 webhook-1 --rate 20/s --fan-out 1% --slo 'p99 < 250ms' \
       --pod-cpu 1 --over subscribers=10000..1000000`,
@@ -133,7 +133,7 @@ func (f *planFlags) workload() (plan.Workload, error) {
 		w.Subscribers = f.subscribers
 	}
 	if f.subscribers == 0 || f.rate == "" || f.fanOut == "" {
-		return w, errors.New("--subscribers, --rate and --fan-out: a workload needs all three, of which one may be in --over")
+		return w, errors.New("--subscribers, --rate and --fan-out: a workload needs all three; one of them may be in --over")
 	}
 	rate, err := profiles.ParseRate(f.rate)
 	if err != nil {
@@ -237,7 +237,7 @@ func (f *planFlags) checkSLO(searches []plan.Search) error {
 				}
 			}
 			if was > asked {
-				return fmt.Errorf("--slo %q: the search in %s did not have this limit, or a laxer one; repeat it with --slo '%s'", text, s.Name, text)
+				return fmt.Errorf("--slo %q: the search in %s had no limit as strict as this; repeat it with --slo '%s'", text, s.Name, text)
 			}
 		}
 	}

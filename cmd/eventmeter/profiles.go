@@ -40,7 +40,7 @@ line of the file, as the YAML language server reads it:
 			},
 		},
 		&cobra.Command{
-			Use: "check FILE...", Short: "Check profile files, or that of standard input (-)", Args: cobra.MinimumNArgs(1),
+			Use: "check FILE...", Short: "Check profile files, or standard input (-)", Args: cobra.MinimumNArgs(1),
 			ValidArgsFunction: completeProfiles,
 			RunE:              func(_ *cobra.Command, args []string) error { return checkProfiles(io, args) },
 		},

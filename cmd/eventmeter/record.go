@@ -96,7 +96,7 @@ func record(ctx context.Context, f recordFlags, io streams) error {
 // profile returns a profile that subscribes to each event and publishes nothing.
 func (f *recordFlags) profile() (*profiles.Profile, error) {
 	if f.target.url == "" && f.target.command == "" || len(f.events) == 0 {
-		return nil, usageError{errors.New("give the server with --target or --command, and an event of it with --event; eventmeter discover lists them")}
+		return nil, usageError{errors.New("give the server with --target or --command, and one of its events with --event; eventmeter discover lists them")}
 	}
 	if f.duration <= 0 {
 		return nil, usageError{fmt.Errorf("--duration %v: want more than 0, such as 1m", f.duration)}

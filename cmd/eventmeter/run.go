@@ -35,17 +35,17 @@ thresholds; eventmeter merge merges the parts and judges the thresholds.
 
 With --against or --against-command the run is a duet: two targets, such as two
 builds of one server, get the same events at the same time, in random order, and the
-latencies of each event at both are compared as pairs. What the machine does then
-delays both, so that a duet finds a difference on a machine on which two runs, one
-after the other, do not. It prints a comparison like that of eventmeter compare; --out
-has the archives base and against. With --gate the exit code is 1 when a figure of
-the second target is worse by more than a share. Thresholds judge each run.
+latencies of each event at both are compared as pairs. Other work of the machine delays
+both, so a duet finds differences that two runs, one after the other, do not. The run
+prints a comparison like that of eventmeter compare; the directory of --out has the
+archives base and against. With --gate the exit code is 1 when a figure of the second
+target is worse by more than a share. Thresholds judge each run.
 
-With --until the measured phase goes on until a latency is known exactly enough: half
-of the width of its 95 % interval is at most the given share of it. The phase takes
-phases.measure at least and phases.measureAtMost at most, by default ten times as
-long. The result says what ended it; a bound that came first is a warning, and does
-not change the exit code.
+With --until the measured phase goes on until a latency is known exactly enough: until
+half the width of its 95 % interval is at most the given share of the latency. The
+phase takes phases.measure at least and phases.measureAtMost at most, by default ten
+times as long. The result says what ended the phase. If it was phases.measureAtMost, the
+result has a warning, and the exit code stays the same.
 
 Press Ctrl-C once to stop publishing, drain, and write a partial result; press it
 twice to skip the drain.
@@ -75,7 +75,7 @@ twice to skip the drain.
 // add adds the flags of the run command.
 func (f *runFlags) add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringArrayVarP(&f.profiles, "profile", "p", []string{"compare"}, "built-in profile, file, or - for standard input, as the argument; several are run in turn")
+	fl.StringArrayVarP(&f.profiles, "profile", "p", []string{"compare"}, "built-in profile, file, or - for standard input, the same as the argument; several are run in turn")
 	profileArgument(c, 0, func(names []string) { f.profiles = names })
 	f.short.add(c)
 	fl.IntVar(&f.trials, "trials", 1, "number of runs of each profile; the trials of several profiles alternate, so that drift affects all of them equally")

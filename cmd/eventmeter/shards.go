@@ -136,8 +136,8 @@ bucket by bucket, and the thresholds of the profile are judged on the sum. It
 writes an archive that report and compare read like any other.
 
 Merge refuses shards of different runs, profiles or versions, a shard that is given
-twice, and a shard whose files disagree. If shards are missing or ended early, the result says so and the
-exit code is 1.
+twice, and a shard whose files disagree. If shards are missing or ended early, the result
+says so and the exit code is 1.
 
 ` + exitCodesHelp,
 		Example: "  eventmeter merge part-0 part-1 part-2 part-3 --out merged\n  eventmeter merge /results --out /results/merged",

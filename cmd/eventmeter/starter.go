@@ -164,9 +164,9 @@ func webhookLines(t profiles.Target) string {
       # Where the listener is, and the URL under which the server reaches it.
       listen: %q
       callback: %q
-      # The server must trust the listener's certificate. Without these lines it is made
-      # for the run and signed by nobody; a server that checks certificates needs one of
-      # its own authority for the host of the callback, in PEM:
+      # The server must trust the listener's certificate. Without the next lines, the
+      # certificate is made for the run, and a server that checks certificates refuses it.
+      # Such a server needs one that it trusts, for the host of the callback, in PEM:
       # certFile: callback.crt
       # keyFile: callback.key
 `, listen, callback)
@@ -194,8 +194,8 @@ thresholds: ["*.lostSilent == 0", "*.lostAnnounced == 0", "*.lostUndeliverable =
 `
 	probe, _ := sampleOf(e.PayloadSchema, false, "{{.Probe}}")
 	if probe = withProbe(probe); f.upstream.url == "" {
-		return fmt.Sprintf(`# Nothing is published: the lanes receive what the server publishes by itself. To have
-# losses and latencies measured, replace the next lines by a request that makes the server
+		return fmt.Sprintf(`# Nothing is published: the lanes receive what the server publishes by itself. To measure
+# losses and latencies, replace the next lines by a request that makes the server
 # publish the event, with the probe id in a string that comes back to its subscribers:
 #   upstream:
 #     kind: http
