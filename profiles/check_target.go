@@ -82,7 +82,7 @@ func (c *checker) embedded() {
 		c.bad(here+"dualSign", "there is singleSign as well", "give one of the two")
 	}
 	if (e.Proof == "allow-list") != (len(e.CallbackHosts) > 0) {
-		c.bad(here+"callbackHosts", "belongs to proof: allow-list, and that to it", "give both or none")
+		c.bad(here+"callbackHosts", "belongs to proof: allow-list", "give both or none")
 	}
 	if e.TokenEndsStreams && e.TokenLife == 0 {
 		c.bad(here+"tokenEndsStreams", "there is no tokenLife", "give tokenLife too")

@@ -272,7 +272,7 @@ export interface ListOptions {
  */
 export interface Failure {
   message: string;
-  /** option: a mistake of the script; limit: this process has no room; timeout: an option such as readyTimeout was over; interrupted: the iteration ended before; unreachable, auth, notOffered, invalid, throttled, protocol and server: what the target did; failed: anything else. */
+  /** option: a mistake of the script; limit: this process has no room; timeout: the time of an option such as readyTimeout was over; interrupted: the iteration ended before; unreachable, auth, notOffered, invalid, throttled, protocol and server: what the target did; failed: anything else. */
   code: "option" | "limit" | "timeout" | "interrupted" | "unreachable" | "auth" | "notOffered" | "invalid" | "throttled" | "protocol" | "server" | "failed";
 }
 

@@ -292,7 +292,7 @@ func readUpstream(v sobek.Value) (*upstreamOptions, error) {
 	case o.Event == "":
 		return nil, errors.New("options: event must be given")
 	case kinds != 1:
-		return nil, errors.New("options: give one of admin, the admin listener of a reference server, url, tool and feed")
+		return nil, errors.New("options: give one of admin (the admin listener of a reference server), url, tool and feed")
 	case o.URL == "" && (o.Method != "" || o.Headers != nil):
 		return nil, errors.New("options: method and headers belong to url")
 	case (o.Tool != "") != (o.Client != nil):
@@ -306,7 +306,7 @@ func readUpstream(v sobek.Value) (*upstreamOptions, error) {
 		o.Data = json.RawMessage(`{"text":"{probe}"}`)
 	}
 	if !bytes.Contains(o.Data, probeMark) && !bytes.Contains([]byte(o.URL), probeMark) {
-		return nil, errors.New("options: data must hold {probe}, which is how a delivery is known again")
+		return nil, errors.New("options: data must hold {probe}, by which deliveries are recognised")
 	}
 	if o.Topic == "" {
 		o.Topic = o.Event

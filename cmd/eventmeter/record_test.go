@@ -24,7 +24,7 @@ func TestRecordErrors(t *testing.T) {
 		want string
 	}{
 		"no target":     {[]string{"record", "--event", "e"}, exitUsage, "give the server with --target"},
-		"no event":      {[]string{"record", "--target", "http://127.0.0.1:1/mcp"}, exitUsage, "an event of it with --event"},
+		"no event":      {[]string{"record", "--target", "http://127.0.0.1:1/mcp"}, exitUsage, "one of its events with --event"},
 		"bad mode":      {[]string{"record", "-t", "http://127.0.0.1:1/mcp", "-e", "e", "--mode", "telepathy"}, exitUsage, `--mode "telepathy": want push, poll or webhook`},
 		"bad arguments": {[]string{"record", "-t", "http://127.0.0.1:1/mcp", "-e", "e", "--arguments", "[1]"}, exitUsage, "--arguments [1]: want a JSON object"},
 		"taken":         {[]string{"record", "-t", "http://127.0.0.1:1/mcp", "-e", "e", "--out", taken}, exitUsage, "exists already"},

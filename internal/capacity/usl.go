@@ -105,7 +105,7 @@ func FitUSL(samples []Sample, seed uint64) (Fit, error) {
 		return f, fmt.Errorf("%w: the best law is off by %.0f %% (root mean square), so it does not describe this curve", ErrDegenerate, 100*f.Residual)
 	}
 	if !f.resample(good, rand.New(rand.NewPCG(seed, 0x05ca1ab1e))) {
-		return f, fmt.Errorf("%w: too many resamples of these points allow none", ErrDegenerate)
+		return f, fmt.Errorf("%w: too many resamples of these points allow no fit", ErrDegenerate)
 	}
 	f.doubt()
 	return f, nil

@@ -157,7 +157,7 @@ func (g *Guard) Pin(ctx context.Context, host string, ip netip.Addr) error {
 	if slices.Contains(n.addrs, ip) {
 		return nil
 	}
-	return fmt.Errorf("connection to %s at %s refused: %w: the name led elsewhere then", host, ip, ErrRefused)
+	return fmt.Errorf("connection to %s at %s refused: %w: the name had another address then", host, ip, ErrRefused)
 }
 
 // pinTimeout bounds the guard's own lookup in Pin.

@@ -57,7 +57,7 @@ func (p *pass) attachFailure(l *lane, stats loadgen.AttachStats, err error) erro
 	if errors.Is(err, errNotReady) {
 		hint := ""
 		if l.Mode == string(eventmeter.Push) && stats.Attached == 0 {
-			hint = "; streams on which nothing comes, while other requests are answered, are what a proxy that buffers looks like"
+			hint = "; if other requests are answered and nothing comes on streams, a proxy on the path may buffer them"
 		}
 		return AttachError{Err: fmt.Errorf("%w: lane %s: %d of %d subscriptions were active after phases.ready (%v); raise it, or attach.concurrency%s", ErrTarget, l.Name, stats.Attached, l.Subscriptions, p.profile.Phases.Ready, hint)}
 	}

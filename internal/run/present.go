@@ -120,7 +120,7 @@ func (a *accepting) check(ctx context.Context, s loadgen.Counts, now time.Time) 
 			a.answered(now)
 		} else if a.silent.IsZero() {
 			a.silent = a.since
-			text := fmt.Sprintf("the target does not answer, for %v by now: %v", time.Since(a.since).Round(100*time.Millisecond), a.lost)
+			text := fmt.Sprintf("the target does not answer (for %v so far): %v", time.Since(a.since).Round(100*time.Millisecond), a.lost)
 			a.p.trouble.Store(&text)
 		}
 	}

@@ -145,7 +145,7 @@ func (m *merge) mergePass(k int) error {
 		var atMost []string
 		figures[i], atMost = mergeFigures(parts)
 		if len(atMost) > 0 {
-			m.Warn("shard-figures", merged.Lanes[i].Name, "%s cannot be added up: the value is that of the shard with the largest", strings.Join(atMost, ", "))
+			m.Warn("shard-figures", merged.Lanes[i].Name, "%s cannot be added up: the value is the largest of the shards", strings.Join(atMost, ", "))
 		}
 	}
 	m.Add(merged, figures, in, target)

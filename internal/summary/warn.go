@@ -42,7 +42,7 @@ func (s *Summary) warn(firstFailure string) {
 		s.Warn("nothing-measured", "", "no event was accepted in the measured part, so nothing is known about delivery")
 	}
 	if n := res.Upstream.Uncertain + res.Upstream.Refused; n > 0 {
-		s.Warn("publishing-failed", "", "%d of %d events could not be published for sure; they are owed to nobody, and count as recovered if they came%s", n, res.Upstream.Published, firstFailure)
+		s.Warn("publishing-failed", "", "%d of %d events were refused, or publishing them was not confirmed; they are owed to nobody, and count as recovered if they came%s", n, res.Upstream.Published, firstFailure)
 	}
 	if res.Upstream.Dropped > 0 {
 		s.Warn("dropped-events", "", "%d events were due while all %d workers waited for the upstream's answers, and were never sent; %s", res.Upstream.Dropped, s.profile.Upstream.Workers, s.sending().Remedy())
@@ -69,7 +69,7 @@ func (s *Summary) warnLane(l results.Lane) {
 	}
 	updates := int64(l.Figures["updatesObserved"])
 	if updates > 0 && s.profile.Upstream.Kind != "none" {
-		s.Warn("observed-updates", l.Name, "%d updates named a resource and no event, since the target sends no payload: %d pairs of event and subscription may have been announced by them and are not expected one by one, so this lane says nothing about loss among them; %.0f updates stand for one certain event each (updateLatency)", updates, l.Detail.Unidentified, l.Figures["updatesIdentified"])
+		s.Warn("observed-updates", l.Name, "%d updates named a resource and no event, because the target sends no payload. These updates may have announced %d pairs of event and subscription, which are not expected one by one, so this lane says nothing about loss among them; %.0f updates stand for one certain event each (updateLatency)", updates, l.Detail.Unidentified, l.Figures["updatesIdentified"])
 	}
 	if other := l.Detail.Unprobed - updates; other > 0 && s.profile.Upstream.Kind != "none" {
 		s.Warn("other-traffic", l.Name, "%d events carried no probe id: somebody else's traffic, or a target that drops the string", other)
@@ -85,7 +85,7 @@ func (s *Summary) warnLane(l results.Lane) {
 		s.Warn("reconnects", l.Name, "%d streams were cut and opened again, %d of them because they fell silent", l.Detail.Reconnects, l.Detail.DeadStreams)
 	}
 	if n := l.Figures["coalescedStreams"]; n > 0 {
-		s.Warn("coalesced-reads", l.Name, "on %.0f streams the deliveries arrived in coalesced reads: again and again the bytes stopped in the middle of a message, at equal distances, for a second and more. A proxy on the path collects them until a buffer is full (or the server itself does): the latencies are its, not the delivery's. See docs/proxies.md", n)
+		s.Warn("coalesced-reads", l.Name, "on %.0f streams the deliveries arrived in coalesced reads: again and again the bytes stopped in the middle of a message, at equal distances, for a second and more. A proxy on the path, or the server itself, collects them until a buffer is full: the latencies are those of the buffer. See docs/proxies.md", n)
 	}
 	if ttl := time.Duration(l.Figures["ttlMs"] * 1e6); l.LostSilent > 0 && ttl > s.profile.Phases.Drain {
 		s.Warn("ttl-outlasts-drain", l.Name, "%d changes had not been seen when the drain (%v) was over, and the target lets copies live for %v, so clients may have had no reason to fetch again: raise phases.drain above that before you call them lost", l.LostSilent, s.profile.Phases.Drain, ttl)
@@ -97,7 +97,7 @@ func (s *Summary) warnLane(l results.Lane) {
 		s.Warn("out-of-range", l.Name, "%d latencies were over ten minutes and count as ten minutes", n)
 	}
 	if n := l.LostOrderUnknown; n > 0 {
-		s.Warn("order-unknown", l.Name, "%d lost deliveries may have been announced or not: their events were published while others were on their way, so nobody knows on which side of an announcement they lie. Fire fewer at a time to find out", n)
+		s.Warn("order-unknown", l.Name, "%d lost deliveries may have been announced or not: their events were published while others were on their way, so it is not known whether an announcement covers them. Publish fewer at a time to find out", n)
 	}
 	if n := l.Gaps.FalseAlarms; n > 0 {
 		s.Warn("false-alarms", l.Name, "%d gaps were announced in which nothing was missing", n)
