@@ -260,7 +260,7 @@ func latencyPlot(c *results.Capacity, steps []*results.CapacityStep, name string
 	}
 	p.Caption += "The shaded column is the interval of the maximum load, and the line in it the maximum load."
 	if empty > 0 {
-		p.Caption += fmt.Sprintf(" Of %s nothing was received.", plural(int64(empty), "step"))
+		p.Caption += fmt.Sprintf(" In %s nothing was received.", plural(int64(empty), "step"))
 	}
 	return p
 }
