@@ -157,7 +157,7 @@ func TestCapacityPage(t *testing.T) {
 	if !reflect.DeepEqual(l.Points, want) {
 		t.Errorf("got %+v\nwant %+v", l.Points, want)
 	}
-	if *l.Above != 50 || l.Bound != "100ms" || *l.Found != x.at(100) || *l.Band != (plotBand{x.at(100), round2(x.at(200) - x.at(100))}) || !strings.Contains(l.Caption, "Of 1 step nothing was received.") {
+	if *l.Above != 50 || l.Bound != "100ms" || *l.Found != x.at(100) || *l.Band != (plotBand{x.at(100), round2(x.at(200) - x.at(100))}) || !strings.Contains(l.Caption, "In 1 step nothing was received.") {
 		t.Errorf("%+v", l)
 	}
 	c.Maximum.To = 0

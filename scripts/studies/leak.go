@@ -135,9 +135,9 @@ func (s *leak) write(p *page) {
 			others += len(r.Others)
 		}
 	}
-	verdict := "The hypothesis held: every leak is found, and nobody is accused."
+	verdict := "The hypothesis held: every leak is found, and no clean server is accused."
 	if found < len(leaky.Runs) || accused > 0 || others > 0 {
-		verdict = "The hypothesis did not hold: it was that every leak is found, and nobody is accused."
+		verdict = "The hypothesis did not hold: it was that every leak is found, and no clean server is accused."
 	}
 	p.answer("**A server that keeps 1 MiB more a minute was called a leak in %d of %d runs of %s, and a server that keeps nothing in %d of %d**, after a warm-up of %s. %s",
 		found, len(leaky.Runs), ofSeconds(s.Measured), accused, len(clean.Runs), ofSeconds(s.Warmup), verdict)

@@ -63,7 +63,7 @@ func (s *saturation) write(p *page) {
 	p.chart("bounded-wait", "longest wait of a delivered event by offered rate, bounded server", s.boundedChart("The longest wait of an event that arrived", "scheduled → received, s", func(q *satPoint) float64 { return q.MaxMS / 1e3 }, func(q queueing) float64 { return q.longest }))
 	s.boundedTable(p)
 	p.heading("A server that the machine bounds")
-	p.text("%d subscriptions on a server without a bound. A mode keeps up with a rate where every event is published and none is lost, at least %g %% of the events are read while they are published, and its p99 is at most %d ms above that of the lowest rate. The expected limit is that of the machine: its processors by what an event costs server and generator together, at %s events per second.", s.FreeSubscriptions, satReached*100, satSlowerMS, short(satUnitRate))
+	p.text("%d subscriptions on a server without a bound. A mode keeps up with a rate where every event is published and none is lost, at least %g %% of the events are read while they are published, and its p99 is at most %d ms above that of the lowest rate. The expected limit is that of the machine: its processors, divided by the CPU that an event costs server and generator together at %s events per second.", s.FreeSubscriptions, satReached*100, satSlowerMS, short(satUnitRate))
 	p.chart("free-latency", "p99 latency by offered rate", s.freeChart("Latency by offered rate", "p99 scheduled → received, ms", func(q *satPoint) float64 { return q.P99MS }))
 	ch := s.freeChart("Read by offered rate", "events read per second by a subscription", func(q *satPoint) float64 { return q.Delivered })
 	even := series{name: "expected: what is offered", expected: true, hue: 8}
@@ -93,7 +93,7 @@ func (s *saturation) limits() string {
 			parts = append(parts, fmt.Sprintf("%s keeps up with %s and not with %s", kindOf(m).name(), short(highest), short(next)))
 		}
 	}
-	return fmt.Sprintf("In events per second to each of %d subscriptions, %s.", s.FreeSubscriptions, strings.Join(parts, ", "))
+	return fmt.Sprintf("In events per second to each of %d subscriptions, %s.", s.FreeSubscriptions, strings.Join(parts, "; "))
 }
 
 // name is the name of a mode without its settings.

@@ -48,7 +48,7 @@ func (s *throttle) sees(p *throttlePoint) string {
 }
 
 func (s *throttle) write(p *page) {
-	p.answer("**A client can tell %s.** %s", s.told(), s.costs())
+	p.answer("**%s.** %s", s.told(), s.costs())
 	p.text("The server is offered %s events per second for each of %d subscriptions of a mode, for %s, and delivers %s: by holding events back; by holding back up to %d events, and then dropping the oldest; by dropping every second one and saying so; or by dropping it without an announcement.",
 		short(s.Offered), s.Subscriptions, seconds(s.Seconds), short(s.Allowed), s.Queue)
 	p.heading("What a client sees")
@@ -109,12 +109,12 @@ func (s *throttle) told() string {
 			no = append(no, fmt.Sprintf("%s (%d of %d modes)", w.title, points-seen, points))
 		}
 	}
-	text := "in every mode that it is throttled where events are " + join(yes)
+	text := "In every mode, a client can tell that the server is throttled if events are " + join(yes)
 	switch {
 	case len(yes) == 0:
-		return "in no mode that it is throttled, whether events are " + join(no)
+		return "A client can tell in no mode that the server is throttled, whether events are " + join(no)
 	case len(no) > 0:
-		text += ", and not where they are " + join(no)
+		text += ", but not if they are " + join(no)
 	}
 	return text
 }
@@ -138,12 +138,12 @@ func (s *throttle) costs() string {
 		if announce.Bytes.Low > base.Bytes.High || announce.Bytes.High < base.Bytes.Low {
 			more = number(announce.Bytes.Median/base.Bytes.Median) + " times the bytes"
 		}
-		parts = append(parts, fmt.Sprintf("%s waits up to %s where it is delayed, and takes %s per event where gaps are announced", m, milli(delay.MaxMS.Median), more))
+		parts = append(parts, fmt.Sprintf("%s waits up to %s where events are delayed, and takes %s per event where gaps are announced", m, milli(delay.MaxMS.Median), more))
 	}
 	if len(parts) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Of %s of overload: %s.", seconds(s.Seconds), strings.Join(parts, "; "))
+	return fmt.Sprintf("In %s of overload, %s.", seconds(s.Seconds), strings.Join(parts, "; "))
 }
 
 // barChart draws a marker for each mode at each way, and dashes for what was expected.
@@ -188,7 +188,7 @@ func (s *throttle) table(p *page) {
 			scaled(q.P50MS).String(), scaled(q.MaxMS).String(), number(o.longest), q.Bytes.String()})
 	}
 	p.table([]string{"the server", "mode", "owed", "lost, announced", "expected", "lost silently", "expected", "other losses", "p50, s", "longest, s", "expected", "bytes per event"}, rows)
-	p.text("Announced losses contain those that are beside an announcement in an order that nobody knows. Figures with a range are the median of the repeats.")
+	p.text("Announced losses include events whose order relative to an announcement is unknown. Figures with a range are the median of the repeats.")
 }
 
 func share(n, of int64) float64 {
@@ -237,6 +237,6 @@ func (s *throttle) hypotheses(p *page) {
 			told = append(told, m)
 		}
 	}
-	add("Of a delay, webhooks alone are told in words: their refreshes answer throttled", len(told) == 1 && told[0] == "webhook", "told: "+fmt.Sprint(told))
+	add("Only webhooks say that deliveries are delayed: their refreshes answer throttled", len(told) == 1 && told[0] == "webhook", "said by "+fmt.Sprint(told))
 	p.table([]string{"expected", "verdict", "found"}, rows)
 }

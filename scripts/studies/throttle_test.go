@@ -46,10 +46,10 @@ func TestThrottleExpected(t *testing.T) {
 func TestThrottlePage(t *testing.T) {
 	s := throttleByHand()
 	says(t, pageOf(t, s),
-		"**A client can tell in every mode that it is throttled where events are delayed, delayed until a queue is full or dropped and announced, and not where they are dropped silently.**",
+		"**In every mode, a client can tell that the server is throttled if events are delayed, delayed until a queue is full or dropped and announced, but not if they are dropped silently.**",
 		"| delayed | events come late | events come late | events come late; 50 of 60 refreshes answer throttled, for up to 5.50 s |",
 		"| dropped silently | **events are missing without an announcement** |", "takes as many bytes per event where gaps are announced",
-		"within 5 of 100 owed | Held | everywhere |", "mistake it for another | Held |", "25 % and 150 ms | Held |", "refreshes answer throttled | Held | told: [webhook] |",
+		"within 5 of 100 owed | Held | everywhere |", "mistake it for another | Held |", "25 % and 150 ms | Held |", "refreshes answer throttled | Held | said by [webhook] |",
 	)
 	for i := range s.Points {
 		p := &s.Points[i]
@@ -63,9 +63,9 @@ func TestThrottlePage(t *testing.T) {
 		}
 	}
 	says(t, pageOf(t, s),
-		"dropped and announced or dropped silently, and not where they are delayed.**",
+		"dropped and announced or dropped silently, but not if they are delayed.**",
 		"takes 3.00 times the bytes per event where gaps are announced",
-		"within 5 of 100 owed | **Did not hold** | not so: drop, push: 50.0 % announced and 0.0 % silently;", "mistake it for another | **Did not hold** |", "25 % and 150 ms | **Did not hold** | not so: delay, push: 100 ms;", "refreshes answer throttled | **Did not hold** | told: [] |",
+		"within 5 of 100 owed | **Did not hold** | not so: drop, push: 50.0 % announced and 0.0 % silently;", "mistake it for another | **Did not hold** |", "25 % and 150 ms | **Did not hold** | not so: delay, push: 100 ms;", "refreshes answer throttled | **Did not hold** | said by [] |",
 	)
 	s.Points = nil
 	pageOf(t, s) // nothing was measured: no panic

@@ -103,7 +103,7 @@ func inPercent(v float64) string {
 func (s *ttlStudy) write(p *page) {
 	f := s.figures()
 	p.answer("**A refresh costs the server %s ms of CPU and %s bytes on the wire, so 1,000 subscriptions cost %s CPU-seconds an hour with a TTL of 5 minutes and %s with a TTL of 10 seconds.** "+
-		"After a start of all together, a jitter of %s of the grant was the smallest tried that keeps the peak of refreshes below twice the mean.",
+		"After a common start, a jitter of %s of the grant was the smallest tried that keeps the peak of refreshes below twice the mean.",
 		number(f.cpu.Median*1e3), number(f.bytes), number(f.cpu.Median*refreshesPer1000(300, s.RefreshAt, defaultJitter)), number(f.cpu.Median*refreshesPer1000(10, s.RefreshAt, defaultJitter)), inPercent(s.smallest(measuredPeak)))
 	p.text("Clients refresh at %s of the grant, less a jitter that is uniform for each refresh. The draft of MCP Events asks for no jitter.", inPercent(s.RefreshAt))
 	s.writeCosts(p, f)
@@ -120,7 +120,7 @@ func (s *ttlStudy) writeCosts(p *page, f ttlFigures) {
 	if f.most < 0.1 && f.off < 0.1 {
 		p.text("That held: the refreshes were within %s of the closed form where the window has two intervals, and the server's CPU within %s of the largest from a line over the refreshes.", inPercent(f.most), inPercent(f.off))
 	} else {
-		p.text("That did not hold well: the refreshes missed the closed form by up to %s where the window has two intervals, and the server's CPU a line over the refreshes by up to %s of the largest; 10 %% was allowed for each.", inPercent(f.most), inPercent(f.off))
+		p.text("That did not hold well: the refreshes were up to %s off the closed form where the window has two intervals, and the server's CPU was up to %s of the largest off a line over the refreshes; 10 %% was allowed for each.", inPercent(f.most), inPercent(f.off))
 	}
 	measured := series{name: "measured: CPU for each refresh of the run × refreshes an hour"}
 	fit := series{name: "expected: cost of a refresh × 3,600 / mean interval (computed beyond the measured TTLs)", expected: true}
@@ -158,7 +158,7 @@ func (s *ttlStudy) writeCosts(p *page, f ttlFigures) {
 }
 
 func (s *ttlStudy) writeHerd(p *page) {
-	p.heading("After a start of all together")
+	p.heading("After a common start")
 	want, got := s.smallest(expectedPeak), s.smallest(measuredPeak)
 	p.text("Expected: opened at one instant, the first refreshes are spread evenly over the jitter, so the peak is (%s − j/2)/j times the mean, which falls to 2 at j = %s of the grant. An opening that itself takes time helps; the simulation has the opening of each run.", number(s.RefreshAt), number(smallestJitter(s.RefreshAt)))
 	n := 0
@@ -167,7 +167,7 @@ func (s *ttlStudy) writeHerd(p *page) {
 			n++
 		}
 	}
-	p.text("Expected: the largest second is within the range of %d simulations, and 5 %% beyond it. %s The smallest jitter of the sweep with a peak below twice the mean is %s as measured, and %s in the simulation, where chance adds to the peak.", s.simulations(), verdict(n, len(s.Herds), "runs"), inPercent(got), inPercent(want))
+	p.text("Expected: the largest second of each run is within the range of %d simulations, or at most 5 %% beyond it. %s The smallest jitter of the sweep with a peak below twice the mean is %s as measured, and %s in the simulation, where chance adds to the peak.", s.simulations(), verdict(n, len(s.Herds), "runs"), inPercent(got), inPercent(want))
 	measured, simulated := series{name: "measured"}, series{name: "simulated, with the opening of the run", expected: true}
 	closed, limit := series{name: "closed form, all at one instant: (refreshAt − j/2)/j", expected: true}, series{name: "twice the mean", expected: true}
 	over := chart{title: "Refreshes after a common start", x: axis{title: "seconds since all were open"}, y: axis{title: "refreshes per second, over their mean"}}
@@ -202,7 +202,7 @@ func (s *ttlStudy) writeHerd(p *page) {
 
 func (s *ttlStudy) writeAbandoned(p *page) {
 	p.heading("Abandoned subscriptions")
-	p.text("A fifth of the subscriptions that end do so without unsubscribing. Expected: stored = live + abandoned per second × what is left of a grant, which is the TTL less half of the mean interval. Without an expiry nothing is ever left out, and the number grows for as long as the server runs.")
+	p.text("A fifth of the subscriptions that end do so without unsubscribing. Expected: stored = live + abandoned per second × what is left of a grant, which is the TTL less half of the mean interval. Without an expiry no subscription is ever removed, and the number grows for as long as the server runs.")
 	measured, expected, upper := series{name: "measured"}, series{name: "expected: rate × (TTL − half of the interval)", expected: true}, series{name: "upper bound: rate × TTL", expected: true}
 	worst := 0.0
 	var rows [][]string
