@@ -254,12 +254,12 @@ func (l *Latency) checkIntervals() error {
 			case in.Draws > part.q.Count:
 				return fmt.Errorf("latency.intervals: %s has %d draws of %d deliveries", key, in.Draws, part.q.Count)
 			case !slices.Contains([]string{"", FewEvents, OffSchedule, Drift}, in.Doubt):
-				return fmt.Errorf("latency.intervals: %s has the doubt %.40q, which there is not", key, in.Doubt)
+				return fmt.Errorf("latency.intervals: %s has the doubt %.40q, which does not exist", key, in.Doubt)
 			}
 		}
 	}
 	if known != len(l.Intervals) {
-		return errors.New("latency.intervals: it names a figure that there is not")
+		return errors.New("latency.intervals: it names a figure that does not exist")
 	}
 	return nil
 }

@@ -207,7 +207,7 @@ func TestRebuildIntervals(t *testing.T) {
 		"is not between":                      set("fromIntended.p50", func(in *Interval) { in.High = 1 }),
 		"draws of 18000 deliveries":           set("fromIntended.p50", func(in *Interval) { in.Draws = 1e6 }),
 		"has the doubt":                       set("fromIntended.p50", func(in *Interval) { in.Doubt = "mine" }),
-		"names a figure that there is not":    set("fromIntended.p42", func(in *Interval) {}),
+		"names a figure that does not exist":  set("fromIntended.p42", func(in *Interval) {}),
 	} {
 		if _, err := save(change); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", want, err)

@@ -82,7 +82,7 @@ func ofEnd(name, help string, of func(*results.CapacityMaximum) float64) family[
 // searchFamilies are the metrics of searches for a capacity. They are told when
 // a step is over.
 var searchFamilies = []family[Search]{
-	ofSearch("eventmeter_capacity_info", "1, for each search that is shown. name is the one that was given with --name, or empty. axis is rate, subscriptions or burst.", func(x *Search, emit emitter) { emit(1, x.given, x.profile, x.axis) }, "name", "profile", "axis"),
+	ofSearch("eventmeter_capacity_info", "1, for each search that is shown. name is the one that was given with --name, or empty. axis is rate, subscriptions, burst or cpu.", func(x *Search, emit emitter) { emit(1, x.given, x.profile, x.axis) }, "name", "profile", "axis"),
 	ofSearch("eventmeter_capacity_step_info", "1, for each step: what it was for, and how it was judged (passed, failed, unclear or aside).", func(x *Search, emit emitter) {
 		for _, s := range x.steps {
 			emit(1, strconv.Itoa(s.Number), s.Purpose, s.Verdict)

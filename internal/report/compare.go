@@ -197,7 +197,7 @@ func compareNotes(c *stats.Comparison) []string {
 			notes = append(notes, Clean(l.Name)+": no delivery could be paired, because none carries the id of an event or none came to both sides; latencies are compared as those of two runs")
 		}
 		if figures := typicalStretch(l.Figures); figures != "" {
-			notes = append(notes, fmt.Sprintf("%s: the change is that of a typical stretch of the run, which other work of the machine hides least: %s", Clean(l.Name), figures))
+			notes = append(notes, fmt.Sprintf("%s: the change is that of a typical stretch of the run, where other work of the machine hides it least: %s", Clean(l.Name), figures))
 		}
 		if d := detectable(l.Figures); d != "" {
 			notes = append(notes, fmt.Sprintf("%s: detectable with 80 %% probability: %s", Clean(l.Name), d))
