@@ -42,9 +42,9 @@ type modePoint struct {
 	Lost          int64   `json:"lost"`
 	P50MS         spread  `json:"p50Ms"` // published → received
 	P99MS         spread  `json:"p99Ms"`
-	CPUMicros     spread  `json:"cpuMicros"` // of the server, per delivered event
+	CPUMicros     spread  `json:"cpuMicros"`   // of the server, per delivered event
 	ClockMicros   float64 `json:"clockMicros"` // resolution of CPUMicros
-	Bytes         spread  `json:"bytes"` // both directions, per delivered event
+	Bytes         spread  `json:"bytes"`       // both directions, per delivered event
 }
 
 // modeKind says how a mode is run, and what it does while there are no events.
