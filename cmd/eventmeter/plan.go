@@ -221,7 +221,7 @@ func (f *planFlags) checkSLO(searches []plan.Search) error {
 		for _, s := range searches {
 			l := s.Capacity.SLO
 			was, asked := 0.0, 0.0
-			if v, ok := map[string]results.Nanos{"p50": l.P50, "p90": l.P90, "p99": l.P99, "p999": l.P999}[figure]; ok {
+			if v, ok := map[string]results.Nanos{"p50": l.P50, "p90": l.P90, "p95": l.P95, "p99": l.P99, "p999": l.P999}[figure]; ok {
 				bound, err := time.ParseDuration(value)
 				if err != nil {
 					return err

@@ -193,6 +193,7 @@ func TestPlanBadInput(t *testing.T) {
 		{with("--ttl", "-1s"), "a duration is negative"},
 		{with("--slo", "p99<200ms"), "had no limit as strict as this"},
 		{with("--slo", "p50<200ms"), "had no limit as strict as this"},
+		{with("--slo", "p95<200ms"), "had no limit as strict as this"},
 		{with("--slo", "queue_length < 5"), "did not have this limit; repeat it"},
 		{with("--slo", "p98<1s"), "want p50, p90"},
 		{with("--mode", "poll"), "no search has a lane of this mode"},

@@ -309,11 +309,15 @@ func (s *Sheet) limit(searches []Search) {
 		}
 		each := k.Deliveries / k.Load
 		r := Range{k.Deliveries, k.From * each, max(k.To, k.Load) * each}
-		if s.load == nil {
-			s.load, s.bounded = &r, k.To > 0
-			continue
+		// Of the loads that were shown to break the SLO, the least counts; where none was, the
+		// highest that was tried.
+		switch bounded := k.To > 0; {
+		case s.load == nil, bounded && !s.bounded:
+			s.load, s.bounded = &r, bounded
+		case bounded:
+			*s.load = Range{min(s.load.Value, r.Value), min(s.load.Low, r.Low), max(s.load.High, r.High)}
+		case !s.bounded && r.Value > s.load.Value:
+			*s.load = r
 		}
-		*s.load = Range{min(s.load.Value, r.Value), min(s.load.Low, r.Low), max(s.load.High, r.High)}
-		s.bounded = s.bounded && k.To > 0
 	}
 }

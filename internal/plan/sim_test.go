@@ -335,3 +335,33 @@ func TestInverse(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// TestLoadOfSeveralSearches: a search that broke no SLO says nothing against a higher
+// load of another one; of those that did, the least counts.
+func TestLoadOfSeveralSearches(t *testing.T) {
+	m := targets(0, rand.New(rand.NewPCG(1, 1)))[0]
+	search := func(most, above float64) Search {
+		c := m.search()
+		c.Maximum = results.CapacityMaximum{Load: most, From: most, To: above, Deliveries: 100 * most}
+		return Search{"a search", c}
+	}
+	for _, c := range []struct {
+		searches []Search
+		want     float64
+		bounded  bool
+	}{
+		{[]Search{search(12, 0), search(40, 0)}, 4000, false},
+		{[]Search{search(40, 0), search(12, 0)}, 4000, false},
+		{[]Search{search(12, 0), search(40, 42)}, 4000, true},
+		{[]Search{search(40, 42), search(50, 0)}, 4000, true},
+		{[]Search{search(40, 42), search(30, 35)}, 3000, true},
+	} {
+		sheets, err := Sheets(c.searches)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := sheets[0]; s.load == nil || s.load.Value != c.want || s.bounded != c.bounded {
+			t.Errorf("%+v: %+v, bounded %v; want %v, %v", c.searches, s.load, s.bounded, c.want, c.bounded)
+		}
+	}
+}

@@ -107,6 +107,8 @@ func (s *plans) measure(ctx context.Context, l *lab) error {
 			if err != nil {
 				return err
 			}
+			// What is predicted is what a load takes, whether or not a search tried as much.
+			c.Maximum = results.CapacityMaximum{}
 			q.Steps = len(c.Steps)
 			of.Searches = append(of.Searches, q)
 			searches = append(searches, plan.Search{Name: fmt.Sprintf("search %d", i+1), Capacity: c})

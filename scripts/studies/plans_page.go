@@ -103,7 +103,7 @@ func (s *plans) write(p *page) {
 	s.hypotheses(p)
 	p.changesIt("Another server: the reference server is a Go program that keeps everything in memory. The model of `plan` is the same for all, its costs are measured, and its shape may not fit: repeat this with your own searches and one run.")
 	p.changesIt("A load far outside the searches. `plan` widens its intervals there, and warns above three times what was measured.")
-	p.changesIt("A busy machine: CPU time rises with what others do to the caches and the clock.")
+	p.changesIt("A machine whose speed changes. On a virtual machine, equal loads took up to 1.7 times the CPU time of an hour before, and plans made from searches at such a time were up to 71 %% too high for runs after it.")
 }
 
 // against draws predictions with their intervals over what was measured.
