@@ -70,3 +70,17 @@ func TestQuantilesOfManySamples(t *testing.T) {
 		}
 	}
 }
+
+// On both sides of the place where the fraction of the other side is taken, rounding
+// decides which one it is.
+func TestBetaIncWhereSidesChange(t *testing.T) {
+	for a := 1.0; a < 3e6; a *= 1.37 {
+		for b := 1.0; b < 3e6; b *= 1.71 {
+			x := (a + 1) / (a + b + 2)
+			below, at, above := BetaInc(math.Nextafter(x, 0), a, b), BetaInc(x, a, b), BetaInc(math.Nextafter(x, 1), a, b)
+			if !(math.Abs(below-at) < 1e-6) || !(math.Abs(above-at) < 1e-6) {
+				t.Errorf("I(%v ± ulp, %v, %v) = %v, %v, %v", x, a, b, below, at, above)
+			}
+		}
+	}
+}

@@ -21,9 +21,14 @@ func BetaInc(x, a, b float64) float64 {
 	case x >= 1:
 		return 1
 	case x > (a+1)/(a+b+2): // where the fraction converges slowly
-		return 1 - BetaInc(1-x, b, a)
+		return 1 - betaBelow(1-x, x, b, a)
 	}
-	front := math.Exp(lgamma(a+b) - lgamma(a) - lgamma(b) + a*math.Log(x) + b*math.Log1p(-x))
+	return betaBelow(x, 1-x, a, b)
+}
+
+// betaBelow is Iₓ(a, b) for an x not far above the mean; y is 1 − x.
+func betaBelow(x, y, a, b float64) float64 {
+	front := math.Exp(lgamma(a+b) - lgamma(a) - lgamma(b) + a*math.Log(x) + b*math.Log(y))
 	return front / a * fraction(math.Max(a, b), func(n int) float64 {
 		m := float64(n / 2)
 		if n%2 == 0 {
