@@ -297,7 +297,8 @@ type Phases struct {
 	MeasureAtMost time.Duration `yaml:"measureAtMost,omitempty" json:"measureAtMost,omitempty" check:"1ms.."`
 	// drain timeout: how long to wait for events in flight after publishing stops, default 5s.
 	// Pollers with owed deliveries then poll once more, and may take up to a minute longer if the
-	// server delays the answer.
+	// server delays the answer. If the target gave up waiting for the answer to a webhook, the
+	// whole drain timeout is waited, so that further copies are counted.
 	Drain time.Duration `yaml:"drain,omitempty" json:"drain" check:"0.."`
 	// how long the target is left alone after all subscriptions have ended. What the target still
 	// holds then decides whether a rise is a leak. Default 0: no cool-down.
