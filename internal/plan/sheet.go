@@ -249,7 +249,7 @@ func (s *Sheet) wire(l load) []float64 {
 // back, and how much of that is waiting to be given back depends on the size of the rest.
 func (s *Sheet) kept(l load) []float64 {
 	switch {
-	case l.deliveries == 0:
+	case l.deliveries == 0 || l.events == 0:
 		return []float64{1, l.held, 0}
 	case s.Mode == "webhook":
 		return []float64{1, l.held, l.deliveries / l.events}

@@ -228,6 +228,23 @@ func TestOneSearch(t *testing.T) {
 
 func in(r Range, v float64) bool { return v >= r.Low && v <= r.High }
 
+// worst is how far the plan of a load's CPU is from the certain one, at most; 15 % is an
+// error, and so is an interval without it.
+func (m *truth) worst(t *testing.T, sheet Sheet, seed uint64) (worst float64) {
+	t.Helper()
+	quiet := *m
+	quiet.noise = 0
+	for _, w := range five {
+		n := predict(t, sheet, w)
+		certain := quiet.cpu(sheet.on(w, 1))
+		off := math.Abs(n.CPU.Value/certain - 1)
+		if worst = max(worst, off); off > 0.15 || !in(*n.CPU, certain) {
+			t.Errorf("seed %d, %+v: %.4g, planned %+v", seed, w, certain, *n.CPU)
+		}
+	}
+	return worst
+}
+
 // TestFanOuts: where an event with many deliveries costs less for each, as on the
 // reference server, searches of two fan-outs tell, and one warns.
 func TestFanOuts(t *testing.T) {
@@ -239,16 +256,7 @@ func TestFanOuts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		quiet := *m
-		quiet.noise = 0
-		for _, w := range five {
-			n := predict(t, sheets[0], w)
-			certain := quiet.cpu(sheets[0].on(w, 1))
-			off := math.Abs(n.CPU.Value/certain - 1)
-			if worst = max(worst, off); off > 0.15 || !in(*n.CPU, certain) {
-				t.Errorf("seed %d, %+v: %.4g, planned %+v", seed, w, certain, *n.CPU)
-			}
-		}
+		worst = max(worst, m.worst(t, sheets[0], seed))
 		alone, err := Sheets([]Search{{"a", m.search()}})
 		if err != nil {
 			t.Fatal(err)
@@ -273,16 +281,7 @@ func TestPolls(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		quiet := *m
-		quiet.noise = 0
-		for _, w := range five {
-			n := predict(t, sheets[0], w)
-			certain := quiet.cpu(sheets[0].on(w, 1))
-			off := math.Abs(n.CPU.Value/certain - 1)
-			if worst = max(worst, off); off > 0.15 || !in(*n.CPU, certain) {
-				t.Errorf("seed %d, %+v: %.4g, planned %+v", seed, w, certain, *n.CPU)
-			}
-		}
+		worst = max(worst, m.worst(t, sheets[0], seed))
 		alone, err := Sheets([]Search{{"a", m.search()}})
 		if err != nil {
 			t.Fatal(err)
