@@ -70,7 +70,9 @@ var requested = regexp.MustCompile(`"url":"(?:http|ws)s?://([^/:"]*)`)
 
 // cutOff is how many pixels of a page are cut off at a width of 400, with everything
 // unfolded. The copy that measures itself has no policy, because that forbids further
-// scripts; it sets its own width, because the browser has a least one.
+// scripts; it sets its own width, because the browser has a least one. It sets it in its
+// head, so that the charts are drawn at that width from the start: a browser on a busy
+// machine need not show a frame, and so not redraw them, before the page is measured.
 func cutOff(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -79,11 +81,10 @@ func cutOff(t *testing.T, file string) string {
 	}
 	page := policyTag.ReplaceAllString(string(text), "")
 	page = strings.Replace(page, "<details", "<details open", -1)
+	page = strings.Replace(page, "</head>", `<style>html { width: 400px }</style></head>`, 1)
 	page = strings.Replace(page, "</body>", `<script>
-const root = document.documentElement;
-root.style.width = '400px';
 addEventListener('load', () => setTimeout(() => {
-  root.dataset.wide = Math.max(...['header', 'main'].map((part) => document.querySelector(part)).map((e) => e.scrollWidth - e.clientWidth));
+  document.documentElement.dataset.wide = Math.max(...['header', 'main'].map((part) => document.querySelector(part)).map((e) => e.scrollWidth - e.clientWidth));
 }, 1000));
 </script></body>`, 1)
 	copied := filepath.Join(t.TempDir(), "narrow.html")
