@@ -1,6 +1,10 @@
 package mcpevents_test
 
 import (
+	"bufio"
+	"errors"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,8 +49,8 @@ func TestOutsideTheWorkspace(t *testing.T) {
 }
 
 // TestReleased: once both modules have the version that go.mod names, others can
-// build the extension and its tests. The modules come from a proxy of files, as
-// release would put them on the real one.
+// build the extension and its tests. The modules come from a proxy, as a release
+// would put them on the real one.
 func TestReleased(t *testing.T) {
 	text, err := os.ReadFile("go.mod")
 	if err != nil {
@@ -97,6 +101,41 @@ func TestReleased(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat("LICENSE"); err != nil {
+		t.Error(err)
+	}
+	// xk6 takes GOPROXY for one address, at which it reads which k6 the extension needs.
+	c = exec.Command(proxy, "-root", root, "-version", version, "sh", "-c", `echo "$GOPROXY"; cat`)
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	address, err := bufio.NewReader(said).ReadString('\n')
+	if err != nil {
+		t.Error(err)
+	}
+	for url, want := range map[string]string{
+		extensionPath + "/@v/" + version + ".mod": "\tgo.k6.io/k6/v2 v",
+		extensionPath + "/@v/v0.0.1.mod":          "",
+	} {
+		resp, err := http.Get(strings.TrimSpace(address) + "/" + url)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		body, err := io.ReadAll(resp.Body)
+		if found := resp.StatusCode == http.StatusOK; err != nil || found != (want != "") || !strings.Contains(string(body), want) {
+			t.Errorf("%s: %v %s\n%s", url, err, resp.Status, body)
+		}
+		resp.Body.Close()
+	}
+	if err := errors.Join(in.Close(), c.Wait()); err != nil {
 		t.Error(err)
 	}
 }

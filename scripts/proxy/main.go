@@ -2,10 +2,12 @@
 //
 //	go run ./scripts/proxy xk6 build --with github.com/eventmeter/eventmeter/xk6-mcpevents@v0.1.0
 //
-// It packs the modules as the Go module proxy would, into a folder that the command
-// has as its first proxy. The command also has a module cache of its own, so that the
-// version does not stay on the machine. Other modules come from the machine's cache,
-// or from where they came before.
+// It packs the modules as the Go module proxy would, and serves them on the loopback
+// interface while the command runs. Other modules come from the machine's cache, or from
+// the proxies that it had before. All of them come from one address, because xk6 takes
+// GOPROXY for one; where it cannot read the extension's go.mod it builds another major
+// version of k6, in which the extension is missing without an error. The command also has
+// a module cache of its own, so that the version does not stay on the machine.
 package main
 
 import (
@@ -14,8 +16,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -58,36 +63,91 @@ func run(root, version string, command []string) error {
 			return fmt.Errorf("%s: %w", folder, err)
 		}
 	}
-	env, err := environment(dir)
+	env, err := settings()
 	if err != nil {
 		return err
 	}
-	c := exec.Command(command[0], command[1:]...)
-	c.Env, c.Stdin, c.Stdout, c.Stderr = env, os.Stdin, os.Stdout, os.Stderr
-	return c.Run()
-}
-
-// environment is that of the command. The checkout's workspace is none of its own.
-func environment(dir string) ([]string, error) {
-	out, err := exec.Command("go", "env", "-json", "GOPROXY", "GOMODCACHE", "GOFLAGS", "GONOSUMDB").Output()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("go env: %w", err)
+		return err
 	}
-	var now struct{ GOPROXY, GOMODCACHE, GOFLAGS, GONOSUMDB string }
-	if err := json.Unmarshal(out, &now); err != nil {
-		return nil, fmt.Errorf("go env: %w", err)
-	}
-	proxies := []string{fileURL(filepath.Join(dir, "proxy")), fileURL(filepath.Join(now.GOMODCACHE, "cache", "download")), now.GOPROXY}
-	return append(os.Environ(),
-		"GOPROXY="+strings.Join(proxies, ","),
+	s := &http.Server{Handler: proxy(filepath.Join(dir, "proxy"), env), ReadHeaderTimeout: time.Minute}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	c := exec.Command(command[0], command[1:]...)
+	c.Env = append(os.Environ(),
+		"GOPROXY=http://"+l.Addr().String(),
 		"GOMODCACHE="+filepath.Join(dir, "modules"),
-		"GOFLAGS="+strings.TrimSpace(now.GOFLAGS+" -modcacherw"), // so that it can be removed
-		"GONOSUMDB="+strings.TrimPrefix(now.GONOSUMDB+",github.com/eventmeter", ","),
-		"GOWORK=off",
-	), nil
+		"GOFLAGS="+strings.TrimSpace(env.GOFLAGS+" -modcacherw"), // so that it can be removed
+		"GONOSUMDB="+strings.TrimPrefix(env.GONOSUMDB+",github.com/eventmeter", ","),
+		"GOWORK=off", // the checkout's workspace is none of its own
+	)
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+	err = c.Run()
+	_ = s.Close()
+	<-served
+	return err
 }
 
-func fileURL(path string) string { return "file:///" + strings.TrimPrefix(filepath.ToSlash(path), "/") }
+// environment is what the machine is set to.
+type environment struct{ GOPROXY, GOMODCACHE, GOFLAGS, GONOSUMDB string }
+
+func settings() (environment, error) {
+	var env environment
+	out, err := exec.Command("go", "env", "-json", "GOPROXY", "GOMODCACHE", "GOFLAGS", "GONOSUMDB").Output()
+	if err == nil {
+		err = json.Unmarshal(out, &env)
+	}
+	if err != nil {
+		return env, fmt.Errorf("go env: %w", err)
+	}
+	return env, nil
+}
+
+// proxy is a Go module proxy of the modules in a folder and of those that the machine can
+// have. Where one place has no answer, the next is asked.
+func proxy(folder string, env environment) http.Handler {
+	folders := []string{folder, filepath.Join(env.GOMODCACHE, "cache", "download")}
+	others := strings.FieldsFunc(env.GOPROXY, func(r rune) bool { return r == ',' || r == '|' })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, folder := range folders {
+			// A list in the cache has only the versions that were asked for.
+			if name := filepath.Join(folder, filepath.FromSlash(path.Clean(r.URL.Path))); isFile(name) && (folder == folders[0] || path.Base(name) != "list") {
+				http.ServeFile(w, r, name)
+				return
+			}
+		}
+		for _, other := range others {
+			if strings.HasPrefix(other, "http") && relay(w, r, strings.TrimSuffix(other, "/")+r.URL.EscapedPath()) {
+				return
+			}
+		}
+		http.NotFound(w, r)
+	})
+}
+
+func isFile(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// relay passes on what another proxy has at an address. It reports whether it has something.
+func relay(w http.ResponseWriter, r *http.Request, address string) bool {
+	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, address, nil)
+	if err != nil {
+		return false
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close() //nolint:errcheck // only read
+	if resp.StatusCode != http.StatusOK {
+		return false
+	}
+	_, _ = io.Copy(w, resp.Body) // a proxy that breaks off is seen by the checksum
+	return true
+}
 
 // pack writes the files that a proxy serves of a module: a list of versions, and the
 // version's time, go.mod and zip.
