@@ -486,8 +486,14 @@ func (hs *hooks) find(key string) *hook {
 // remove ends a subscription, with a last envelope if given. It returns false
 // if the subscription was already gone.
 func (hs *hooks) remove(h *hook, last *delivery) bool {
+	return hs.removeIf(h, func() bool { return true }, last)
+}
+
+// removeIf removes a subscription if the condition holds, which a refresh cannot
+// change meanwhile.
+func (hs *hooks) removeIf(h *hook, condition func() bool, last *delivery) bool {
 	hs.mu.Lock()
-	there := hs.byKey[h.key] == h
+	there := hs.isCurrent(h) && condition()
 	if there {
 		delete(hs.byKey, h.key)
 		hs.state.DropSubscription(h.id)
@@ -553,10 +559,12 @@ func (hs *hooks) grant(h *hook, expires time.Time) {
 		at = time.Now().Add(hs.expireAfter)
 	}
 	hs.agenda.at(at, func() {
-		h.mu.Lock()
-		over := h.expires.Equal(expires) // not refreshed since
-		h.mu.Unlock()
-		if over && hs.remove(h, nil) {
+		over := func() bool { // not refreshed since
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return h.expires.Equal(expires)
+		}
+		if hs.removeIf(h, over, nil) {
 			hs.counts.expired.Add(1)
 		}
 	})
