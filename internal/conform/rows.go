@@ -365,7 +365,7 @@ var Rows = [count]Row{
 		Unseen: "needs a deliberate step: a subscribe with an id",
 		Check:  "subscribes with an id, new and again: it has no effect"},
 	SubscribeRefreshReplacesSecret: {Name: "subscribe-refresh-replaces-secret", Level: Shape, Requires: "refresh replaces the secret", Section: "Subscribe", Lanes: "webhook",
-		At: []Occasion{Rotated}, Broken: "a delivery more than 5 s after a rotation is signed with the old secret only; lanes with webhook.rotateEvery",
+		At: []Occasion{Rotated}, Broken: "a delivery that was signed and received 5 s or more after a rotation is signed with the old secret only; lanes with webhook.rotateEvery",
 		Check: "refreshes with another secret: 5 s later deliveries are signed with it"},
 	SubscribeRefreshReactivates: {Name: "subscribe-refresh-reactivates", Level: Shape, Requires: "refresh resumes suspended delivery", Section: "Subscribe", Lanes: "webhook",
 		Unseen: "needs control of the server: a suspended subscription"},

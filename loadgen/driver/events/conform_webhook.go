@@ -133,13 +133,16 @@ func (k *hook) judgeRetry(in *sinks.Inbound, got driver.Receipt, id uint64) {
 }
 
 // judgeRotation judges by which of two secrets a delivery is signed, after the new
-// one was sent and taken. What is signed with neither is judged elsewhere.
-func (k *hook) judgeRotation(in *sinks.Inbound, sent, taken eventmeter.Instant, byNew, byOld bool) {
+// one was sent and taken. What is signed with neither is judged elsewhere. The caller holds k.mu.
+func (k *hook) judgeRotation(in *sinks.Inbound, byNew, byOld bool) {
+	sent, taken := k.race.sent, k.race.answered
 	if taken == 0 || in.At < taken || !byNew && !byOld {
 		return
 	}
-	since := in.At.Sub(taken)
-	if since > 5*time.Second {
+	// A delivery that was signed before the new secret was taken can be on its way for longer
+	// than five seconds where the machine is busy. Its timestamp says when it was signed.
+	const settled = 5
+	if in.At.Sub(taken) > settled*time.Second && wire.Stamped(in.Header) >= k.race.theirs+settled {
 		k.d.held(k.r, in.At, conform.Rotated, byNew, conform.SubscribeRefreshReplacesSecret, in.Body)
 	}
 	// One that is signed with the old secret alone may have been on its way. The target

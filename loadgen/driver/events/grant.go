@@ -14,8 +14,7 @@ type grant struct {
 }
 
 // life returns how long the grant lasts from the answer on; false if it has no valid end.
-// refreshBefore is a time of the server's clock. date, the Date header of the answer, is
-// used instead of the local time if the two clocks differ by more than two seconds.
+// refreshBefore is a time of the server's clock. date is the Date header of the answer.
 func (g *grant) life(date time.Time) (time.Duration, bool) {
 	if g.RefreshBefore == nil {
 		return 0, false
@@ -24,11 +23,18 @@ func (g *grant) life(date time.Time) (time.Duration, bool) {
 	if err != nil {
 		return 0, false
 	}
+	return min(t.Sub(serverTime(date)), maxLife), true
+}
+
+// serverTime returns the time of the server's clock at an answer that was just received. The
+// Date header of the answer is used instead of the local time if the two clocks differ by more
+// than two seconds.
+func serverTime(date time.Time) time.Time {
 	now := time.Now()
 	if off := now.Sub(date); !date.IsZero() && (off > 2*time.Second || off < -2*time.Second) {
-		now = date
+		return date
 	}
-	return min(t.Sub(now), maxLife), true
+	return now
 }
 
 // maxLife bounds the life of a grant: dates of the far future would overflow.

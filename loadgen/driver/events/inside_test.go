@@ -316,7 +316,31 @@ func TestGraceOfASecond(t *testing.T) {
 		{taken: 900 * time.Millisecond, came: 500 * time.Millisecond},
 	} {
 		d, r, _ := idle(t, eventmeter.Webhook, false)
-		r.hook.judgeRotation(&sinks.Inbound{At: at(time.Minute + c.came)}, at(time.Minute), at(time.Minute+c.taken), true, c.byOld)
+		r.hook.race = race{sent: at(time.Minute), answered: at(time.Minute + c.taken)}
+		r.hook.judgeRotation(&sinks.Inbound{At: at(time.Minute + c.came)}, true, c.byOld)
+		if got := d.Figures().Conform; got.Broken() != c.broken {
+			t.Errorf("%+v: %+v", c, got)
+		}
+	}
+}
+
+// TestSignedBeforeARotation: a delivery with the old secret keeps the row, however long it was
+// on its way, if it was signed before the target took the new one.
+func TestSignedBeforeARotation(t *testing.T) {
+	for _, c := range []struct {
+		came   time.Duration // after the answer
+		stamp  int64
+		broken bool
+	}{
+		{came: 6 * time.Second, stamp: 999},
+		{came: time.Minute, stamp: 1004},
+		{came: 6 * time.Second, stamp: 1006, broken: true},
+		{came: 4 * time.Second, stamp: 1006}, // two clocks
+	} {
+		d, r, _ := idle(t, eventmeter.Webhook, false)
+		r.hook.race = race{sent: 1, answered: 2, theirs: 1000}
+		in := &sinks.Inbound{At: eventmeter.Instant(2).Add(c.came), Header: http.Header{"Webhook-Timestamp": {strconv.FormatInt(c.stamp, 10)}}}
+		r.hook.judgeRotation(in, false, true)
 		if got := d.Figures().Conform; got.Broken() != c.broken {
 			t.Errorf("%+v: %+v", c, got)
 		}

@@ -266,7 +266,7 @@ func (k *hook) asks(yes bool) {
 func (d *lane) granted(r *run, a *mcpclient.Answer, g grant) {
 	k := r.hook
 	before := k.toldAt()
-	first := k.settle(d.Clock.Now(), d.Opts.Webhook.OldSecret)
+	first := k.settle(d.Clock.Now(), serverTime(a.Date), d.Opts.Webhook.OldSecret)
 	r.Activate(a.At)
 	g.Truncated = r.begunAnew() || g.Truncated
 	if g.Truncated && !first {
@@ -331,13 +331,13 @@ const (
 )
 
 // settle records a subscribe call that succeeded, after which the former secret is valid
-// for grace. It reports whether the call was the first.
-func (k *hook) settle(now eventmeter.Instant, grace time.Duration) bool {
+// for grace. theirs is the time of the server's clock. It reports whether the call was the first.
+func (k *hook) settle(now eventmeter.Instant, theirs time.Time, grace time.Duration) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.keys[1] != nil && k.until == 0 {
 		k.until = now.Add(grace)
-		k.race.answered, k.race.anew = now, k.mayBeOver(now)
+		k.race.answered, k.race.theirs, k.race.anew = now, theirs.Unix(), k.mayBeOver(now)
 	}
 	k.granted++
 	k.pending = false
@@ -448,6 +448,7 @@ func (d *lane) retire(r *run) {
 type race struct {
 	sent     eventmeter.Instant // just before the new secret was sent, 0 = it was the first
 	answered eventmeter.Instant // when the target had accepted it, 0 = not yet
+	theirs   int64              // the same in Unix seconds of the server's clock
 	lastOld  eventmeter.Instant // of the last delivery that only the old secret verifies
 	lastDual eventmeter.Instant // of the last delivery that both secrets verify
 

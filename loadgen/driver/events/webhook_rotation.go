@@ -31,7 +31,7 @@ func (k *hook) accepts(in *sinks.Inbound, byNew, byOld bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.race.anew {
-		k.judgeRotation(in, k.race.sent, k.race.answered, byNew, byOld)
+		k.judgeRotation(in, byNew, byOld)
 	}
 	accepted := true
 	switch k.d.Opts.Webhook.Secrets {
