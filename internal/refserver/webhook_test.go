@@ -164,6 +164,30 @@ func TestRotationSignsWithBothForAWhile(t *testing.T) {
 	})
 }
 
+// TestExpiryDuringARefresh: whether a grant is over is decided while no refresh can extend it.
+func TestExpiryDuringARefresh(t *testing.T) {
+	bubble(t, Options{TTLMin: time.Minute, TTLDefault: time.Minute}, func(t *testing.T, s *Server, _ *fakeReceiver) {
+		result(t, s, "t", "events/subscribe", subscription("tick", testSecret, ""))
+		hs := s.hooks
+		for _, h := range hs.openHooks(func(*hook) bool { return true }) {
+			hs.removeIf(h, func() bool {
+				if hs.mu.TryLock() {
+					hs.mu.Unlock()
+					t.Error("a refresh can be granted between the condition and the removal")
+				}
+				return false
+			}, nil)
+		}
+		if n := hs.count(); n != 1 {
+			t.Errorf("%d subscriptions, want the one that was refreshed", n)
+		}
+		time.Sleep(61 * time.Second)
+		if n := hs.count(); n != 0 {
+			t.Errorf("%d subscriptions after the end of the grant", n)
+		}
+	})
+}
+
 func TestGrants(t *testing.T) {
 	opts := Options{TTLMin: time.Minute, TTLDefault: time.Hour, TTLMax: 2 * time.Hour}
 	for _, c := range []struct {
