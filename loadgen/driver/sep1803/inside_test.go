@@ -61,11 +61,21 @@ func idleResources(t testing.TB, n int) (*lane, *resourceStream, *deaf) {
 
 const updateFrame = "id: c1-41-0-0\ndata: " + `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"event://chat.message/c7","payload":{"channel":"c7","text":"some text around evtm-00000001-0000-00000001-26 and after it some more"}}}` + "\n\n"
 
+// allocations is the least of some tries, because the race detector has pools forget values
+// by chance.
+func allocations(feed func()) float64 {
+	n := testing.AllocsPerRun(100, feed)
+	for range 9 {
+		n = min(n, testing.AllocsPerRun(100, feed))
+	}
+	return n
+}
+
 func TestAnUpdateAllocatesNothing(t *testing.T) {
 	d, stream, rec := idleResources(t, 10)
 	frame := []byte(updateFrame)
 	now := d.Clock.Now()
-	if n := testing.AllocsPerRun(100, func() {
+	if n := allocations(func() {
 		if err := stream.Piece(frame, streamclient.Arrival{At: int64(now)}); err != nil {
 			t.Error(err)
 		}
@@ -129,8 +139,8 @@ func TestAnUpdateWithoutPayload(t *testing.T) {
 			t.Errorf("%s: %d samples, %d", name, h.TotalCount(), h.Max())
 		}
 	}
-	asked = make([]eventmeter.Sub, 0, 1000)
-	if n := testing.AllocsPerRun(100, func() { feed(8_000_000) }); n != 0 {
+	asked = make([]eventmeter.Sub, 0, 2000)
+	if n := allocations(func() { feed(8_000_000) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 	before := d.Figures().Values["updatesObserved"]
