@@ -28,7 +28,7 @@ func capacity() *dashboard.DashboardBuilder {
 		{"deliveries", `max(last_over_time(eventmeter_capacity_maximum_deliveries_rate{search="$search"}[$__range]))`},
 	}))
 	d.WithPanel(rows(shape{"Outcome", "found; none: the lowest load did not meet the SLO; bound: the highest load met it; generator: above the maximum load the generator was the limit; exhausted: trials disagreed; searching: the search was interrupted.", "", 8, 5},
-		[]string{"axis", "profile", "outcome"}, []column{{"search", "none", `max by (axis, profile, outcome) (last_over_time(eventmeter_capacity_outcome{search="$search"}[$__range]) * on (search) group_left (axis, profile) last_over_time(eventmeter_capacity_info{search="$search"}[$__range]))`}}))
+		[]string{"axis", "profile", "outcome"}, []column{{"steps", "none", `max by (axis, profile, outcome) (last_over_time(eventmeter_capacity_outcome{search="$search"}[$__range]) * on (search) group_left (axis, profile) last_over_time(eventmeter_capacity_info{search="$search"}[$__range])) * scalar(count(last_over_time(eventmeter_capacity_step_load{search="$search"}[$__range])))`}}))
 
 	section(d, "Load curve")
 	load := column{"load", "short", ofJudged("eventmeter_capacity_step_load")}
