@@ -3,6 +3,7 @@ package capacity
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -67,6 +68,15 @@ func (l SLO) Judge(m Measured) (Verdict, []string) {
 	return Failed, reasons
 }
 
+// digits formats x with n significant digits, and with all digits before the point: %.2g of a
+// hundred would be 1e+02.
+func digits(x float64, n int) string {
+	if math.Abs(x) >= math.Pow10(n-1) {
+		return strconv.FormatFloat(x, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(x, 'g', n, 64)
+}
+
 // broken lists the violations of the SLO.
 func (l SLO) broken(m Measured) []string {
 	var out []string
@@ -79,13 +89,13 @@ func (l SLO) broken(m Measured) []string {
 		}
 	}
 	if loss := share(m.Lost, m.Expected); loss > l.Loss {
-		out = append(out, fmt.Sprintf("%d of %d deliveries missing after the drain (%.2g %%, limit %.2g %%)", m.Lost, m.Expected, 100*loss, 100*l.Loss))
+		out = append(out, fmt.Sprintf("%d of %d deliveries missing after the drain (%s %%, limit %s %%)", m.Lost, m.Expected, digits(100*loss, 2), digits(100*l.Loss, 2)))
 	}
 	if failed := share(m.Failed, m.Fired); failed > l.Loss {
-		out = append(out, fmt.Sprintf("%d of %d events not confirmed (%.2g %%, limit %.2g %%)", m.Failed, m.Fired, 100*failed, 100*l.Loss))
+		out = append(out, fmt.Sprintf("%d of %d events not confirmed (%s %%, limit %s %%)", m.Failed, m.Fired, digits(100*failed, 2), digits(100*l.Loss, 2)))
 	}
 	if m.Offered > 0 && m.Growth > l.Backlog*m.Offered && m.Growth > 2*m.GrowthError {
-		out = append(out, fmt.Sprintf("backlog grows by %.3g deliveries/s, %.1f %% of the offered rate (limit %.1f %%)", m.Growth, 100*m.Growth/m.Offered, 100*l.Backlog))
+		out = append(out, fmt.Sprintf("backlog grows by %s deliveries/s, %.1f %% of the offered rate (limit %.1f %%)", digits(m.Growth, 3), 100*m.Growth/m.Offered, 100*l.Backlog))
 	}
 	return out
 }

@@ -208,3 +208,15 @@ func Example() {
 	fmt.Println(s.Outcome(), k.Load, k.Above)
 	// Output: found 68 74
 }
+
+func TestDigits(t *testing.T) {
+	for _, c := range []struct {
+		x    float64
+		n    int
+		want string
+	}{{100, 2, "100"}, {37.6, 2, "38"}, {1.25, 2, "1.2"}, {0.012, 2, "0.012"}, {1204.4, 3, "1204"}, {73.25, 3, "73.2"}, {0, 2, "0"}} {
+		if got := digits(c.x, c.n); got != c.want {
+			t.Errorf("%v with %d digits: %s, want %s", c.x, c.n, got, c.want)
+		}
+	}
+}
