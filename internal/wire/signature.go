@@ -126,9 +126,14 @@ func (k *Key) Sign(id string, at time.Time, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(m.sum[:])
 }
 
-// Stamped returns the webhook-timestamp of header fields, 0 if there is none.
+// Stamped returns the timestamp of header fields, that of the older revision included, in Unix
+// seconds; 0 if there is none.
 func Stamped(h http.Header) int64 {
-	seconds, _ := digitsOf(first(h, HeaderWebhookTimestamp))
+	text := first(h, HeaderWebhookTimestamp)
+	if text == "" {
+		text = first(h, HeaderOldTimestamp)
+	}
+	seconds, _ := digitsOf(text)
 	return seconds
 }
 
