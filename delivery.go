@@ -110,7 +110,20 @@ const (
 
 // String returns the notice in lower case.
 func (k NoticeKind) String() string {
-	names := [...]string{"", "truncated", "reconnected", "terminated", "transient error", "dead stream", "rejected", "malformed", "claimed", "undeliverable", "suspended", "oversized"}
+	names := [...]string{
+		"",
+		"truncated",
+		"reconnected",
+		"terminated",
+		"transient error",
+		"dead stream",
+		"rejected",
+		"malformed",
+		"claimed",
+		"undeliverable",
+		"suspended",
+		"oversized",
+	}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -196,7 +209,20 @@ const Causes = int(numCauses)
 
 // String returns the cause as spelled in results.
 func (c Cause) String() string {
-	names := [...]string{"events", "subscribe", "emptyPoll", "heartbeat", "refresh", "verification", "retry", "reconnect", "unsubscribe", "discovery", "control", "token"}
+	names := [...]string{
+		"events",
+		"subscribe",
+		"emptyPoll",
+		"heartbeat",
+		"refresh",
+		"verification",
+		"retry",
+		"reconnect",
+		"unsubscribe",
+		"discovery",
+		"control",
+		"token",
+	}
 	if int(c) < len(names) {
 		return names[c]
 	}

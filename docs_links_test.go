@@ -28,7 +28,8 @@ func TestLinks(t *testing.T) {
 			return err
 		}
 		slashed := filepath.ToSlash(name)
-		if d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "node_modules" || slashed == "results/runs") {
+		if d.IsDir() && name != "." &&
+			(strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "node_modules" || slashed == "results/runs") {
 			return fs.SkipDir
 		}
 		if path.Ext(slashed) != ".md" || d.IsDir() {

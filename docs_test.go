@@ -184,7 +184,13 @@ func settingsOf(types map[string]structDoc) (rows string, names []string, err er
 		name := t.Name() + " of " + of.Name
 		types[name] = declared[t.Name()]
 		names = append(names, name)
-		rows += fmt.Sprintf("| `%s` | [%s](#%s) | settings of a lane of system %s |\n", set.Key(), t.Name(), strings.ReplaceAll(strings.ToLower(name), " ", "-"), of.Name)
+		rows += fmt.Sprintf(
+			"| `%s` | [%s](#%s) | settings of a lane of system %s |\n",
+			set.Key(),
+			t.Name(),
+			strings.ReplaceAll(strings.ToLower(name), " ", "-"),
+			of.Name,
+		)
 	}
 	return rows, names, nil
 }

@@ -26,7 +26,8 @@ func TestEveryGoroutineIsGuarded(t *testing.T) {
 			return err
 		}
 		slashed := filepath.ToSlash(name)
-		if d.IsDir() && (name != "." && strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || isNestedModule(name) || slices.Contains(notOfTheCommand, slashed)) {
+		if d.IsDir() &&
+			(name != "." && strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || isNestedModule(name) || slices.Contains(notOfTheCommand, slashed)) {
 			return fs.SkipDir
 		}
 		if filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {

@@ -48,7 +48,8 @@ func isVariable(t *testing.T, name string) bool {
 			for _, s := range g.Specs {
 				v := s.(*ast.ValueSpec)
 				of, ok := v.Type.(*ast.Ident)
-				if ok && of.Name == "string" && v.Values == nil && slices.ContainsFunc(v.Names, func(n *ast.Ident) bool { return n.Name == name }) {
+				if ok && of.Name == "string" && v.Values == nil &&
+					slices.ContainsFunc(v.Names, func(n *ast.Ident) bool { return n.Name == name }) {
 					return true
 				}
 			}
@@ -213,7 +214,8 @@ func TestIssueTemplates(t *testing.T) {
 			t.Errorf("%s: name, description and body must be given", name)
 		}
 		for _, b := range form.Body {
-			if !slices.Contains([]string{"markdown", "textarea", "input", "dropdown", "checkboxes"}, b.Type) || b.Attributes.Label == "" && b.Attributes.Value == "" {
+			if !slices.Contains([]string{"markdown", "textarea", "input", "dropdown", "checkboxes"}, b.Type) ||
+				b.Attributes.Label == "" && b.Attributes.Value == "" {
 				t.Errorf("%s: %+v", name, b)
 			}
 		}

@@ -78,10 +78,28 @@ func kinds(group, key string) (all []string) {
 
 // textual are types that YAML spells in several ways.
 var textual = map[string]object{
-	"duration": {{"description", "a duration: a number and a unit, as in 250ms, 10s or 1h30m; 0 needs no unit"}, {"anyOf", []any{object{{"type", "string"}, {"pattern", `^\s*\+?([0-9.]+(ns|us|µs|ms|s|m|h))+\s*$|^\s*0\s*$`}}, object{{"const", 0}}}}},
-	"rate":     {{"description", "events per second, as a number, or a text such as 20/s, 300/m or 3600/h"}, {"anyOf", []any{object{{"type", "number"}, {"minimum", 0}}, object{{"type", "string"}, {"pattern", `^\s*[0-9.e+]+\s*(/\s*[smh])?\s*$`}}}}},
-	"bytes":    {{"description", "an amount of memory: a number of bytes, or a text such as 256MiB"}, {"type", []string{"integer", "string"}}},
-	"words":    {{"description", "a text, or a list of texts"}, {"anyOf", []any{object{{"type", "string"}}, object{{"type", "array"}, {"items", object{{"type", "string"}}}}}}},
+	"duration": {
+		{"description", "a duration: a number and a unit, as in 250ms, 10s or 1h30m; 0 needs no unit"},
+		{
+			"anyOf",
+			[]any{object{{"type", "string"}, {"pattern", `^\s*\+?([0-9.]+(ns|us|µs|ms|s|m|h))+\s*$|^\s*0\s*$`}}, object{{"const", 0}}},
+		},
+	},
+	"rate": {
+		{"description", "events per second, as a number, or a text such as 20/s, 300/m or 3600/h"},
+		{
+			"anyOf",
+			[]any{object{{"type", "number"}, {"minimum", 0}}, object{{"type", "string"}, {"pattern", `^\s*[0-9.e+]+\s*(/\s*[smh])?\s*$`}}},
+		},
+	},
+	"bytes": {
+		{"description", "an amount of memory: a number of bytes, or a text such as 256MiB"},
+		{"type", []string{"integer", "string"}},
+	},
+	"words": {
+		{"description", "a text, or a list of texts"},
+		{"anyOf", []any{object{{"type", "string"}}, object{{"type", "array"}, {"items", object{{"type", "string"}}}}}},
+	},
 }
 
 // schemaWalk makes the schema of all groups that a profile reaches.
@@ -131,7 +149,13 @@ func schemaOf(t *testing.T) []byte {
 	for _, name := range []string{"duration", "rate", "bytes", "words"} {
 		defs = append(defs, member{name, textual[name]})
 	}
-	root = append(object{{"$schema", "https://json-schema.org/draft/2020-12/schema"}, {"$id", "https://raw.githubusercontent.com/eventmeter/eventmeter/main/" + schemaFile}, {"title", "eventmeter profile"}}, append(root, member{"$defs", defs})...)
+	root = append(
+		object{
+			{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+			{"$id", "https://raw.githubusercontent.com/eventmeter/eventmeter/main/" + schemaFile},
+			{"title", "eventmeter profile"},
+		},
+		append(root, member{"$defs", defs})...)
 	data, err := json.Marshal(root)
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +219,10 @@ func (w *schemaWalk) settings() (properties object) {
 	for _, n := range names {
 		system := n[strings.LastIndex(n, " ")+1:]
 		of, _ := systems.Find(system)
-		properties = append(properties, member{of.Settings("").Key(), append(w.ref(n), member{"description", "settings of a lane of system " + system})})
+		properties = append(
+			properties,
+			member{of.Settings("").Key(), append(w.ref(n), member{"description", "settings of a lane of system " + system})},
+		)
 	}
 	return properties
 }

@@ -16,7 +16,8 @@ func TestStampRoundTrip(t *testing.T) {
 		{}, {Run: 1, Source: 2, Seq: 3}, {Run: 0xffffffff, Source: 0xffff, Seq: 0xffffffff}, {Run: 0xc0ffee, Source: 7, Seq: 41},
 	} {
 		text := s.String()
-		if len(text) != eventmeter.ProbeLen || !regexp.MustCompile(`^evtm-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{8}-[0-9a-f]{2}$`).MatchString(text) {
+		if len(text) != eventmeter.ProbeLen ||
+			!regexp.MustCompile(`^evtm-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{8}-[0-9a-f]{2}$`).MatchString(text) {
 			t.Errorf("%+v: probe id %q", s, text)
 		}
 		if got, err := eventmeter.ParseStamp(text); err != nil || got != s {

@@ -47,7 +47,13 @@ func TestStructure(t *testing.T) {
 		t.Logf("%-32s %3d files %4d references %3d upward", dir, len(files), pairs, upward)
 		if upward > 2 && float64(upward) > maxUpward*float64(pairs) {
 			slices.Sort(against)
-			t.Errorf("%s: %d of %d references between its files run upward; want at most one in ten:\n\t%s", dir, upward, pairs, strings.Join(against, "\n\t"))
+			t.Errorf(
+				"%s: %d of %d references between its files run upward; want at most one in ten:\n\t%s",
+				dir,
+				upward,
+				pairs,
+				strings.Join(against, "\n\t"),
+			)
 		}
 	}
 }

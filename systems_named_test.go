@@ -21,7 +21,11 @@ var maxNaming = []struct {
 	{"smithery", []string{"loadgen/driver/events/", "internal/calibrate/smithery.go"}, 9},
 	{"sep1803", []string{"loadgen/driver/sep1803/", "internal/calibrate/sep1803.go", "internal/refserver/resources"}, 3},
 	{"sep975", []string{"loadgen/driver/sep975/", "internal/calibrate/sep975.go", "internal/refserver/resume"}, 4},
-	{"sep2549", []string{"loadgen/driver/sep2549/", "internal/calibrate/sep2549.go", "internal/refserver/lists", "scripts/studies/lists"}, 5},
+	{
+		"sep2549",
+		[]string{"loadgen/driver/sep2549/", "internal/calibrate/sep2549.go", "internal/refserver/lists", "scripts/studies/lists"},
+		5,
+	},
 }
 
 // TestSystemsAreNamedInFewPlaces counts the files with an identifier or a text that

@@ -74,7 +74,8 @@ func (r *notes) check(t *testing.T, emissions int) {
 		numbers = append(numbers, d.Emission)
 	}
 	slices.Sort(numbers)
-	if len(numbers) != emissions || len(slices.Compact(numbers)) != emissions || emissions > 0 && numbers[emissions-1] != uint64(emissions-1) {
+	if len(numbers) != emissions || len(slices.Compact(numbers)) != emissions ||
+		emissions > 0 && numbers[emissions-1] != uint64(emissions-1) {
 		t.Errorf("%d published and %d dropped, of %d events", len(r.fired), len(r.dropped), emissions)
 	}
 }
@@ -109,7 +110,8 @@ func TestLoopFiresAll(t *testing.T) {
 					return eventmeter.Outcome(1 + s.Number%3)
 				}})
 				r.check(t, c.emissions)
-				if stats.Scheduled != uint64(c.emissions) || stats.Dropped != 0 || stats.Accepted+stats.Uncertain+stats.Refused != stats.Fired {
+				if stats.Scheduled != uint64(c.emissions) || stats.Dropped != 0 ||
+					stats.Accepted+stats.Uncertain+stats.Refused != stats.Fired {
 					t.Errorf("%+v", stats)
 				}
 				measured := 0
@@ -168,7 +170,12 @@ func TestLoopDrops(t *testing.T) {
 func TestLoopTolerance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &notes{}
-		f := firing(t, r, 1, FiringOptions{Schedule: Burst{Size: 20, Every: time.Second}, Duration: 2 * time.Second, Tolerance: 5 * time.Millisecond})
+		f := firing(
+			t,
+			r,
+			1,
+			FiringOptions{Schedule: Burst{Size: 20, Every: time.Second}, Duration: 2 * time.Second, Tolerance: 5 * time.Millisecond},
+		)
 		stats := Loop(t.Context(), f, LoopOptions{Workers: 4, Fire: func(context.Context, Emission) eventmeter.Outcome {
 			time.Sleep(2 * time.Millisecond)
 			return eventmeter.Accepted
@@ -265,7 +272,16 @@ func TestFiringStartsLater(t *testing.T) {
 		clock := eventmeter.NewClock()
 		r := &notes{}
 		start := clock.Now().Add(time.Minute)
-		f, err := NewFiring(FiringOptions{Clock: clock, Recorder: r, Stamper: NewStamper(clock, r, 1, 0), Schedule: Constant{Rate: 1}, Start: start, Duration: time.Second})
+		f, err := NewFiring(
+			FiringOptions{
+				Clock:    clock,
+				Recorder: r,
+				Stamper:  NewStamper(clock, r, 1, 0),
+				Schedule: Constant{Rate: 1},
+				Start:    start,
+				Duration: time.Second,
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -330,7 +346,16 @@ func TestEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				clock, r := eventmeter.NewClock(), &notes{}
-				f, err := NewFiring(FiringOptions{Clock: clock, Recorder: r, Stamper: NewStamper(clock, r, 1, 1), Schedule: Constant{Rate: 10}, Warmup: time.Second, Duration: time.Hour})
+				f, err := NewFiring(
+					FiringOptions{
+						Clock:    clock,
+						Recorder: r,
+						Stamper:  NewStamper(clock, r, 1, 1),
+						Schedule: Constant{Rate: 10},
+						Warmup:   time.Second,
+						Duration: time.Hour,
+					},
+				)
 				if err != nil {
 					t.Fatal(err)
 				}

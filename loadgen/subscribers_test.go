@@ -120,7 +120,10 @@ func TestChurn(t *testing.T) {
 			v := &visits{}
 			stop := make(chan struct{})
 			time.AfterFunc(10050*time.Millisecond, func() { close(stop) })
-			stats := Churn(t.Context(), ChurnOptions{N: 20, Rate: 4, Pause: 500 * time.Millisecond, Seed: seed, Stop: stop, Detach: v.leave, Attach: v.enter})
+			stats := Churn(
+				t.Context(),
+				ChurnOptions{N: 20, Rate: 4, Pause: 500 * time.Millisecond, Seed: seed, Stop: stop, Detach: v.leave, Attach: v.enter},
+			)
 			// The 40th leaves at 10 s; the last two are still away at the end.
 			if stats != (ChurnStats{Detached: 40, Attached: 38}) || v.bad != 0 {
 				t.Errorf("%+v, %d out of turn", stats, v.bad)

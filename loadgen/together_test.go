@@ -59,7 +59,12 @@ func TestTogether(t *testing.T) {
 					return
 				}
 				f := newFiring(t, at.Add(time.Millisecond), loadgen.Constant{Rate: 400})
-				if s := both.Loop(t.Context(), f, loadgen.LoopOptions{Fire: o.fire(side)}); s.Fired != 400 || s.Dropped != 0 || s.Accepted != 400 {
+				if s := both.Loop(
+					t.Context(),
+					f,
+					loadgen.LoopOptions{Fire: o.fire(side)},
+				); s.Fired != 400 || s.Dropped != 0 ||
+					s.Accepted != 400 {
 					t.Errorf("side %d: %+v", side, s)
 				}
 			})
@@ -88,18 +93,26 @@ func TestTogetherBusy(t *testing.T) {
 		at := time.Now()
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			s := both.Loop(t.Context(), newFiring(t, at, loadgen.Constant{Rate: 10}), loadgen.LoopOptions{Workers: 1, Fire: func(context.Context, loadgen.Emission) eventmeter.Outcome {
-				time.Sleep(2 * time.Second)
-				return eventmeter.Accepted
-			}})
+			s := both.Loop(
+				t.Context(),
+				newFiring(t, at, loadgen.Constant{Rate: 10}),
+				loadgen.LoopOptions{Workers: 1, Fire: func(context.Context, loadgen.Emission) eventmeter.Outcome {
+					time.Sleep(2 * time.Second)
+					return eventmeter.Accepted
+				}},
+			)
 			if s.Fired != 1 || s.Dropped != 9 {
 				t.Errorf("busy: %+v", s)
 			}
 		})
 		wg.Go(func() {
-			s := both.Loop(t.Context(), newFiring(t, at, loadgen.Constant{Rate: 10}), loadgen.LoopOptions{Fire: func(context.Context, loadgen.Emission) eventmeter.Outcome {
-				return eventmeter.Accepted
-			}})
+			s := both.Loop(
+				t.Context(),
+				newFiring(t, at, loadgen.Constant{Rate: 10}),
+				loadgen.LoopOptions{Fire: func(context.Context, loadgen.Emission) eventmeter.Outcome {
+					return eventmeter.Accepted
+				}},
+			)
 			if s.Fired != 10 || s.LagMax > loadgen.DefaultTolerance {
 				t.Errorf("free: %+v", s)
 			}
@@ -117,9 +130,13 @@ func TestTogetherEnds(t *testing.T) {
 			both := loadgen.NewTogether(2, 1)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			loop := func(ctx context.Context) loadgen.Stats {
-				return both.Loop(ctx, newFiring(t, time.Now(), loadgen.Constant{Rate: 100}), loadgen.LoopOptions{Fire: func(context.Context, loadgen.Emission) eventmeter.Outcome {
-					return eventmeter.Accepted
-				}})
+				return both.Loop(
+					ctx,
+					newFiring(t, time.Now(), loadgen.Constant{Rate: 100}),
+					loadgen.LoopOptions{Fire: func(context.Context, loadgen.Emission) eventmeter.Outcome {
+						return eventmeter.Accepted
+					}},
+				)
 			}
 			var wg sync.WaitGroup
 			wg.Go(func() { loop(ctx) })

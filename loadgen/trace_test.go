@@ -60,7 +60,9 @@ func TestStamperAssign(t *testing.T) {
 			t.Errorf("event %d: %+v, want %+v", n, got, want)
 		}
 	}
-	f, err := NewFiring(FiringOptions{Clock: clock, Recorder: r, Stamper: s, Schedule: Constant{Rate: 1}, Start: 1, Tolerance: time.Nanosecond})
+	f, err := NewFiring(
+		FiringOptions{Clock: clock, Recorder: r, Stamper: s, Schedule: Constant{Rate: 1}, Start: 1, Tolerance: time.Nanosecond},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

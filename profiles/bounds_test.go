@@ -14,7 +14,21 @@ import (
 // the tokens that it cannot read: a text that is cut short would be taken for a
 // whole one.
 func TestScanLeavesNothingOut(t *testing.T) {
-	texts := []string{base, "", "a: `x`\nb: 1\n", "a: @x\nb: 1\n", "a: \"\\q\"\nb: 1\n", "a: 'x\nb: 1\n", "a: |9x\n  b\n", "a:\n\t- b\n", "%x", "a: [1, {b: c}]\n", "? a\n: b\n", "\ufeffa: 1", "a: 1\r\nb: 2\r"}
+	texts := []string{
+		base,
+		"",
+		"a: `x`\nb: 1\n",
+		"a: @x\nb: 1\n",
+		"a: \"\\q\"\nb: 1\n",
+		"a: 'x\nb: 1\n",
+		"a: |9x\n  b\n",
+		"a:\n\t- b\n",
+		"%x",
+		"a: [1, {b: c}]\n",
+		"? a\n: b\n",
+		"\ufeffa: 1",
+		"a: 1\r\nb: 2\r",
+	}
 	for _, name := range builtinNames() {
 		text, err := Source(name, nil, systems.Table)
 		if err != nil {

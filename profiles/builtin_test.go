@@ -23,7 +23,36 @@ func TestBuiltins(t *testing.T) {
 			t.Errorf("%s: no description", info.Name)
 		}
 	}
-	want := []string{"compare", "baseline", "calibrate", "capacity", "chatgpt", "check", "events", "feed", "longpoll", "mixed", "poll", "push", "races", "reconnect", "resume", "sep-1803", "sep-2549", "sep-975", "slow-host", "smithery", "smoke", "soak", "stdio", "thousand", "today", "tool", "ttl", "webhook"}
+	want := []string{
+		"compare",
+		"baseline",
+		"calibrate",
+		"capacity",
+		"chatgpt",
+		"check",
+		"events",
+		"feed",
+		"longpoll",
+		"mixed",
+		"poll",
+		"push",
+		"races",
+		"reconnect",
+		"resume",
+		"sep-1803",
+		"sep-2549",
+		"sep-975",
+		"slow-host",
+		"smithery",
+		"smoke",
+		"soak",
+		"stdio",
+		"thousand",
+		"today",
+		"tool",
+		"ttl",
+		"webhook",
+	}
 	if !slices.Equal(names, want) {
 		t.Fatalf("built-in profiles are %v, want %v", names, want)
 	}
@@ -64,7 +93,17 @@ func TestCompare(t *testing.T) {
 	if len(p.Lanes) != 3 || p.Upstream.Sources != 10 || p.Upstream.Event != "chat.message" {
 		t.Fatalf("%+v", p)
 	}
-	if got := p.Phases; !reflect.DeepEqual(got, Phases{Order: "together", Ready: 15 * time.Second, Warmup: 2 * time.Second, Measure: 10 * time.Second, Drain: 5 * time.Second, Late: 5 * time.Second}) {
+	if got := p.Phases; !reflect.DeepEqual(
+		got,
+		Phases{
+			Order:   "together",
+			Ready:   15 * time.Second,
+			Warmup:  2 * time.Second,
+			Measure: 10 * time.Second,
+			Drain:   5 * time.Second,
+			Late:    5 * time.Second,
+		},
+	) {
 		t.Errorf("phases %+v", got)
 	}
 	for _, l := range p.Lanes {

@@ -44,7 +44,11 @@ func (c *checker) capacity() {
 	case c.p.Upstream.Kind == "none":
 		c.bad("capacity", "nothing is published", "choose another upstream.kind")
 	case s.Axis == "rate" && kind != "constant" && kind != "poisson":
-		c.bad("capacity.axis", "a schedule of kind "+kind+" has no one rate to raise", "set schedule.kind: constant or poisson, or choose another axis")
+		c.bad(
+			"capacity.axis",
+			"a schedule of kind "+kind+" has no one rate to raise",
+			"set schedule.kind: constant or poisson, or choose another axis",
+		)
 	case s.Axis == "burst" && kind != "burst":
 		c.bad("capacity.axis", "a schedule of kind "+kind+" has no bursts to raise", "set schedule.kind: burst, or choose another axis")
 	}

@@ -52,14 +52,17 @@ func TestCapacitySteps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if q.Schedule.Rate != 12.5 || q.Phases.Measure != 3*time.Second || q.Thresholds != nil || !reflect.ValueOf(q.Capacity).IsZero() || q.Target.Embedded.Capacity != 2000 {
+	if q.Schedule.Rate != 12.5 || q.Phases.Measure != 3*time.Second || q.Thresholds != nil || !reflect.ValueOf(q.Capacity).IsZero() ||
+		q.Target.Embedded.Capacity != 2000 {
 		t.Errorf("%+v", q)
 	}
 	compare, err := Load("compare", []string{"capacity={axis: subscriptions, from: 100, to: 1000}"}, systems.Table)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if q, err = compare.Only("poll").At(200); err != nil || len(q.Lanes) != 1 || q.Lanes[0].Name != "poll" || q.Lanes[0].Subscriptions != 200 {
+	if q, err = compare.Only("poll").
+		At(200); err != nil || len(q.Lanes) != 1 || q.Lanes[0].Name != "poll" ||
+		q.Lanes[0].Subscriptions != 200 {
 		t.Errorf("%+v, %v", q, err)
 	}
 	if len(compare.Lanes) != 3 {

@@ -232,7 +232,12 @@ func (c *checker) idle() {
 		}
 	}
 	if e.Lists.Entries == 0 {
-		c.reject("target.embedded.lists", []string{"page", "ttl", "private", "older", "strict", "uneven", "noHints"}, "there are no lists: there is neither entries nor a lane of system "+strings.Join(c.p.listSystems(), " or "), "give entries too")
+		c.reject(
+			"target.embedded.lists",
+			[]string{"page", "ttl", "private", "older", "strict", "uneven", "noHints"},
+			"there are no lists: there is neither entries nor a lane of system "+strings.Join(c.p.listSystems(), " or "),
+			"give entries too",
+		)
 	}
 }
 

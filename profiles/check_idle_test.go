@@ -119,7 +119,12 @@ func TestAnotherTarget(t *testing.T) {
 		{"target.embedded.heartbeat=1s", "target.url=http://127.0.0.1:8/mcp"}, // into the file's own group
 		{"target.command=server", "target.embedded={heartbeat: 1s}"},
 	} {
-		if _, err := Load("smoke", append(set, "upstream.admin=http://127.0.0.1:9"), systems.Table); err == nil || !strings.Contains(err.Error(), "target.embedded: belongs to the embedded target") {
+		if _, err := Load(
+			"smoke",
+			append(set, "upstream.admin=http://127.0.0.1:9"),
+			systems.Table,
+		); err == nil ||
+			!strings.Contains(err.Error(), "target.embedded: belongs to the embedded target") {
 			t.Errorf("%q: %v", set, err)
 		}
 	}

@@ -29,7 +29,11 @@ func (c *checker) lane(path string, l *Lane) {
 	case l.Event == "":
 		c.missing(path+".event", "name the event to subscribe to")
 	case (u.Kind == "inject" || u.Kind == "feed") && u.Event != "" && l.Event != u.Event:
-		c.bad(path+".event", fmt.Sprintf("the upstream publishes %s, which this lane would never receive", settings.Quote(u.Event)), "subscribe to the same, or change upstream.event")
+		c.bad(
+			path+".event",
+			fmt.Sprintf("the upstream publishes %s, which this lane would never receive", settings.Quote(u.Event)),
+			"subscribe to the same, or change upstream.event",
+		)
 	}
 	if len(of.Modes) > 0 {
 		c.laneMode(path, l, of.Modes)
@@ -54,10 +58,18 @@ func (c *checker) lane(path string, l *Lane) {
 // settings returns the lane as its system's settings need it for their checks.
 func (c *checker) settings(path string, l *Lane) settings.Lane {
 	return settings.Lane{
-		Mode: l.Mode, HTTP: l.HTTP, TTL: l.Webhook.TTL, LongPoll: l.Poll.Timeout, MaxAge: l.MaxAge, Revision: c.p.Target.Revision, NoSources: l.HasNoSources(), OverStdio: c.p.Target.OverStdio(), Drain: c.p.Phases.Drain,
-		Given:   func(key string) bool { return c.given(join(path, key)) },
-		Bad:     func(key, what, fix string) { c.bad(join(path, key), what, fix) },
-		Missing: func(key, fix string) { c.missing(join(path, key), fix) },
+		Mode:      l.Mode,
+		HTTP:      l.HTTP,
+		TTL:       l.Webhook.TTL,
+		LongPoll:  l.Poll.Timeout,
+		MaxAge:    l.MaxAge,
+		Revision:  c.p.Target.Revision,
+		NoSources: l.HasNoSources(),
+		OverStdio: c.p.Target.OverStdio(),
+		Drain:     c.p.Phases.Drain,
+		Given:     func(key string) bool { return c.given(join(path, key)) },
+		Bad:       func(key, what, fix string) { c.bad(join(path, key), what, fix) },
+		Missing:   func(key, fix string) { c.missing(join(path, key), fix) },
 	}
 }
 

@@ -54,7 +54,11 @@ func (c *checker) schedule() {
 	case "sine":
 		positive("rate", s.Rate)
 		if s.Amplitude > s.Rate {
-			c.bad("schedule.amplitude", fmt.Sprintf("%v is more than the rate of %v, which it swings around", s.Amplitude, s.Rate), "give at most the rate")
+			c.bad(
+				"schedule.amplitude",
+				fmt.Sprintf("%v is more than the rate of %v, which it swings around", s.Amplitude, s.Rate),
+				"give at most the rate",
+			)
 		}
 		if c.given("schedule.period") {
 			c.span("schedule.period", s.Period, time.Millisecond, settings.Longest)
@@ -79,7 +83,11 @@ func (c *checker) until() {
 	p := &c.p.Phases
 	switch {
 	case p.Cooldown > 0 && p.Order == "turns":
-		c.bad("phases.cooldown", "lanes that take turns are no constant load, so that no rise can be judged", "remove it, or set phases.order: together")
+		c.bad(
+			"phases.cooldown",
+			"lanes that take turns are no constant load, so that no rise can be judged",
+			"remove it, or set phases.order: together",
+		)
 	case p.Cooldown > 0 && len(c.p.Cases) > 0:
 		c.bad("phases.cooldown", "a calibration judges no leaks", "remove it")
 	}
@@ -93,13 +101,21 @@ func (c *checker) until() {
 		}
 	}
 	if p.MeasureAtMost < p.Measure {
-		c.bad("phases.measureAtMost", fmt.Sprintf("%v is less than phases.measure, %v", p.MeasureAtMost, p.Measure), "give more, or shorten phases.measure")
+		c.bad(
+			"phases.measureAtMost",
+			fmt.Sprintf("%v is less than phases.measure, %v", p.MeasureAtMost, p.Measure),
+			"give more, or shorten phases.measure",
+		)
 	}
 	switch kind := c.p.Schedule.Kind; {
 	case c.p.Upstream.Kind == "none":
 		c.bad("phases.until", "nothing is published, so that there are no latencies", "remove it, or choose another upstream.kind")
 	case kind == "ramp" || kind == "trace":
-		c.bad("phases.until", "a schedule of kind "+kind+" does not go on unchanged", "remove it, or set schedule.kind: constant, poisson, burst or sine")
+		c.bad(
+			"phases.until",
+			"a schedule of kind "+kind+" does not go on unchanged",
+			"remove it, or set schedule.kind: constant, poisson, burst or sine",
+		)
 	case len(c.p.Cases) > 0:
 		c.bad("phases.until", "the events of a calibration are counted beforehand", "remove it")
 	}
@@ -166,7 +182,11 @@ func (c *checker) limits() {
 	left := l.Subscriptions
 	for i, lane := range c.p.Lanes {
 		if left -= min(max(lane.Subscriptions, 0), left+1); left < 0 {
-			c.bad(fmt.Sprintf("lanes.%d.subscriptions", i), fmt.Sprintf("it exceeds the limit of %d subscriptions of all lanes", l.Subscriptions), "lower it, or raise limits.subscriptions")
+			c.bad(
+				fmt.Sprintf("lanes.%d.subscriptions", i),
+				fmt.Sprintf("it exceeds the limit of %d subscriptions of all lanes", l.Subscriptions),
+				"lower it, or raise limits.subscriptions",
+			)
 			break
 		}
 	}
@@ -176,7 +196,11 @@ func (c *checker) limits() {
 			rate Rate
 		}{{"churn.rate", lane.Churn.Rate}, {"attach.rate", lane.Attach.Rate}} {
 			if r.rate > l.Rate {
-				c.bad(fmt.Sprintf("lanes.%d.%s", i, r.key), fmt.Sprintf("%v is above the limit of %v", r.rate, l.Rate), "lower it, or raise limits.rate")
+				c.bad(
+					fmt.Sprintf("lanes.%d.%s", i, r.key),
+					fmt.Sprintf("%v is above the limit of %v", r.rate, l.Rate),
+					"lower it, or raise limits.rate",
+				)
 			}
 		}
 	}
@@ -187,6 +211,10 @@ func (c *checker) limits() {
 		total *= float64(len(c.p.Lanes))
 	}
 	if total > l.Duration.Seconds() {
-		c.bad("phases", fmt.Sprintf("the run may take %.0f s, above the limit of %v", total, l.Duration), "shorten it, or raise limits.duration")
+		c.bad(
+			"phases",
+			fmt.Sprintf("the run may take %.0f s, above the limit of %v", total, l.Duration),
+			"shorten it, or raise limits.duration",
+		)
 	}
 }

@@ -122,7 +122,11 @@ func (c *checker) command() {
 		return
 	}
 	if !t.IsEmbedded() && c.given("target.embedded") {
-		c.bad("target.embedded", "belongs to the embedded target, and this profile names another target", "remove it, or the url or command")
+		c.bad(
+			"target.embedded",
+			"belongs to the embedded target, and this profile names another target",
+			"remove it, or the url or command",
+		)
 	}
 	if len(t.Command) == 0 {
 		c.reject("target", []string{"env", "dir"}, "belongs to a program that the run starts", "remove it, or give target.command")
@@ -135,8 +139,12 @@ func (c *checker) command() {
 	if !t.OverStdio() {
 		return
 	}
-	c.reject("target", []string{"headers", "tokens", "tokenFile", "caFile", "allow"}, "has no effect over standard input and output, which has one principal",
-		"remove it, or pass it to the program in target.env")
+	c.reject(
+		"target",
+		[]string{"headers", "tokens", "tokenFile", "caFile", "allow"},
+		"has no effect over standard input and output, which has one principal",
+		"remove it, or pass it to the program in target.env",
+	)
 	for i := range c.p.Lanes {
 		c.laneOverStdio(fmt.Sprintf("lanes.%d", i), &c.p.Lanes[i])
 	}

@@ -157,7 +157,11 @@ func (c *checker) request(u *Upstream) {
 		found = found || strings.Contains(values[0], sampleProbe)
 	}
 	if !found {
-		c.bad("upstream.http", "neither url, headers nor body holds {{.Probe}}", "add it where it reaches the event's data: deliveries are recognised by it")
+		c.bad(
+			"upstream.http",
+			"neither url, headers nor body holds {{.Probe}}",
+			"add it where it reaches the event's data: deliveries are recognised by it",
+		)
 	}
 }
 
@@ -247,7 +251,12 @@ func (c *checker) none() {
 	if c.p.Target.IsEmbedded() && slices.ContainsFunc(c.p.Lanes, func(l Lane) bool { return !l.HasNoSources() }) {
 		c.bad("upstream.kind", "the embedded target emits nothing by itself", "give target.url")
 	}
-	c.reject("", []string{"upstream.sources", "upstream.timeout", "upstream.workers", "schedule"}, "has no effect with upstream.kind none, which publishes nothing", "remove it")
+	c.reject(
+		"",
+		[]string{"upstream.sources", "upstream.timeout", "upstream.workers", "schedule"},
+		"has no effect with upstream.kind none, which publishes nothing",
+		"remove it",
+	)
 }
 
 // payload checks the payload of a kind that has one.

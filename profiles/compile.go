@@ -99,7 +99,10 @@ func (t *LaneTemplates) list(i int) ([]uint16, error) {
 	for word := range strings.SplitSeq(text, ",") {
 		n, err := strconv.ParseUint(strings.TrimSpace(word), 10, 16)
 		if err != nil {
-			return nil, fmt.Errorf("%s is not a source; write numbers from 0 with commas between them, or all", settings.Quote(strings.TrimSpace(word)))
+			return nil, fmt.Errorf(
+				"%s is not a source; write numbers from 0 with commas between them, or all",
+				settings.Quote(strings.TrimSpace(word)),
+			)
 		}
 		list = append(list, uint16(n))
 	}

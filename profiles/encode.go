@@ -55,7 +55,10 @@ func (e encoder) encode(v, standard reflect.Value, column int) (ast.Node, error)
 		return m, nil
 	case reflect.Map:
 		m := mappingNode(column)
-		keys := slices.SortedFunc(slices.Values(v.MapKeys()), func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+		keys := slices.SortedFunc(
+			slices.Values(v.MapKeys()),
+			func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) },
+		)
 		for _, key := range keys {
 			if err := e.field(m, key.String(), v.MapIndex(key), reflect.Value{}, column); err != nil {
 				return nil, err

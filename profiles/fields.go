@@ -160,7 +160,10 @@ func FromJSON(data []byte, systems Systems) (*Profile, error) {
 	for _, s := range systems {
 		all = append(all, s.Settings(""))
 	}
-	fields := slices.DeleteFunc(reflect.VisibleFields(reflect.TypeFor[Profile]()), func(f reflect.StructField) bool { return !f.IsExported() })
+	fields := slices.DeleteFunc(
+		reflect.VisibleFields(reflect.TypeFor[Profile]()),
+		func(f reflect.StructField) bool { return !f.IsExported() },
+	)
 	for i := range fields {
 		if fields[i].Type == reflect.TypeFor[[]Lane]() {
 			fields[i].Type = reflect.SliceOf(jsonLane(all...))

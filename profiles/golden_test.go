@@ -38,7 +38,11 @@ var overrideTable = [][]string{
 	{"target.url=http://127.0.0.1:1/mcp", "upstream.admin=http://127.0.0.1:2", "target.headers.X-Key=a b"},
 	{"target.command=a 'b c' d", "target.env.KEY=value", "upstream.admin=http://127.0.0.1:2"},
 	{"target.command=[a, b c]", "upstream.admin=http://127.0.0.1:2"},
-	{"upstream.kind=http", "upstream.http={url: 'http://127.0.0.1/{{.Probe}}', headers: {X-Seq: '{{.Seq}}'}}", "upstream.payload={a: '{{.Probe}}'}"},
+	{
+		"upstream.kind=http",
+		"upstream.http={url: 'http://127.0.0.1/{{.Probe}}', headers: {X-Seq: '{{.Seq}}'}}",
+		"upstream.payload={a: '{{.Probe}}'}",
+	},
 	{"upstream.payload.list=[[], {}, [a]]"},
 	{"upstream.payload.text=|\n  {{.Probe}}\n  more\n"},
 	{"upstream.payload=\n- a"},

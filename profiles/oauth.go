@@ -53,7 +53,11 @@ func (c *checker) oauth() {
 	}
 	for i, scope := range o.Scopes {
 		if scope == "" || strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
-			c.bad(fmt.Sprintf("%s.scopes.%d", here, i), settings.Quote(scope)+" is not a scope", "give printable ASCII without spaces and quotes, one scope each")
+			c.bad(
+				fmt.Sprintf("%s.scopes.%d", here, i),
+				settings.Quote(scope)+" is not a scope",
+				"give printable ASCII without spaces and quotes, one scope each",
+			)
 		}
 	}
 	switch {
@@ -83,7 +87,11 @@ func (c *checker) clientID(o *settings.OAuth) {
 			c.bad(path, fmt.Sprintf("principal %d would be %s", i, settings.Quote(id)), "give printable ASCII")
 			return
 		case twice:
-			c.bad(path, fmt.Sprintf("principals %d and %d are both %s", before, i, settings.Quote(id)), "use {{.Index}} in it, or lower principals")
+			c.bad(
+				path,
+				fmt.Sprintf("principals %d and %d are both %s", before, i, settings.Quote(id)),
+				"use {{.Index}} in it, or lower principals",
+			)
 			return
 		}
 		seen[id] = i

@@ -31,7 +31,12 @@ func (t *tree) override(overrides []string) error {
 		t.bad(t.origin.at(1), "", "there is nothing in it", "a profile needs name, lanes, upstream and schedule")
 	}
 	if t.root != nil && len(t.problems) == 0 && kindOf(t.root) != mapping {
-		t.bad(t.origin.at(1), "", "is "+kindOf(t.root).String(), "a profile is a group of keys: "+strings.Join(keysOf(fieldsOf(nil, reflect.ValueOf(Profile{}))), ", "))
+		t.bad(
+			t.origin.at(1),
+			"",
+			"is "+kindOf(t.root).String(),
+			"a profile is a group of keys: "+strings.Join(keysOf(fieldsOf(nil, reflect.ValueOf(Profile{}))), ", "),
+		)
 	}
 	if len(t.problems) > 0 {
 		return newError(t.problems)

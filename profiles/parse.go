@@ -191,14 +191,23 @@ func Read(nameOrPath string, in io.Reader) (name string, data []byte, err error)
 	}
 	file, err := os.Open(nameOrPath)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil, fmt.Errorf("profile %s: %w: neither a file nor built in; %s", settings.Quote(nameOrPath), ErrNotFound, advise(nameOrPath, builtinNames()))
+		return "", nil, fmt.Errorf(
+			"profile %s: %w: neither a file nor built in; %s",
+			settings.Quote(nameOrPath),
+			ErrNotFound,
+			advise(nameOrPath, builtinNames()),
+		)
 	}
 	if err != nil {
 		return "", nil, fmt.Errorf("profile %s: %w", settings.Quote(nameOrPath), err)
 	}
 	defer file.Close()
 	if info, err := file.Stat(); err == nil && info.IsDir() {
-		return "", nil, fmt.Errorf("profile %s: is a directory; name a file, such as %s", settings.Quote(nameOrPath), path.Join(nameOrPath, "profile.yaml"))
+		return "", nil, fmt.Errorf(
+			"profile %s: is a directory; name a file, such as %s",
+			settings.Quote(nameOrPath),
+			path.Join(nameOrPath, "profile.yaml"),
+		)
 	}
 	// One byte more than allowed, so that the parser refuses a larger file.
 	data, err = io.ReadAll(io.LimitReader(file, maxBytes+1))

@@ -228,7 +228,8 @@ func TestCompileHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	url, header, body := make(2, 9, "PROBE")
-	if url != "http://127.0.0.1/hooks/2?id=PROBE" || header.Get("X-Seq") != "9" || header.Get("Content-Type") != "text/plain" || string(body) != "10 <PROBE>" {
+	if url != "http://127.0.0.1/hooks/2?id=PROBE" || header.Get("X-Seq") != "9" || header.Get("Content-Type") != "text/plain" ||
+		string(body) != "10 <PROBE>" {
 		t.Errorf("%s %v %s", url, header, body)
 	}
 	// Without a body of its own the request carries the payload.
@@ -261,7 +262,9 @@ func TestRates(t *testing.T) {
 }
 
 func BenchmarkPayload(b *testing.B) {
-	payload, err := CompilePayload(Upstream{Payload: map[string]any{"channel": "channel-{{.Source}}", "text": "message {{.Seq}} {{.Probe}}"}})
+	payload, err := CompilePayload(
+		Upstream{Payload: map[string]any{"channel": "channel-{{.Source}}", "text": "message {{.Seq}} {{.Probe}}"}},
+	)
 	if err != nil {
 		b.Fatal(err)
 	}

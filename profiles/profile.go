@@ -420,7 +420,9 @@ func defaultCapacity() Capacity {
 func (p *Profile) complete() {
 	p.completeLists()
 	p.Target.OAuth.Fill()
-	if (p.Upstream.Kind == "inject" || p.Upstream.Kind == "feed" || p.Upstream.Kind == "replay" && p.Upstream.Replay.URL == "") && p.Upstream.Event == "" && len(p.Lanes) > 0 {
+	if (p.Upstream.Kind == "inject" || p.Upstream.Kind == "feed" || p.Upstream.Kind == "replay" && p.Upstream.Replay.URL == "") &&
+		p.Upstream.Event == "" &&
+		len(p.Lanes) > 0 {
 		var events []string
 		for _, l := range p.Lanes {
 			if !l.HasNoSources() {

@@ -53,7 +53,10 @@ func ParseBytes(text string) (Bytes, error) {
 	}
 	v, err := strconv.ParseUint(number, 10, 63)
 	if err != nil || v > math.MaxInt64/uint64(size) {
-		return 0, fmt.Errorf("%s is not an amount of memory; write a whole number of bytes, or one like 256MiB, 512KiB, 1GiB", settings.Quote(text))
+		return 0, fmt.Errorf(
+			"%s is not an amount of memory; write a whole number of bytes, or one like 256MiB, 512KiB, 1GiB",
+			settings.Quote(text),
+		)
 	}
 	return Bytes(int64(v) * size), nil
 }

@@ -206,7 +206,11 @@ func (c compiler) pipe(p *parse.PipeNode) error {
 				}
 			case *parse.NumberNode, *parse.StringNode:
 			default:
-				return fmt.Errorf("%s cannot be used in a template here; use %s, numbers and functions", a, strings.Join(dotted(c.scope.fields()), ", "))
+				return fmt.Errorf(
+					"%s cannot be used in a template here; use %s, numbers and functions",
+					a,
+					strings.Join(dotted(c.scope.fields()), ", "),
+				)
 			}
 		}
 	}

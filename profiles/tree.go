@@ -140,7 +140,10 @@ func scan(text []byte) (tokens token.Tokens, line int, what, fix string) {
 			case block > maxDepth:
 				return nil, line, "nested too deeply on one line", fmt.Sprintf("at most %d levels are read", maxDepth)
 			case len(tokens)+i >= maxTokens:
-				return nil, line, "there is too much in it", fmt.Sprintf("at most %d keys, values and signs between them are read", maxTokens)
+				return nil, line, "there is too much in it", fmt.Sprintf(
+					"at most %d keys, values and signs between them are read",
+					maxTokens,
+				)
 			}
 		}
 		tokens.Add(found...)

@@ -46,7 +46,12 @@ func TestUpstreamKinds(t *testing.T) {
 }
 
 func TestReplayHasTheTracesTimes(t *testing.T) {
-	p, err := Parse("p.yaml", []byte(kindBase+"upstream: {kind: replay, admin: 'http://127.0.0.1:2', replay: {file: t.jsonl}}"), nil, systems.Table)
+	p, err := Parse(
+		"p.yaml",
+		[]byte(kindBase+"upstream: {kind: replay, admin: 'http://127.0.0.1:2', replay: {file: t.jsonl}}"),
+		nil,
+		systems.Table,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,10 @@ func saveSeries(dir string, r *Result, accounts []ledger.Account) error {
 			timelines[a.Lanes[j].Name] = NewTimeline(a.Interval, &a.Lanes[j])
 		}
 	}
-	if err := WriteFile(filepath.Join(dir, TimelineFile), func(w io.Writer) error { return WriteTimelines(w, names, timelines) }); err != nil {
+	if err := WriteFile(
+		filepath.Join(dir, TimelineFile),
+		func(w io.Writer) error { return WriteTimelines(w, names, timelines) },
+	); err != nil {
 		return fmt.Errorf("save the timelines: %w", err)
 	}
 	for i := range accounts {

@@ -24,7 +24,14 @@ import (
 // measured is an account with a delivery, a loss and a duplicate in it.
 func measured(t testing.TB) ledger.Account {
 	t.Helper()
-	l, err := ledger.New(ledger.Options{Clock: eventmeter.NewClock(), Sources: 1, Interval: time.Second, Lanes: []ledger.LaneSpec{{Name: "push", System: "events", Mode: eventmeter.Push, Subscriptions: 1}}})
+	l, err := ledger.New(
+		ledger.Options{
+			Clock:    eventmeter.NewClock(),
+			Sources:  1,
+			Interval: time.Second,
+			Lanes:    []ledger.LaneSpec{{Name: "push", System: "events", Mode: eventmeter.Push, Subscriptions: 1}},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,8 +57,15 @@ func archiveOf(t testing.TB) (*Result, *Part) {
 	t.Helper()
 	a := measured(t)
 	r := &Result{
-		Schema: Schema, Version: "devel", Run: "00c0ffee", Started: time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC), Finished: time.Date(2026, 11, 20, 10, 0, 9, 0, time.UTC),
-		Profile: json.RawMessage(`{"name":"x"}`), Lanes: []Lane{NewLane(&a.Lanes[0])}, Part: &PartOf{Index: 0, Count: 2}, Coverage: 0.5,
+		Schema:   Schema,
+		Version:  "devel",
+		Run:      "00c0ffee",
+		Started:  time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC),
+		Finished: time.Date(2026, 11, 20, 10, 0, 9, 0, time.UTC),
+		Profile:  json.RawMessage(`{"name":"x"}`),
+		Lanes:    []Lane{NewLane(&a.Lanes[0])},
+		Part:     &PartOf{Index: 0, Count: 2},
+		Coverage: 0.5,
 	}
 	p := &Part{
 		Schema: PartSchema, Count: 2, Run: "00c0ffee", Coverage: 0.5,
@@ -191,8 +205,10 @@ func FuzzReadPart(f *testing.F) {
 			}
 			for i := range a.Lanes {
 				was, now := NewLane(&a.Lanes[i]), NewLane(&sum.Lanes[i])
-				if now.Expected != 2*was.Expected || now.Delivered != 2*was.Delivered || now.Unexpected != 2*was.Unexpected || now.Latency.FromSent.Count != 2*was.Latency.FromSent.Count ||
-					now.Latency.FromSent.P99 != was.Latency.FromSent.P99 || now.Detail.Malformed != 2*was.Detail.Malformed {
+				if now.Expected != 2*was.Expected || now.Delivered != 2*was.Delivered || now.Unexpected != 2*was.Unexpected ||
+					now.Latency.FromSent.Count != 2*was.Latency.FromSent.Count ||
+					now.Latency.FromSent.P99 != was.Latency.FromSent.P99 ||
+					now.Detail.Malformed != 2*was.Detail.Malformed {
 					t.Errorf("added to itself\n%+v\nis\n%+v", was, now)
 				}
 				for j, s := range sum.Lanes[i].Series {
@@ -286,7 +302,10 @@ func TestLogThatUnfolds(t *testing.T) {
 	if _, err := ReadLog(strings.NewReader(strings.Repeat(line, 10))); err != nil {
 		t.Errorf("as many buckets as may be: %v", err)
 	}
-	if _, err := ReadLog(strings.NewReader(strings.Repeat(line, 11))); !errors.Is(err, ErrLog) || !strings.Contains(err.Error(), "line 11: the histograms up to here have more than") {
+	if _, err := ReadLog(
+		strings.NewReader(strings.Repeat(line, 11)),
+	); !errors.Is(err, ErrLog) ||
+		!strings.Contains(err.Error(), "line 11: the histograms up to here have more than") {
 		t.Errorf("more: %v", err)
 	}
 }

@@ -146,7 +146,10 @@ func splitTraffic(causes map[string]Traffic) (once, ongoing, events Traffic) {
 		switch cause {
 		case eventmeter.Events.String():
 			events.add(t)
-		case eventmeter.Subscribe.String(), eventmeter.Verification.String(), eventmeter.Unsubscribe.String(), eventmeter.Discovery.String():
+		case eventmeter.Subscribe.String(),
+			eventmeter.Verification.String(),
+			eventmeter.Unsubscribe.String(),
+			eventmeter.Discovery.String():
 			once.add(t)
 		default:
 			ongoing.add(t)

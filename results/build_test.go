@@ -21,18 +21,29 @@ func TestOverheadSharesAWindow(t *testing.T) {
 			eventmeter.Reconnect:    {Calls: 1, Requests: 1, Up: 5, Down: 5, Connections: 1},
 			eventmeter.Verification: {},
 		} {
-			out[c] = ledger.Traffic{Calls: n * x.Calls, Requests: n * x.Requests, Up: n * x.Up, Down: n * x.Down, Connections: n * x.Connections}
+			out[c] = ledger.Traffic{
+				Calls:       n * x.Calls,
+				Requests:    n * x.Requests,
+				Up:          n * x.Up,
+				Down:        n * x.Down,
+				Connections: n * x.Connections,
+			}
 		}
 		return out
 	}
 	a := ledger.LaneAccount{
-		Name: "poll", Subscriptions: 2, SubscriptionHours: 20,
-		Ready: ledger.Ready{Attempts: 4},
+		Name:              "poll",
+		Subscriptions:     2,
+		SubscriptionHours: 20,
+		Ready:             ledger.Ready{Attempts: 4},
 		LaneCounts: ledger.LaneCounts{
 			SubCounts: ledger.SubCounts{Expected: 7, Delivered: 7, Active: 20 * time.Hour}, EventBytes: 3000, Received: 100,
 		},
-		Traffic:  traffic(11),
-		Measured: ledger.Window{Traffic: traffic(1), WindowCounts: ledger.WindowCounts{EventBytes: 300, Received: 10, Active: 2 * time.Hour}},
+		Traffic: traffic(11),
+		Measured: ledger.Window{
+			Traffic:      traffic(1),
+			WindowCounts: ledger.WindowCounts{EventBytes: 300, Received: 10, Active: 2 * time.Hour},
+		},
 	}
 	l := results.NewLane(&a)
 	o := l.Overhead
@@ -56,12 +67,17 @@ func TestOverheadSharesAWindow(t *testing.T) {
 	if o.Requests != 11*11 || o.SubscriptionHours != 20 || o.Opened != 4 || l.Received != 100 {
 		t.Errorf("%d requests in %v hours of %d subscriptions that received %d", o.Requests, o.SubscriptionHours, o.Opened, l.Received)
 	}
-	if o.Measured.Received != 10 || o.Measured.SubscriptionHours != 2 || len(o.Measured.Causes) != 5 || o.Measured.Causes["emptyPoll"].BytesUp != 60 {
+	if o.Measured.Received != 10 || o.Measured.SubscriptionHours != 2 || len(o.Measured.Causes) != 5 ||
+		o.Measured.Causes["emptyPoll"].BytesUp != 60 {
 		t.Errorf("measured: %+v", o.Measured)
 	}
 
 	// Events on a stream are no calls: their bytes are those of the deliveries.
-	a = ledger.LaneAccount{Name: "push", LaneCounts: ledger.LaneCounts{EventBytes: 9000}, Measured: ledger.Window{WindowCounts: ledger.WindowCounts{EventBytes: 3180, Received: 10}}}
+	a = ledger.LaneAccount{
+		Name:       "push",
+		LaneCounts: ledger.LaneCounts{EventBytes: 9000},
+		Measured:   ledger.Window{WindowCounts: ledger.WindowCounts{EventBytes: 3180, Received: 10}},
+	}
 	if got, want := results.NewLane(&a).Overhead.TotalPerDelivered, (results.Share{Bytes: 318}); got != want {
 		t.Errorf("a stream: %+v, want %+v", got, want)
 	}

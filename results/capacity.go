@@ -238,7 +238,12 @@ func ReadCapacity(in io.Reader) (*Capacity, error) {
 		return nil, fmt.Errorf("%w: %s", ErrFormat, jsonProblem(data, err))
 	}
 	if head.Schema != CapacitySchema {
-		return nil, fmt.Errorf("%w: its schema is %q and this program reads %q; use the program's version that wrote it", ErrFormat, head.Schema, CapacitySchema)
+		return nil, fmt.Errorf(
+			"%w: its schema is %q and this program reads %q; use the program's version that wrote it",
+			ErrFormat,
+			head.Schema,
+			CapacitySchema,
+		)
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
@@ -251,7 +256,15 @@ func ReadCapacity(in io.Reader) (*Capacity, error) {
 	}
 	for i, s := range c.Steps {
 		if s.Expected != s.Delivered+s.Lost || s.Number != i+1 {
-			return nil, fmt.Errorf("%w: step %d of %d: %d expected are not %d delivered + %d lost", ErrFormat, s.Number, i+1, s.Expected, s.Delivered, s.Lost)
+			return nil, fmt.Errorf(
+				"%w: step %d of %d: %d expected are not %d delivered + %d lost",
+				ErrFormat,
+				s.Number,
+				i+1,
+				s.Expected,
+				s.Delivered,
+				s.Lost,
+			)
 		}
 	}
 	errtext.CleanAll(c)
@@ -301,7 +314,15 @@ func (s *CapacityStep) checkArchive(dir string) error {
 	var of CapacityStep
 	of.Fill(r)
 	if of.Expected != s.Expected || of.Lost != s.Lost || len(of.Lanes) != len(s.Lanes) {
-		return fmt.Errorf("%w: %s has %d of %d deliveries lost, and the capacity says %d of %d; one of them was changed", ErrFormat, dir, of.Lost, of.Expected, s.Lost, s.Expected)
+		return fmt.Errorf(
+			"%w: %s has %d of %d deliveries lost, and the capacity says %d of %d; one of them was changed",
+			ErrFormat,
+			dir,
+			of.Lost,
+			of.Expected,
+			s.Lost,
+			s.Expected,
+		)
 	}
 	for i := range of.Lanes {
 		if of.Lanes[i] != s.Lanes[i] {

@@ -234,7 +234,18 @@ func CheckPart(dir string, r *Result, p *Part) error {
 	for i := range r.Lanes {
 		a, b := &lanes[i], &r.Lanes[i]
 		if a.Name != b.Name || a.System != b.System || a.Mode != b.Mode {
-			return bad("lanes[%d]: it is %.80q (%.40q, %.40q) in %s, and %.80q (%.40q, %.40q) in %s", i, a.Name, a.System, a.Mode, PartFile, b.Name, b.System, b.Mode, File)
+			return bad(
+				"lanes[%d]: it is %.80q (%.40q, %.40q) in %s, and %.80q (%.40q, %.40q) in %s",
+				i,
+				a.Name,
+				a.System,
+				a.Mode,
+				PartFile,
+				b.Name,
+				b.System,
+				b.Mode,
+				File,
+			)
 		}
 		for _, n := range []struct {
 			name string
@@ -266,7 +277,13 @@ func CheckPart(dir string, r *Result, p *Part) error {
 func (r *Result) checkTimelines(file string, of map[string]Timeline) error {
 	for name := range of {
 		if r.Lane(name) == nil {
-			return fmt.Errorf("%w: %s: it has a lane %.80q, and %s has none of that name; one of the two was changed", ErrFormat, file, name, File)
+			return fmt.Errorf(
+				"%w: %s: it has a lane %.80q, and %s has none of that name; one of the two was changed",
+				ErrFormat,
+				file,
+				name,
+				File,
+			)
 		}
 	}
 	for i := range r.Lanes {
@@ -280,7 +297,16 @@ func (r *Result) checkTimelines(file string, of map[string]Timeline) error {
 			a, b   int64
 		}{{"delivered", sum.Delivered, l.Delivered}, {"late", sum.Late, l.Late}, {"out_of_order", sum.OutOfOrder, l.OutOfOrder}, {"unexpected", sum.Unexpected, l.Unexpected}} {
 			if n.a != n.b {
-				return fmt.Errorf("%w: %s: lane %s: %s adds up to %d, and %s says %d; one of the two was changed", ErrFormat, file, l.Name, n.column, n.a, File, n.b)
+				return fmt.Errorf(
+					"%w: %s: lane %s: %s adds up to %d, and %s says %d; one of the two was changed",
+					ErrFormat,
+					file,
+					l.Name,
+					n.column,
+					n.a,
+					File,
+					n.b,
+				)
 			}
 		}
 	}

@@ -42,7 +42,8 @@ func TestConformance(t *testing.T) {
 	for _, row := range c.Rows {
 		switch {
 		case row.Row == "delivery-410-non-retryable":
-			if row.Verdict != results.RowBroken || row.Share != 0.25 || row.First == nil || *row.First != (results.ConformanceExample{Lane: "push", Subscription: 4, At: 7, Message: "x"}) {
+			if row.Verdict != results.RowBroken || row.Share != 0.25 || row.First == nil ||
+				*row.First != (results.ConformanceExample{Lane: "push", Subscription: 4, At: 7, Message: "x"}) {
 				t.Errorf("%+v, %+v", row, row.First)
 			}
 		case row.Verdict == results.RowNotSeen && row.Why == "":

@@ -91,7 +91,12 @@ func ReadLog(in io.Reader) (*Log, error) {
 				return nil, fmt.Errorf("%w: line %d: %w", ErrLog, n, err)
 			}
 			if held += len(in.Buckets); held > maxBuckets {
-				return nil, fmt.Errorf("%w: line %d: the histograms up to here have more than %d buckets; is this a log that eventmeter wrote?", ErrLog, n, maxBuckets)
+				return nil, fmt.Errorf(
+					"%w: line %d: the histograms up to here have more than %d buckets; is this a log that eventmeter wrote?",
+					ErrLog,
+					n,
+					maxBuckets,
+				)
 			}
 			log.Intervals = append(log.Intervals, in)
 		}
@@ -111,11 +116,19 @@ func ReadLog(in io.Reader) (*Log, error) {
 func parseInterval(text string, unit int64) (LogInterval, error) {
 	fields := strings.Split(text, ",")
 	if len(fields) != 5 || !strings.HasPrefix(fields[0], "Tag=") {
-		return LogInterval{}, fmt.Errorf("want Tag=…,start,length,max,histogram and have %d fields; was the file cut off or edited?", len(fields))
+		return LogInterval{}, fmt.Errorf(
+			"want Tag=…,start,length,max,histogram and have %d fields; was the file cut off or edited?",
+			len(fields),
+		)
 	}
 	in := LogInterval{Tag: fields[0][len("Tag="):]}
 	if in.Tag != TagIntended && in.Tag != TagSent {
-		return LogInterval{}, fmt.Errorf("the tag %.40q is neither %s nor %s; use the program's version that wrote it", in.Tag, TagIntended, TagSent)
+		return LogInterval{}, fmt.Errorf(
+			"the tag %.40q is neither %s nor %s; use the program's version that wrote it",
+			in.Tag,
+			TagIntended,
+			TagSent,
+		)
 	}
 	var err error
 	if in.Start, err = parseSeconds("start", fields[1]); err != nil {
@@ -161,7 +174,13 @@ const maxSamples = 1 << 40
 
 func buckets(h *hdrhistogram.PackedHistogram, unit int64) ([]Bucket, error) {
 	if n := h.Populated(); n > maxIntervalBuckets || h.SignificantFigures() > significantDigits {
-		return nil, fmt.Errorf("the histogram has %d buckets of %d digits, and a run has at most %d of %d; copy the file again from where the run wrote it", n, h.SignificantFigures(), maxIntervalBuckets, significantDigits)
+		return nil, fmt.Errorf(
+			"the histogram has %d buckets of %d digits, and a run has at most %d of %d; copy the file again from where the run wrote it",
+			n,
+			h.SignificantFigures(),
+			maxIntervalBuckets,
+			significantDigits,
+		)
 	}
 	out := make([]Bucket, 0, h.Populated())
 	var total int64

@@ -16,7 +16,12 @@ func logText(t testing.TB, unitComment string, lowest, highest int64, intervals 
 	t.Helper()
 	var buf bytes.Buffer
 	w := hdrhistogram.NewHistogramLogWriter(&buf)
-	err := errors.Join(w.OutputComment("[eventmeter 1, lane push: latency in "+unitComment+"]"), w.OutputLogFormatVersion(), w.OutputStartTime(1700000000000), w.OutputLegend())
+	err := errors.Join(
+		w.OutputComment("[eventmeter 1, lane push: latency in "+unitComment+"]"),
+		w.OutputLogFormatVersion(),
+		w.OutputStartTime(1700000000000),
+		w.OutputLegend(),
+	)
 	for i, values := range intervals {
 		for _, tag := range []string{TagIntended, TagSent} {
 			h := hdrhistogram.NewPacked(lowest, highest, 3)

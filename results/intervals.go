@@ -174,13 +174,26 @@ func (in *Interval) Why(name string) string {
 	switch name = percentile(name); in.Doubt {
 	case FewEvents:
 		if need := needs(name); in.Draws < need {
-			return fmt.Sprintf("the sample cannot carry %s: its deliveries are worth %d independent ones of the %d needed, so publish more events", name, in.Draws, need)
+			return fmt.Sprintf(
+				"the sample cannot carry %s: its deliveries are worth %d independent ones of the %d needed, so publish more events",
+				name,
+				in.Draws,
+				need,
+			)
 		}
 		return fmt.Sprintf("deliveries came in too few intervals to say how exactly %s is known: publish for longer", name)
 	case OffSchedule:
-		return fmt.Sprintf("more than half of %s went by before the events were published: lower the rate, use a less busy machine, or judge fromSent", name)
+		return fmt.Sprintf(
+			"more than half of %s went by before the events were published: lower the rate, use a less busy machine, or judge fromSent",
+			name,
+		)
 	case Drift:
-		return fmt.Sprintf("%s drifted from %s in the first third of the run to %s in the last: lower the load, or warm up for longer", name, FormatNanos(in.First), FormatNanos(in.Last))
+		return fmt.Sprintf(
+			"%s drifted from %s in the first third of the run to %s in the last: lower the load, or warm up for longer",
+			name,
+			FormatNanos(in.First),
+			FormatNanos(in.Last),
+		)
 	}
 	return ""
 }
@@ -203,7 +216,10 @@ func Doubts(lanes []Lane) []Warning {
 		var names []string
 		for i := range lanes {
 			l := &lanes[i]
-			if slices.ContainsFunc(l.Latency.parts(), func(p latencyPart) bool { return l.Latency.Intervals[p.name+"."+x.name].Doubt == FewEvents }) {
+			if slices.ContainsFunc(
+				l.Latency.parts(),
+				func(p latencyPart) bool { return l.Latency.Intervals[p.name+"."+x.name].Doubt == FewEvents },
+			) {
 				names = append(names, l.Name)
 			}
 		}
@@ -212,12 +228,24 @@ func Doubts(lanes []Lane) []Warning {
 		}
 	}
 	if few != nil {
-		out = append(out, Warning{Code: FewEvents, Text: fmt.Sprintf("too few independent events for %s: publish more, or for longer; the deliveries of one event count as about one", strings.Join(few, "; "))})
+		out = append(
+			out,
+			Warning{
+				Code: FewEvents,
+				Text: fmt.Sprintf(
+					"too few independent events for %s: publish more, or for longer; the deliveries of one event count as about one",
+					strings.Join(few, "; "),
+				),
+			},
+		)
 	}
 	for i := range lanes {
 		for _, doubt := range []string{OffSchedule, Drift} {
 			if names, why := lanes[i].Latency.doubted(doubt); names != nil {
-				out = append(out, Warning{Code: doubt, Lane: lanes[i].Name, Text: fmt.Sprintf("%s; in doubt: %s", why, strings.Join(names, ", "))})
+				out = append(
+					out,
+					Warning{Code: doubt, Lane: lanes[i].Name, Text: fmt.Sprintf("%s; in doubt: %s", why, strings.Join(names, ", "))},
+				)
 			}
 		}
 	}
@@ -271,8 +299,20 @@ func (l *Latency) sameIntervals(again map[string]Interval) error {
 	near := func(a, b int64) bool { return math.Abs(float64(a-b)) <= max(1, within*float64(max(a, b))) }
 	for key, b := range again {
 		a := l.Intervals[key]
-		if !near(int64(a.Low), int64(b.Low)) || !near(int64(a.High), int64(b.High)) || !near(a.Draws, b.Draws) || !near(int64(a.First), int64(b.First)) || !near(int64(a.Last), int64(b.Last)) {
-			return fmt.Errorf("the interval of %s is %d to %d ns from %d draws, and %s says %d to %d ns from %d", key, b.Low, b.High, b.Draws, File, a.Low, a.High, a.Draws)
+		if !near(int64(a.Low), int64(b.Low)) || !near(int64(a.High), int64(b.High)) || !near(a.Draws, b.Draws) ||
+			!near(int64(a.First), int64(b.First)) ||
+			!near(int64(a.Last), int64(b.Last)) {
+			return fmt.Errorf(
+				"the interval of %s is %d to %d ns from %d draws, and %s says %d to %d ns from %d",
+				key,
+				b.Low,
+				b.High,
+				b.Draws,
+				File,
+				a.Low,
+				a.High,
+				a.Draws,
+			)
 		}
 	}
 	return nil

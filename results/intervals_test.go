@@ -21,7 +21,12 @@ import (
 func laneAccount(events, fanOut int, factor func(i int) float64) ledger.LaneAccount {
 	rng := rand.New(rand.NewPCG(5, 6))
 	n := int64(events * fanOut)
-	a := ledger.LaneAccount{Name: "push", System: "events", Mode: "push", LaneCounts: ledger.LaneCounts{SubCounts: ledger.SubCounts{Expected: n, Delivered: n}}}
+	a := ledger.LaneAccount{
+		Name:       "push",
+		System:     "events",
+		Mode:       "push",
+		LaneCounts: ledger.LaneCounts{SubCounts: ledger.SubCounts{Expected: n, Delivered: n}},
+	}
 	whole := hdrhistogram.New(lowestNanos, highestNanos, significantDigits)
 	const intervals = 60
 	for i := range intervals {
@@ -51,7 +56,9 @@ func doubtful(a ledger.LaneAccount, lag Quantiles) *Lane {
 func TestIntervals(t *testing.T) {
 	// Around the median of 50 ms: 1.96 standard errors of 0.3*sqrt(pi/2/6000).
 	l := doubtful(laneAccount(6000, 1, steady), Quantiles{})
-	if in := l.Latency.Intervals["fromIntended.p50"]; in.Low < 48.5e6 || in.Low > 50e6 || in.High < 50e6 || in.High > 51.1e6 || in.Draws < 2000 || in.Doubt != "" {
+	if in := l.Latency.Intervals["fromIntended.p50"]; in.Low < 48.5e6 || in.Low > 50e6 || in.High < 50e6 || in.High > 51.1e6 ||
+		in.Draws < 2000 ||
+		in.Doubt != "" {
 		t.Errorf("p50 is %d: %+v", l.Latency.FromIntended.P50, in)
 	}
 	if len(l.Latency.Intervals) != 10 {
@@ -60,7 +67,9 @@ func TestIntervals(t *testing.T) {
 	// The same events to 50 subscribers each say no more.
 	one, many := l.Latency.Intervals, doubtful(laneAccount(6000, 50, steady), Quantiles{}).Latency.Intervals
 	for name, a := range one {
-		if b := many[name]; math.Abs(float64(a.Low-b.Low)) > 0.006*float64(a.Low) || math.Abs(float64(a.High-b.High)) > 0.006*float64(a.High) || a.Doubt != b.Doubt {
+		if b := many[name]; math.Abs(float64(a.Low-b.Low)) > 0.006*float64(a.Low) ||
+			math.Abs(float64(a.High-b.High)) > 0.006*float64(a.High) ||
+			a.Doubt != b.Doubt {
 			t.Errorf("%s: %+v of single events, %+v of fan-outs", name, a, b)
 		}
 	}
@@ -193,7 +202,8 @@ func TestRebuildIntervals(t *testing.T) {
 	if older, err = Rebuild(dir); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := older.Lanes[0].Latency.FromIntended, r.Lanes[0].Latency.FromIntended; got != want || got.P95 <= got.P90 || got.P95 >= got.P99 {
+	if got, want := older.Lanes[0].Latency.FromIntended, r.Lanes[0].Latency.FromIntended; got != want || got.P95 <= got.P90 ||
+		got.P95 >= got.P99 {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	set := func(name string, change func(in *Interval)) func(*Latency) {

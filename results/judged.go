@@ -190,7 +190,9 @@ func (r *Result) unjudged(path []string, got float64) string {
 	if c := r.Conformance; path[0] == "conformance" && c != nil && c.Held+c.Broken == 0 {
 		return "no row was seen"
 	}
-	if path[0] == "upstream" && len(path) > 1 && path[1] != "scheduled" && path[1] != "sources" && path[1] != "warmup" && r.Upstream.Scheduled == 0 && got == 0 {
+	if path[0] == "upstream" && len(path) > 1 && path[1] != "scheduled" && path[1] != "sources" && path[1] != "warmup" &&
+		r.Upstream.Scheduled == 0 &&
+		got == 0 {
 		return "nothing was published"
 	}
 	return ""

@@ -16,7 +16,15 @@ func judgedSample() *Result {
 		Profile:  json.RawMessage(`{"lanes": [{"name": "push", "sources": "all"}, {"name": "quiet", "sources": " none "}]}`),
 		Upstream: Upstream{Kind: "inject", Scheduled: 10, Published: 10, Accepted: 10},
 		Lanes: []Lane{
-			{Name: "push", Subscriptions: 2, Ready: Ready{Active: 2}, Expected: 20, Delivered: 20, Latency: Latency{FromIntended: Quantiles{Count: 20, P99: 5e6}}, Overhead: Overhead{Measured: OverheadWindow{Received: 20, SubscriptionHours: 1}}},
+			{
+				Name:          "push",
+				Subscriptions: 2,
+				Ready:         Ready{Active: 2},
+				Expected:      20,
+				Delivered:     20,
+				Latency:       Latency{FromIntended: Quantiles{Count: 20, P99: 5e6}},
+				Overhead:      Overhead{Measured: OverheadWindow{Received: 20, SubscriptionHours: 1}},
+			},
 			{Name: "idle", Subscriptions: 2, Ready: Ready{Active: 2}},
 			{Name: "deaf", Subscriptions: 2, Ready: Ready{Active: 2}, Expected: 20, LostSilent: 20},
 			{Name: "quiet", Subscriptions: 2, Ready: Ready{Active: 2}},
@@ -133,10 +141,24 @@ func TestReceivedNothing(t *testing.T) {
 // that is written twice.
 func TestTally(t *testing.T) {
 	got := TallyOf([]Verdict{
-		{Threshold: "*.lostSilent == 0", Lane: "a", Passed: true}, {Threshold: "*.lostSilent == 0", Lane: "b", Passed: true}, {Threshold: "*.lostSilent == 0", Lane: "c", Passed: true},
-		{Threshold: "*.late == 0", Lane: "a", Passed: true}, {Threshold: "*.late == 0", Lane: "b"}, {Threshold: "*.late == 0", Lane: "c", NotEvaluated: "x"},
-		{Threshold: "*.unexpected == 0", Lane: "a", Passed: true}, {Threshold: "*.unexpected == 0", Lane: "b", NotEvaluated: "x"},
-		{Threshold: "run.upstream.dropped == 0", Passed: true}, {Threshold: "run.upstream.dropped == 0", Passed: true},
+		{
+			Threshold: "*.lostSilent == 0",
+			Lane:      "a",
+			Passed:    true,
+		},
+		{Threshold: "*.lostSilent == 0", Lane: "b", Passed: true},
+		{Threshold: "*.lostSilent == 0", Lane: "c", Passed: true},
+		{
+			Threshold: "*.late == 0",
+			Lane:      "a",
+			Passed:    true,
+		},
+		{Threshold: "*.late == 0", Lane: "b"},
+		{Threshold: "*.late == 0", Lane: "c", NotEvaluated: "x"},
+		{Threshold: "*.unexpected == 0", Lane: "a", Passed: true},
+		{Threshold: "*.unexpected == 0", Lane: "b", NotEvaluated: "x"},
+		{Threshold: "run.upstream.dropped == 0", Passed: true},
+		{Threshold: "run.upstream.dropped == 0", Passed: true},
 	})
 	if want := (Tally{Held: 2, Failed: 1, NotEvaluated: 1}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)

@@ -33,7 +33,11 @@ var metricBoundForm = regexp.MustCompile(`^\s*(rate\()?\s*([a-zA-Z_:][a-zA-Z0-9_
 func ParseMetricBound(text string) (MetricBound, error) {
 	m := metricBoundForm.FindStringSubmatch(text)
 	if m == nil || (m[1] == "") != (m[3] == "") {
-		return MetricBound{}, fmt.Errorf("%w %q: want METRIC OP VALUE or rate(METRIC) OP VALUE, e.g. process_resident_memory_bytes < 500MiB", ErrThreshold, text)
+		return MetricBound{}, fmt.Errorf(
+			"%w %q: want METRIC OP VALUE or rate(METRIC) OP VALUE, e.g. process_resident_memory_bytes < 500MiB",
+			ErrThreshold,
+			text,
+		)
 	}
 	b := MetricBound{Metric: m[2], Rate: m[1] != "", text: strings.TrimSpace(text), op: m[4]}
 	value, size := m[5], 1.0
@@ -69,5 +73,10 @@ func (b MetricBound) Broken(v float64) string {
 	if b.Rate {
 		name = "rate(" + name + ")"
 	}
-	return fmt.Sprintf("%s is %s, limit %s", name, strconv.FormatFloat(v, 'g', 6, 64), strings.TrimSpace(strings.TrimPrefix(b.text[strings.Index(b.text, b.op):], b.op)))
+	return fmt.Sprintf(
+		"%s is %s, limit %s",
+		name,
+		strconv.FormatFloat(v, 'g', 6, 64),
+		strings.TrimSpace(strings.TrimPrefix(b.text[strings.Index(b.text, b.op):], b.op)),
+	)
 }

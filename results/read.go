@@ -48,7 +48,12 @@ func Read(in io.Reader) (*Result, error) {
 		return nil, fmt.Errorf("%w: %s", ErrFormat, jsonProblem(data, err))
 	}
 	if head.Schema != Schema {
-		return nil, fmt.Errorf("%w: its schema is %q and this program reads %q; use the program's version that wrote it", ErrFormat, head.Schema, Schema)
+		return nil, fmt.Errorf(
+			"%w: its schema is %q and this program reads %q; use the program's version that wrote it",
+			ErrFormat,
+			head.Schema,
+			Schema,
+		)
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
@@ -97,7 +102,14 @@ func (r *Result) Check() error {
 	}
 	u := r.Upstream
 	if u.Scheduled != u.Published+u.Dropped || u.Published != u.Accepted+u.Uncertain+u.Refused {
-		return fmt.Errorf("upstream: %d events are not %d accepted + %d uncertain + %d refused + %d dropped", u.Scheduled, u.Accepted, u.Uncertain, u.Refused, u.Dropped)
+		return fmt.Errorf(
+			"upstream: %d events are not %d accepted + %d uncertain + %d refused + %d dropped",
+			u.Scheduled,
+			u.Accepted,
+			u.Uncertain,
+			u.Refused,
+			u.Dropped,
+		)
 	}
 	seen := map[string]bool{}
 	for i, l := range r.Lanes {
@@ -105,8 +117,18 @@ func (r *Result) Check() error {
 			return err
 		}
 		if l.Expected != l.Delivered+l.Lost() {
-			return fmt.Errorf("lane %s: %d expected are not %d delivered + %d silent loss + %d announced loss + %d lost with unknown order + %d undeliverable + %d refused + %d suspended",
-				l.Name, l.Expected, l.Delivered, l.LostSilent, l.LostAnnounced, l.LostOrderUnknown, l.LostUndeliverable, l.LostRefused, l.LostSuspended)
+			return fmt.Errorf(
+				"lane %s: %d expected are not %d delivered + %d silent loss + %d announced loss + %d lost with unknown order + %d undeliverable + %d refused + %d suspended",
+				l.Name,
+				l.Expected,
+				l.Delivered,
+				l.LostSilent,
+				l.LostAnnounced,
+				l.LostOrderUnknown,
+				l.LostUndeliverable,
+				l.LostRefused,
+				l.LostSuspended,
+			)
 		}
 		if err := l.Latency.checkIntervals(); err != nil {
 			return fmt.Errorf("lane %s: %w", l.Name, err)

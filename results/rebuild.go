@@ -26,7 +26,12 @@ func Rebuild(dir string) (*Result, error) {
 	}
 	for i := range r.Lanes {
 		if name := r.Lanes[i].Name; logs[name] == nil {
-			return nil, fmt.Errorf("%w: %s: %w; an archive has one for each lane", ErrFormat, filepath.Join(dir, name+".hlog"), fs.ErrNotExist)
+			return nil, fmt.Errorf(
+				"%w: %s: %w; an archive has one for each lane",
+				ErrFormat,
+				filepath.Join(dir, name+".hlog"),
+				fs.ErrNotExist,
+			)
 		}
 	}
 	return r, nil
@@ -58,7 +63,13 @@ func (r *Result) Series(dir string) (map[string]*Log, error) {
 			return nil, err
 		}
 		if err := l.Latency.checkLog(log); err != nil {
-			return nil, fmt.Errorf("%w: %s: lane %s: %w; one of them was changed", ErrFormat, filepath.Join(dir, l.Name+".hlog"), l.Name, err)
+			return nil, fmt.Errorf(
+				"%w: %s: lane %s: %w; one of them was changed",
+				ErrFormat,
+				filepath.Join(dir, l.Name+".hlog"),
+				l.Name,
+				err,
+			)
 		}
 		logs[l.Name] = log
 	}
@@ -105,8 +116,20 @@ func (l *Latency) checkLog(log *Log) error {
 
 // text formats the quantiles on one line.
 func (q Quantiles) text() string {
-	return fmt.Sprintf("%d samples from %s to %s with p50 %s, p90 %s, p95 %s, p99 %s, p999 %s, mean %s", q.Count,
-		FormatNanos(q.Min), FormatNanos(q.Max), FormatNanos(q.P50), FormatNanos(q.P90), FormatNanos(q.P95), FormatNanos(q.P99), FormatNanos(q.P999), FormatNanos(q.Mean))
+	return fmt.Sprintf(
+		"%d samples from %s to %s with p50 %s, p90 %s, p95 %s, p99 %s, p999 %s, mean %s",
+		q.Count,
+		FormatNanos(
+			q.Min,
+		),
+		FormatNanos(q.Max),
+		FormatNanos(q.P50),
+		FormatNanos(q.P90),
+		FormatNanos(q.P95),
+		FormatNanos(q.P99),
+		FormatNanos(q.P999),
+		FormatNanos(q.Mean),
+	)
 }
 
 // Histogram adds up the intervals of one tag.

@@ -39,7 +39,12 @@ func ParseThreshold(text string) (Threshold, error) {
 	case !ok:
 		return Threshold{}, fmt.Errorf("%w %q: want LANE.FIGURE OP VALUE, e.g. push.p99 < 250ms or *.lostSilent == 0", ErrThreshold, text)
 	case b.Where == "":
-		return Threshold{}, fmt.Errorf("%w %q: it names no lane; write *.%s for every lane, or LANE.%[3]s", ErrThreshold, text, strings.TrimSpace(text))
+		return Threshold{}, fmt.Errorf(
+			"%w %q: it names no lane; write *.%s for every lane, or LANE.%[3]s",
+			ErrThreshold,
+			text,
+			strings.TrimSpace(text),
+		)
 	}
 	t := Threshold{text: strings.TrimSpace(text), where: b.Where, path: strings.Split(b.Figure, "."), op: b.Op}
 	if t.where != "run" {

@@ -9,8 +9,21 @@ import (
 func sample() *Result {
 	return &Result{
 		Lanes: []Lane{
-			{Name: "push", Expected: 100, Delivered: 99, LostSilent: 1, Latency: Latency{FromIntended: Quantiles{Count: 99, P99: 250e6}}, Duplicates: Duplicates{Rate: 0.02}},
-			{Name: "poll", Expected: 5, LostAnnounced: 5, Unexpected: 1, Overhead: Overhead{Causes: map[string]Traffic{"emptyPoll": {Requests: 7}}}},
+			{
+				Name:       "push",
+				Expected:   100,
+				Delivered:  99,
+				LostSilent: 1,
+				Latency:    Latency{FromIntended: Quantiles{Count: 99, P99: 250e6}},
+				Duplicates: Duplicates{Rate: 0.02},
+			},
+			{
+				Name:          "poll",
+				Expected:      5,
+				LostAnnounced: 5,
+				Unexpected:    1,
+				Overhead:      Overhead{Causes: map[string]Traffic{"emptyPoll": {Requests: 7}}},
+			},
 		},
 		Upstream:  Upstream{Dropped: 3},
 		Generator: Generator{Bottleneck: true},

@@ -46,7 +46,20 @@ type Point struct {
 	Skipped int64
 }
 
-var timelineHead = []string{"lane", "at_ms", "width_ms", "published", "warm_up", "dropped", "delivered", "late", "out_of_order", "duplicates", "unexpected", "skipped"}
+var timelineHead = []string{
+	"lane",
+	"at_ms",
+	"width_ms",
+	"published",
+	"warm_up",
+	"dropped",
+	"delivered",
+	"late",
+	"out_of_order",
+	"duplicates",
+	"unexpected",
+	"skipped",
+}
 
 // counts are the columns after the first three.
 func (p *Point) counts() []*int64 {

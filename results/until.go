@@ -93,7 +93,13 @@ func (c Condition) CheckLanes(names []string) error {
 	if len(names) == 0 {
 		return fmt.Errorf("%w %q: no lane receives events", ErrCondition, c.text)
 	}
-	return fmt.Errorf("%w %q: there is no lane %q that receives events; those are %s", ErrCondition, c.text, c.lane, strings.Join(names, ", "))
+	return fmt.Errorf(
+		"%w %q: there is no lane %q that receives events; those are %s",
+		ErrCondition,
+		c.text,
+		c.lane,
+		strings.Join(names, ", "),
+	)
 }
 
 // Of reports whether the condition is on the lane of that name.

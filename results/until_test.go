@@ -24,7 +24,10 @@ func TestParseConditions(t *testing.T) {
 			t.Errorf("%q: %+v, %v", tt.text, got, err)
 		}
 	}
-	if got, err := ParseConditions([]string{"push.p99 ±5%, poll.p50 ±1%", "*.p90 ±2%"}); err != nil || len(got) != 3 || got[1].text != "poll.p50 ±1%" {
+	if got, err := ParseConditions(
+		[]string{"push.p99 ±5%, poll.p50 ±1%", "*.p90 ±2%"},
+	); err != nil || len(got) != 3 ||
+		got[1].text != "poll.p50 ±1%" {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -53,7 +56,8 @@ func TestBadConditions(t *testing.T) {
 		"push.latency.intervals ±5%": "is not a number",
 	} {
 		got, err := ParseConditions([]string{text})
-		if !errors.Is(err, ErrCondition) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") && text != "push.p99 ±5%," {
+		if !errors.Is(err, ErrCondition) || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "\n") && text != "push.p99 ±5%," {
 			t.Errorf("%q: %+v, %v; want %q", text, got, err, want)
 		}
 	}
@@ -93,7 +97,10 @@ func TestConditionJudges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := &Lane{Name: "push", Latency: Latency{FromIntended: Quantiles{Count: 9, P99: value}, Intervals: map[string]Interval{"fromIntended.p99": tt.in}}}
+		l := &Lane{
+			Name:    "push",
+			Latency: Latency{FromIntended: Quantiles{Count: 9, P99: value}, Intervals: map[string]Interval{"fromIntended.p99": tt.in}},
+		}
 		got := c[0].Judge(l)
 		got.Measured, got.EndedBy = 43e9, tt.by
 		if got.Reached != tt.reached || got.String() != tt.text {

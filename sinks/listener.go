@@ -186,7 +186,15 @@ func Listen(opts ListenerOptions) (*Listener, error) {
 		ln.Close()
 		return nil, err
 	}
-	l := &Listener{port: ln, authority: a, base: base, done: make(chan struct{}), failed: opts.Failed, most: opts.MaxConnections, fresh: map[net.Conn]newConn{}}
+	l := &Listener{
+		port:      ln,
+		authority: a,
+		base:      base,
+		done:      make(chan struct{}),
+		failed:    opts.Failed,
+		most:      opts.MaxConnections,
+		fresh:     map[net.Conn]newConn{},
+	}
 	if l.most <= 0 {
 		l.most = DefaultMaxConnections
 	}
@@ -243,7 +251,10 @@ func callback(want string, addr net.Addr) (base string, hosts []string, err erro
 		return "", nil, fmt.Errorf("webhook listener: callback %q: use https://host:port without a path", want)
 	}
 	if u.Scheme == "http" && (!Loopback(u.Hostname()) || !addr.(*net.TCPAddr).IP.IsLoopback()) {
-		return "", nil, fmt.Errorf("webhook listener: callback %q: plain http is for loopback only, on both ends: use https, or listen and be called at 127.0.0.1", want)
+		return "", nil, fmt.Errorf(
+			"webhook listener: callback %q: plain http is for loopback only, on both ends: use https, or listen and be called at 127.0.0.1",
+			want,
+		)
 	}
 	at := u.Host
 	if u.Port() == "0" {

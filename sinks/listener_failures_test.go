@@ -79,7 +79,10 @@ func TestListenerCountsFailedConnections(t *testing.T) {
 
 	// Good requests, and a connection in reserve that we close ourselves.
 	for _, protocols := range [][]string{{"http/1.1"}, {"h2"}} {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, NextProtos: protocols}, ForceAttemptHTTP2: protocols[0] == "h2"}
+		transport := &http.Transport{
+			TLSClientConfig:   &tls.Config{RootCAs: roots, NextProtos: protocols},
+			ForceAttemptHTTP2: protocols[0] == "h2",
+		}
 		resp, err := (&http.Client{Transport: transport}).Get(l.URL("/"))
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +140,12 @@ func sayAndClose(addr, text string) error {
 // elsewhere not.
 func TestListenerInPlainHTTP(t *testing.T) {
 	t.Parallel()
-	l, err := Listen(ListenerOptions{Callback: "http://127.0.0.1:0", Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("here")) })})
+	l, err := Listen(
+		ListenerOptions{
+			Callback: "http://127.0.0.1:0",
+			Handler:  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("here")) }),
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +187,9 @@ func TestSharedListenerTellsOneLane(t *testing.T) {
 	}
 	told := make(chan string, 100)
 	for _, prefix := range []string{"/mcp/1", "/mcp/2"} {
-		if _, err := Listen(ListenerOptions{Shared: s, Prefix: prefix, Handler: http.NotFoundHandler(), Failed: func(reason string) { told <- reason }}); err != nil {
+		if _, err := Listen(
+			ListenerOptions{Shared: s, Prefix: prefix, Handler: http.NotFoundHandler(), Failed: func(reason string) { told <- reason }},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -55,8 +55,15 @@ func TestObserver(t *testing.T) {
 	if want := (Observed{Events: 7, Copies: 2, WithoutID: 1, Least: 0, Most: 4, Ahead: 1, WithoutTime: 2}); got != want {
 		t.Errorf("%+v\nwant %+v", got, want)
 	}
-	if age.Histogram.TotalCount() != 3 || age.Below != 1 || age.Above != 0 || !near(age.Histogram.Max(), 1e9) || !near(age.Histogram.ValueAtQuantile(50), 5e8) {
-		t.Errorf("age %d, %d below, p50 %d, max %d", age.Histogram.TotalCount(), age.Below, age.Histogram.ValueAtQuantile(50), age.Histogram.Max())
+	if age.Histogram.TotalCount() != 3 || age.Below != 1 || age.Above != 0 || !near(age.Histogram.Max(), 1e9) ||
+		!near(age.Histogram.ValueAtQuantile(50), 5e8) {
+		t.Errorf(
+			"age %d, %d below, p50 %d, max %d",
+			age.Histogram.TotalCount(),
+			age.Below,
+			age.Histogram.ValueAtQuantile(50),
+			age.Histogram.Max(),
+		)
 	}
 	if other := l.Lane(1); other.Events != 0 || other.Age.Histogram.TotalCount() != 0 {
 		t.Errorf("%+v", other)

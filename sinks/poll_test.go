@@ -54,7 +54,10 @@ func TestPollFollowsAMovingCursor(t *testing.T) {
 					t.Fatalf("answer %d: wait %v", i, d)
 				}
 			}
-			if d := l.Wait(a); d != time.Second || len(reasons) != 1 || reasons[0] != "hasMore in 1000 answers in a row, and no event with a new cursor: waiting nevertheless" {
+			if d := l.Wait(
+				a,
+			); d != time.Second || len(reasons) != 1 ||
+				reasons[0] != "hasMore in 1000 answers in a row, and no event with a new cursor: waiting nevertheless" {
 				t.Errorf("one too many: wait %v, %q", d, reasons)
 			}
 			if d := l.Wait(a); d != time.Second {

@@ -38,7 +38,15 @@ func TestReadStream(t *testing.T) {
 	if err := ReadStream(iotest.ErrReader(broken), clock, nil, nil); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
-	if err := ReadStream(strings.NewReader("x"), clock, nil, func([]byte, eventmeter.Instant) error { return broken }); !errors.Is(err, broken) {
+	if err := ReadStream(
+		strings.NewReader("x"),
+		clock,
+		nil,
+		func([]byte, eventmeter.Instant) error { return broken },
+	); !errors.Is(
+		err,
+		broken,
+	) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -35,7 +35,10 @@ func TestAnswersOnTheWire(t *testing.T) {
 		}
 		return resp, err
 	}
-	if resp, err := post(Reply{Status: 429, RetryAfter: 1500 * time.Millisecond}); err != nil || resp.StatusCode != 429 || resp.Header.Get("Retry-After") != "2" {
+	if resp, err := post(
+		Reply{Status: 429, RetryAfter: 1500 * time.Millisecond},
+	); err != nil || resp.StatusCode != 429 ||
+		resp.Header.Get("Retry-After") != "2" {
 		t.Errorf("429: %v, %v", resp, err)
 	}
 	if _, err := post(Reply{Reset: true}); !errors.Is(err, io.EOF) {

@@ -23,7 +23,8 @@ func statusOf(r *Receiver, path string) int {
 func TestIssuedPaths(t *testing.T) {
 	r := NewReceiver(ReceiverOptions{Clock: eventmeter.NewClock()})
 	issued, other := r.Issue("/h/1-2-"), r.Issue("/h/1-2-")
-	if issued == other || len(issued) != len("/h/1-2-")+24 || strings.Trim(issued, "/-_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+	if issued == other || len(issued) != len("/h/1-2-")+24 ||
+		strings.Trim(issued, "/-_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
 		t.Errorf("issued %q and %q", issued, other)
 	}
 	r.Add(issued, silentHook{})
@@ -44,8 +45,24 @@ func TestIssuedPaths(t *testing.T) {
 		return issued[:i] + string(c) + issued[i+1:]
 	}
 	forged := []string{
-		"/fixed", "/", "", "/h/", "/h/1-2-" + strings.Repeat("A", 24), "/h/1-3-" + issued[len("/h/1-2-"):], "/x" + issued, issued + "A", issued[:len(issued)-1], issued[len("/h/1-2-"):],
-		strings.Replace(issued, "/h/", "/r/", 1), NewReceiver(ReceiverOptions{Clock: eventmeter.NewClock()}).Issue("/h/1-2-"), issued[:len(issued)-24] + strings.Repeat("!", 24),
+		"/fixed",
+		"/",
+		"",
+		"/h/",
+		"/h/1-2-" + strings.Repeat("A", 24),
+		"/h/1-3-" + issued[len("/h/1-2-"):],
+		"/x" + issued,
+		issued + "A",
+		issued[:len(issued)-1],
+		issued[len("/h/1-2-"):],
+		strings.Replace(
+			issued,
+			"/h/",
+			"/r/",
+			1,
+		),
+		NewReceiver(ReceiverOptions{Clock: eventmeter.NewClock()}).Issue("/h/1-2-"),
+		issued[:len(issued)-24] + strings.Repeat("!", 24),
 	}
 	for i := len("/h/1-2-"); i < len(issued); i++ {
 		forged = append(forged, flipped(i))

@@ -71,7 +71,8 @@ func githubJob(t *testing.T) job {
 	var w workflow
 	readYAML(t, "ci/github-actions.yml", &w)
 	events, ok := w.Jobs["events"]
-	if !ok || len(w.Jobs) != 1 || events.RunsOn == "" || events.TimeoutMinutes == 0 || w.Permissions["contents"] != "read" || len(w.On) == 0 {
+	if !ok || len(w.Jobs) != 1 || events.RunsOn == "" || events.TimeoutMinutes == 0 || w.Permissions["contents"] != "read" ||
+		len(w.On) == 0 {
 		t.Fatalf("%+v", w)
 	}
 	out := job{env: events.Env}

@@ -45,7 +45,12 @@ func TestDefaults(t *testing.T) {
 		if !strings.HasPrefix(c.way.method, "re") && c.way.method != "watchLists" {
 			lane += ", event: e"
 		}
-		p, err := profiles.Parse("t", []byte("name: t\nupstream: {kind: none}\ntarget: {url: http://127.0.0.1:1/mcp}\nphases: {drain: 30s}\n"+lane+"}]\n"), nil, systems.Table)
+		p, err := profiles.Parse(
+			"t",
+			[]byte("name: t\nupstream: {kind: none}\ntarget: {url: http://127.0.0.1:1/mcp}\nphases: {drain: 30s}\n"+lane+"}]\n"),
+			nil,
+			systems.Table,
+		)
 		if err != nil {
 			t.Fatalf("%v: %v", c, err)
 		}

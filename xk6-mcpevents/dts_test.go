@@ -47,7 +47,12 @@ func readDeclarations(t *testing.T) *declarations {
 		t.Fatal(err)
 	}
 	plain := dtsComment.ReplaceAllString(string(text), "")
-	d := &declarations{methods: map[string][]string{}, keys: map[string][]string{}, options: map[string]string{}, words: map[string][]string{}}
+	d := &declarations{
+		methods: map[string][]string{},
+		keys:    map[string][]string{},
+		options: map[string]string{},
+		words:   map[string][]string{},
+	}
 	for _, m := range dtsFunc.FindAllStringSubmatch(plain, -1) {
 		d.exports = append(d.exports, m[1])
 	}
@@ -217,8 +222,22 @@ func TestDeclarations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	code, out := runK6(t, "-e", "TARGET="+url, "-e", "ADMIN="+admin, "-e", "NAMES="+strings.Join(optionNames(t, d), ","), "-e", "WORDS="+string(asked),
-		"--console-output", path, "--log-format", "raw", "testdata/surface.js")
+	code, out := runK6(
+		t,
+		"-e",
+		"TARGET="+url,
+		"-e",
+		"ADMIN="+admin,
+		"-e",
+		"NAMES="+strings.Join(optionNames(t, d), ","),
+		"-e",
+		"WORDS="+string(asked),
+		"--console-output",
+		path,
+		"--log-format",
+		"raw",
+		"testdata/surface.js",
+	)
 	if code != 0 {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
@@ -251,7 +270,13 @@ func TestDeclarations(t *testing.T) {
 		}
 		want = slices.Compact(slices.Sorted(slices.Values(want)))
 		if !slices.Equal(want, said.List) {
-			t.Errorf("%s of %s: declared, and not there: %v; there, and not declared: %v", said.Kind, said.Name, without(want, said.List), without(said.List, want))
+			t.Errorf(
+				"%s of %s: declared, and not there: %v; there, and not declared: %v",
+				said.Kind,
+				said.Name,
+				without(want, said.List),
+				without(said.List, want),
+			)
 		}
 	}
 	for method := range d.options {

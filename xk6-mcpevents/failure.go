@@ -25,8 +25,16 @@ var codes = []struct {
 	err  error
 	code string
 }{
-	{mcpclient.ErrUnreachable, "unreachable"}, {mcpclient.ErrAuth, "auth"}, {mcpclient.ErrNotOffered, "notOffered"}, {mcpclient.ErrInvalid, "invalid"},
-	{mcpclient.ErrThrottled, "throttled"}, {mcpclient.ErrProtocol, "protocol"}, {mcpclient.ErrServer, "server"},
+	{
+		mcpclient.ErrUnreachable,
+		"unreachable",
+	},
+	{mcpclient.ErrAuth, "auth"},
+	{mcpclient.ErrNotOffered, "notOffered"},
+	{mcpclient.ErrInvalid, "invalid"},
+	{mcpclient.ErrThrottled, "throttled"},
+	{mcpclient.ErrProtocol, "protocol"},
+	{mcpclient.ErrServer, "server"},
 }
 
 // coded is an error with its code.

@@ -59,7 +59,10 @@ func TestFailures(t *testing.T) {
 		if got := s.value("failure && failure.code"); got != c.code {
 			t.Errorf("%s: code %v, want %s: %v", c.call, got, c.code, s.value("String(failure)"))
 		}
-		if got := fmt.Sprint(s.value("failure.message")); !strings.Contains(got, fill.Replace(c.says)) || strings.Contains(got, "secret") || strings.Contains(got, "pass@") {
+		if got := fmt.Sprint(
+			s.value("failure.message"),
+		); !strings.Contains(got, fill.Replace(c.says)) || strings.Contains(got, "secret") ||
+			strings.Contains(got, "pass@") {
 			t.Errorf("%s: %s\nwant %s", c.call, got, fill.Replace(c.says))
 		}
 		if s.value("failure instanceof Error") != true {
@@ -101,7 +104,12 @@ func TestLeftOpen(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 {
-				_ = s.run(at(srv, "const client = new Client(TARGET, {token: 'k6'}); const sub = await client.stream('tick', {streams: 3, settle: '1m'});") + c.rest)
+				_ = s.run(
+					at(
+						srv,
+						"const client = new Client(TARGET, {token: 'k6'}); const sub = await client.stream('tick', {streams: 3, settle: '1m'});",
+					) + c.rest,
+				)
 				if name == "kept" {
 					s.must("await kept('k').close()")
 				}

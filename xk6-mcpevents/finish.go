@@ -57,11 +57,25 @@ type stats struct {
 
 func (t *totals) stats() stats {
 	return stats{
-		Expected: t.Expected, Delivered: t.Delivered, Lost: t.LostSilent, LostAnnounced: t.LostAnnounced, Duplicates: t.Duplicates.Total(),
-		LostOrderUnknown: t.LostOrderUnknown, LostUndeliverable: t.LostUndeliverable, LostRefused: t.LostRefused, LostSuspended: t.LostSuspended,
-		OutOfOrder: t.OutOfOrder, Unexpected: t.Unexpected.Total(), InFlight: t.InFlight, Excused: t.Excused, Recovered: t.Recovered,
-		Replayed: t.Replayed, Unprobed: t.Unprobed, Undecided: t.Undecided,
-		RefreshRequests: t.refreshRequests, RefreshBytes: t.refreshBytes,
+		Expected:          t.Expected,
+		Delivered:         t.Delivered,
+		Lost:              t.LostSilent,
+		LostAnnounced:     t.LostAnnounced,
+		Duplicates:        t.Duplicates.Total(),
+		LostOrderUnknown:  t.LostOrderUnknown,
+		LostUndeliverable: t.LostUndeliverable,
+		LostRefused:       t.LostRefused,
+		LostSuspended:     t.LostSuspended,
+		OutOfOrder:        t.OutOfOrder,
+		Unexpected:        t.Unexpected.Total(),
+		InFlight:          t.InFlight,
+		Excused:           t.Excused,
+		Recovered:         t.Recovered,
+		Replayed:          t.Replayed,
+		Unprobed:          t.Unprobed,
+		Undecided:         t.Undecided,
+		RefreshRequests:   t.refreshRequests,
+		RefreshBytes:      t.refreshBytes,
 	}
 }
 
@@ -153,8 +167,14 @@ func (g *group) askedAgain(ctx context.Context) {
 		select {
 		case <-time.After(patienceMost):
 		case <-limit.C:
-			g.state.Logger.Warnf("lane %s: %d of %d pollers had not polled to the end %v after settle (%v); events that they never asked for are excused, not lost: raise settle above the wait between two polls",
-				g.book.lane, behind, open, driver.PollPatience, g.book.settle)
+			g.state.Logger.Warnf(
+				"lane %s: %d of %d pollers had not polled to the end %v after settle (%v); events that they never asked for are excused, not lost: raise settle above the wait between two polls",
+				g.book.lane,
+				behind,
+				open,
+				driver.PollPatience,
+				g.book.settle,
+			)
 			return
 		case <-ctx.Done():
 			return

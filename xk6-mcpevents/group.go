@@ -94,8 +94,17 @@ func newGroup(c *client, w way, o *subscribeOptions) (*group, error) {
 		return nil, err
 	}
 	g := &group{
-		origin: *c.m.origin(), hub: h, metrics: c.m.metrics, client: c, every: o.SampleEvery,
-		book: b, indexes: list, members: make([]member, len(list)), open: h.openOf(k, o.Tags), done: make(chan struct{}), asked: h.clock.Now(),
+		origin:  *c.m.origin(),
+		hub:     h,
+		metrics: c.m.metrics,
+		client:  c,
+		every:   o.SampleEvery,
+		book:    b,
+		indexes: list,
+		members: make([]member, len(list)),
+		open:    h.openOf(k, o.Tags),
+		done:    make(chan struct{}),
+		asked:   h.clock.Now(),
 	}
 	g.tags, g.handlers.messages = k.tags(o.Tags.of(g.tags)), o.Payload
 	for i, index := range list {
@@ -177,8 +186,12 @@ func (g *group) leftOpen() {
 	if _, said := g.hub.warned.LoadOrStore(leftOpen{g.book.event, g.book.lane}, true); said {
 		return
 	}
-	g.state.Logger.Warnf("lane %s: when the iteration ended, subscriptions to %s (%d) were still open; they are ended without settle, so events in flight count as lost: await close() before, or use keep (said once)",
-		g.book.lane, g.book.event, len(g.members))
+	g.state.Logger.Warnf(
+		"lane %s: when the iteration ended, subscriptions to %s (%d) were still open; they are ended without settle, so events in flight count as lost: await close() before, or use keep (said once)",
+		g.book.lane,
+		g.book.event,
+		len(g.members),
+	)
 }
 
 // leftOpen is what a warning is logged once for.
@@ -258,7 +271,13 @@ func (g *group) Called(c eventmeter.Call) {
 	c.Lane = 0
 	g.book.ledger.Called(c)
 	switch c.Cause {
-	case eventmeter.EmptyPoll, eventmeter.Heartbeat, eventmeter.Refresh, eventmeter.Verification, eventmeter.Retry, eventmeter.Reconnect, eventmeter.Control:
+	case eventmeter.EmptyPoll,
+		eventmeter.Heartbeat,
+		eventmeter.Refresh,
+		eventmeter.Verification,
+		eventmeter.Retry,
+		eventmeter.Reconnect,
+		eventmeter.Control:
 		g.refreshRequests.Add(int64(c.Requests))
 		g.refreshBytes.Add(c.Up + c.Down)
 	}
@@ -283,7 +302,10 @@ func (s *member) judged(d eventmeter.Delivery, v ledger.Verdict) {
 		g.arrive(s, &d, &v)
 	case ledger.VerdictInFlight, ledger.VerdictReplayed, ledger.VerdictRecovered, ledger.VerdictUnprobed:
 		s.first.Add(1)
-	case ledger.VerdictDuplicateRequested, ledger.VerdictDuplicateSameEvent, ledger.VerdictDuplicateSameEmission, ledger.VerdictDuplicateForgotten:
+	case ledger.VerdictDuplicateRequested,
+		ledger.VerdictDuplicateSameEvent,
+		ledger.VerdictDuplicateSameEmission,
+		ledger.VerdictDuplicateForgotten:
 		copied = true
 	default:
 		return

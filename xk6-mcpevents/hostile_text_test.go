@@ -32,12 +32,20 @@ func TestHostileText(t *testing.T) {
 		}
 		switch m.Method {
 		case "initialize":
-			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"events":{}},"serverInfo":{"name":"s","version":"1"}}}`, m.ID)
+			fmt.Fprintf(
+				w,
+				`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"events":{}},"serverInfo":{"name":"s","version":"1"}}}`,
+				m.ID,
+			)
 		case "notifications/initialized":
 			w.WriteHeader(http.StatusAccepted)
 		case "events/poll":
 			if strings.HasPrefix(text.Load().(string), "later ") && polls.Add(1) == 1 {
-				fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"events":[],"cursor":"c","truncated":false,"hasMore":false,"nextPollMs":1}}`, m.ID)
+				fmt.Fprintf(
+					w,
+					`{"jsonrpc":"2.0","id":%s,"result":{"events":[],"cursor":"c","truncated":false,"hasMore":false,"nextPollMs":1}}`,
+					m.ID,
+				)
 				return
 			}
 			fail()
@@ -67,7 +75,9 @@ func TestHostileText(t *testing.T) {
 			}
 			root := New()
 			vu := newStage(t, root)
-			vu.must(fmt.Sprintf("globalThis.said = []; const client = new Client(%q, {token: %q, era: 'legacy'});\n", s.URL, token) + script)
+			vu.must(
+				fmt.Sprintf("globalThis.said = []; const client = new Client(%q, {token: %q, era: 'legacy'});\n", s.URL, token) + script,
+			)
 			finished(t, root)
 			vu.over()
 			var lines []string

@@ -129,7 +129,13 @@ type book struct {
 }
 
 func newHub() *hub {
-	h := &hub{clock: eventmeter.NewClock(), guard: dialguard.New(nil), run: rand.Uint32(), topics: map[string]uint16{}, authority: sync.OnceValues(sinks.NewAuthority)}
+	h := &hub{
+		clock:     eventmeter.NewClock(),
+		guard:     dialguard.New(nil),
+		run:       rand.Uint32(),
+		topics:    map[string]uint16{},
+		authority: sync.OnceValues(sinks.NewAuthority),
+	}
 	h.life.init()
 	h.stamper = loadgen.NewStamper(h.clock, h, h.run, maxTopics)
 	h.stamper.Assign(func(n uint64) uint16 { return uint16(n >> topicShift) })
@@ -180,7 +186,14 @@ func (h *hub) lend(k kind, n int) (*book, []uint32, error) {
 	}
 	size = max(n, min(size, maxPlaces-h.places))
 	if h.places+size > maxPlaces {
-		return nil, nil, &coded{codeLimit, fmt.Errorf("a process has at most %d subscriptions, and there are places for %d already: open fewer, or use more processes", maxPlaces, h.places)}
+		return nil, nil, &coded{
+			codeLimit,
+			fmt.Errorf(
+				"a process has at most %d subscriptions, and there are places for %d already: open fewer, or use more processes",
+				maxPlaces,
+				h.places,
+			),
+		}
 	}
 	b, err := h.begin(k, size)
 	if err != nil {

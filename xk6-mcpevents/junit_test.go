@@ -63,7 +63,8 @@ func readJUnit(t *testing.T, path string) *suites {
 			}
 		}
 	}
-	if len(got.Suites) != 1 || got.Tests != tests || got.Failures != failures || got.Suites[0].Tests != tests || got.Suites[0].Failures != failures {
+	if len(got.Suites) != 1 || got.Tests != tests || got.Failures != failures || got.Suites[0].Tests != tests ||
+		got.Suites[0].Failures != failures {
 		t.Errorf("the sums of the report do not add up:\n%s", text)
 	}
 	return got
@@ -99,7 +100,8 @@ func TestJUnit(t *testing.T) {
 				if (k.Failure != nil) != (name == c.failed) {
 					t.Errorf("%s: failure %+v", name, k.Failure)
 				}
-				if k.Failure != nil && (k.Failure.Message != "mcp_events_lost: count==0 was crossed" || !strings.HasPrefix(k.Failure.Text, "count ")) {
+				if k.Failure != nil &&
+					(k.Failure.Message != "mcp_events_lost: count==0 was crossed" || !strings.HasPrefix(k.Failure.Text, "count ")) {
 					t.Errorf("failure %+v", k.Failure)
 				}
 			}

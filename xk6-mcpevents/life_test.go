@@ -43,7 +43,10 @@ func TestBrokenOff(t *testing.T) {
 				}
 				_ = s.run(fmt.Sprintf("const topic = 'broken-%s-%s';", name, method) + fmt.Sprintf(at(srv, begin), method, more) + rest)
 				finished(t, root)
-				if open := root.hub.openOf(kind{system: "events", mode: modeOf[method], event: "chat.message", lane: string(modeOf[method])}, nil).now.Load(); open != 0 {
+				if open := root.hub.openOf(
+					kind{system: "events", mode: modeOf[method], event: "chat.message", lane: string(modeOf[method])},
+					nil,
+				).now.Load(); open != 0 {
 					t.Errorf("%d subscriptions are open after the iteration", open)
 				}
 				s.over()

@@ -75,7 +75,13 @@ func (c *client) listed(l *mcpclient.Listing, state *lib.State, now metrics.Tags
 
 // fetch fetches a list, sends its duration to k6, and returns the result for
 // scripts.
-func (c *client) fetch(ctx context.Context, ep *mcpclient.Endpoint, name string, state *lib.State, now metrics.TagsAndMeta) (map[string]any, error) {
+func (c *client) fetch(
+	ctx context.Context,
+	ep *mcpclient.Endpoint,
+	name string,
+	state *lib.State,
+	now metrics.TagsAndMeta,
+) (map[string]any, error) {
 	l, err := ep.List(ctx, name)
 	if err != nil {
 		return nil, err

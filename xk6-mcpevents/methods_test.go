@@ -11,10 +11,19 @@ import (
 
 // counters are the metrics that have a figure of the same meaning in stats().
 var counters = map[string]string{
-	"mcp_events_expected": "expected", "mcp_events_delivered": "delivered", "mcp_events_lost": "lost",
-	"mcp_events_lost_announced": "lostAnnounced", "mcp_event_duplicate_copies": "duplicates", "mcp_events_out_of_order": "outOfOrder",
-	"mcp_events_lost_order_unknown": "lostOrderUnknown", "mcp_events_lost_undeliverable": "lostUndeliverable", "mcp_events_lost_refused": "lostRefused", "mcp_events_lost_suspended": "lostSuspended",
-	"mcp_events_unexpected": "unexpected", "mcp_refresh_requests": "refreshRequests", "mcp_refresh_bytes": "refreshBytes",
+	"mcp_events_expected":           "expected",
+	"mcp_events_delivered":          "delivered",
+	"mcp_events_lost":               "lost",
+	"mcp_events_lost_announced":     "lostAnnounced",
+	"mcp_event_duplicate_copies":    "duplicates",
+	"mcp_events_out_of_order":       "outOfOrder",
+	"mcp_events_lost_order_unknown": "lostOrderUnknown",
+	"mcp_events_lost_undeliverable": "lostUndeliverable",
+	"mcp_events_lost_refused":       "lostRefused",
+	"mcp_events_lost_suspended":     "lostSuspended",
+	"mcp_events_unexpected":         "unexpected",
+	"mcp_refresh_requests":          "refreshRequests",
+	"mcp_refresh_bytes":             "refreshBytes",
 }
 
 // agree holds what was sent to k6 to the figures that close() gave.
@@ -101,7 +110,12 @@ func TestWays(t *testing.T) {
 				t.Errorf("%v fired, %v delivered, %d subscriptions", fired, s.value("sums.delivered"), c.subs)
 			}
 			if s.value("received.complete") != true || s.value("JSON.stringify(sums) === JSON.stringify(again)") != true {
-				t.Errorf("received %v, then %v, and again %v", s.value("JSON.stringify(received)"), s.value("JSON.stringify(sums)"), s.value("JSON.stringify(again)"))
+				t.Errorf(
+					"received %v, then %v, and again %v",
+					s.value("JSON.stringify(received)"),
+					s.value("JSON.stringify(sums)"),
+					s.value("JSON.stringify(again)"),
+				)
 			}
 			if number(s.value("open")) != float64(c.subs) || number(s.value("sums.open")) != 0 {
 				t.Errorf("%v were open, and %v afterwards", s.value("open"), s.value("sums.open"))
@@ -202,7 +216,8 @@ func TestUpstreams(t *testing.T) {
 	const feed = "127.0.0.1:0"
 	root := New()
 	s := newStage(t, root)
-	if _, err := s.VU.Runtime().RunString(`const f = new Upstream({event: 'chat.message', topic: 'feed', feed: '` + feed + `', data: {channel: 'feed', text: '{probe}'}})`); err != nil {
+	if _, err := s.VU.Runtime().
+		RunString(`const f = new Upstream({event: 'chat.message', topic: 'feed', feed: '` + feed + `', data: {channel: 'feed', text: '{probe}'}})`); err != nil {
 		t.Fatal(err)
 	}
 	url := ""
@@ -246,7 +261,11 @@ func TestNobodyTakesEvents(t *testing.T) {
 		t.Error(s.value("JSON.stringify(all)"))
 	}
 	log := s.log.String()
-	if strings.Count(log, "\n") != 1 || !strings.Contains(log, "Upstream http://127.0.0.1:1: of 3 events 3 were refused, and for 0 there was no answer: is it there, and does it know tick? The last failure: POST http://127.0.0.1:1/inject: dial tcp 127.0.0.1:1: connect: connection refused. (said once") {
+	if strings.Count(log, "\n") != 1 ||
+		!strings.Contains(
+			log,
+			"Upstream http://127.0.0.1:1: of 3 events 3 were refused, and for 0 there was no answer: is it there, and does it know tick? The last failure: POST http://127.0.0.1:1/inject: dial tcp 127.0.0.1:1: connect: connection refused. (said once",
+		) {
 		t.Errorf("%q", log)
 	}
 }

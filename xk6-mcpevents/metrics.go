@@ -12,7 +12,13 @@ var counts = [...]struct {
 	atEnd bool
 }{
 	delivered: {"mcp_events_delivered", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.Delivered }, false},
-	copies:    {"mcp_event_duplicate_copies", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.Duplicates.Total() }, false},
+	copies: {
+		"mcp_event_duplicate_copies",
+		metrics.Counter,
+		metrics.Default,
+		func(t *totals) int64 { return t.Duplicates.Total() },
+		false,
+	},
 	{"mcp_events_out_of_order", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.OutOfOrder }, false},
 	{"mcp_events_unexpected", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.Unexpected.Total() }, false},
 	{"mcp_refresh_requests", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.refreshRequests }, false},

@@ -89,7 +89,22 @@ func TestReleased(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := exec.Command(proxy, "-root", root, "-version", version, "go", "list", "-mod=mod", "-deps", "-test", "-f", "{{.ImportPath}} {{with .Module}}{{.Version}} {{with .Replace}}replaced{{end}}{{end}}", ".", extensionPath)
+	c := exec.Command(
+		proxy,
+		"-root",
+		root,
+		"-version",
+		version,
+		"go",
+		"list",
+		"-mod=mod",
+		"-deps",
+		"-test",
+		"-f",
+		"{{.ImportPath}} {{with .Module}}{{.Version}} {{with .Replace}}replaced{{end}}{{end}}",
+		".",
+		extensionPath,
+	)
 	c.Dir = dir
 	out, err := c.CombinedOutput()
 	if err != nil {

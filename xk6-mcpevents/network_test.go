@@ -197,7 +197,8 @@ func TestDataOfFeed(t *testing.T) {
 	noLeaks(t)
 	root := New()
 	s := newStage(t, root)
-	if _, err := s.VU.Runtime().RunString(`const f = new Upstream({event: 'chat.message', feed: '127.0.0.1:0', data: {channel: 'f', text: '{probe}'}})`); err != nil {
+	if _, err := s.VU.Runtime().
+		RunString(`const f = new Upstream({event: 'chat.message', feed: '127.0.0.1:0', data: {channel: 'f', text: '{probe}'}})`); err != nil {
 		t.Fatal(err)
 	}
 	feed := ""
@@ -246,18 +247,33 @@ var every = []struct{ name, script string }{
 	{"push", "await (await new Client('http://NAME:MCP/mcp', {token: 'k', headers}).stream('tick')).close()"},
 	{"push over h2c", "await (await new Client('http://NAME:MCP/mcp', {token: 'k', headers}).stream('tick', {http: 'h2c'})).close()"},
 	{"push over TLS", "await (await new Client('https://NAME:TLS/mcp', {token: 'k', headers, ca}).stream('tick')).close()"},
-	{"push over HTTP/2 and TLS", "await (await new Client('https://NAME:TLS/mcp', {token: 'k', headers, ca}).stream('tick', {http: '2'})).close()"},
+	{
+		"push over HTTP/2 and TLS",
+		"await (await new Client('https://NAME:TLS/mcp', {token: 'k', headers, ca}).stream('tick', {http: '2'})).close()",
+	},
 	{"poll", "await (await new Client('http://NAME:MCP/mcp', {token: 'k', headers}).poll('tick')).close()"},
 	{"poll over TLS", "await (await new Client('https://NAME:TLS/mcp', {token: 'k', headers, ca}).poll('tick')).close()"},
 	{"poll over h2c", "await (await new Client('http://NAME:MCP/mcp', {token: 'k', headers}).poll('tick', {http: 'h2c'})).close()"},
 	{"webhook", "await (await new Client('http://NAME:MCP/mcp', {token: 'k', headers}).subscribe('tick')).close()"},
 	{"sep-1803", "await (await new Client('http://NAME:MCP/mcp', {token: 'k', headers}).stream('tick', {system: 'sep-1803'})).close()"},
 	{"lists", "await (await new Client('http://NAME:MCP/mcp', {token: 'k', headers}).watchLists('tools', {notifications: true})).close()"},
-	{"resumable", "await (await new Client('http://NAME:MCP/mcp', {token: 'k', headers}).resumable('work', {steps: 2, step: 10, disconnect: 'none'})).close()"},
+	{
+		"resumable",
+		"await (await new Client('http://NAME:MCP/mcp', {token: 'k', headers}).resumable('work', {steps: 2, step: 10, disconnect: 'none'})).close()",
+	},
 	{"list", "await new Client('http://NAME:MCP/mcp', {token: 'k', headers}).list('tools')"},
-	{"tool", "const f = await new Upstream({event: 'e', client: new Client('http://NAME:MCP/mcp', {token: 'k', headers}), tool: 'post_message', data: {channel: 'c', text: '{probe}'}}).fire(); if (!f.accepted) throw new Error(JSON.stringify(f))"},
-	{"admin", "const f = await new Upstream({event: 'tick', admin: 'http://NAME:ADMIN'}).fire(); if (!f.accepted) throw new Error(JSON.stringify(f))"},
-	{"url", "const f = await new Upstream({event: 'tick', url: 'http://NAME:ADMIN/inject', data: {name: 'tick', data: {text: '{probe}'}}}).fire(); if (!f.accepted) throw new Error(JSON.stringify(f))"},
+	{
+		"tool",
+		"const f = await new Upstream({event: 'e', client: new Client('http://NAME:MCP/mcp', {token: 'k', headers}), tool: 'post_message', data: {channel: 'c', text: '{probe}'}}).fire(); if (!f.accepted) throw new Error(JSON.stringify(f))",
+	},
+	{
+		"admin",
+		"const f = await new Upstream({event: 'tick', admin: 'http://NAME:ADMIN'}).fire(); if (!f.accepted) throw new Error(JSON.stringify(f))",
+	},
+	{
+		"url",
+		"const f = await new Upstream({event: 'tick', url: 'http://NAME:ADMIN/inject', data: {name: 'tick', data: {text: '{probe}'}}}).fire(); if (!f.accepted) throw new Error(JSON.stringify(f))",
+	},
 }
 
 // within fills a target's ports, and a name for its host, into a script.
@@ -270,7 +286,8 @@ func within(t *testing.T, srv *refserver.Server, name, script string) string {
 		}
 		return p
 	}
-	return "const headers = {Host: 'localhost'};" + strings.NewReplacer("NAME", name, ":MCP", ":"+port(srv.URL()), ":TLS", ":"+port(srv.TLSURL()), ":ADMIN", ":"+port(byAnyName(t, srv.AdminURL()))).Replace(script)
+	return "const headers = {Host: 'localhost'};" + strings.NewReplacer("NAME", name, ":MCP", ":"+port(srv.URL()), ":TLS", ":"+port(srv.TLSURL()), ":ADMIN", ":"+port(byAnyName(t, srv.AdminURL()))).
+		Replace(script)
 }
 
 // byAnyName passes requests on to an address, whatever host they name: the admin

@@ -174,7 +174,9 @@ func TestCounts(t *testing.T) {
 		tried[c.option] = true
 		for _, n := range []int64{c.least - 1, c.most + 1, 5_000_000_000_000} {
 			script := strings.ReplaceAll(c.script, "#", fmt.Sprint(n))
-			err := s.run(at(srv, "const client = new Client(TARGET, {token: 'k6'}), nobody = new Client('http://127.0.0.1:1/mcp'); await "+script))
+			err := s.run(
+				at(srv, "const client = new Client(TARGET, {token: 'k6'}), nobody = new Client('http://127.0.0.1:1/mcp'); await "+script),
+			)
 			want := fmt.Sprintf("options: %s: use a whole number from %d to %d, not %d", c.option, c.least, c.most, n)
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s\n%v\nwant %s", script, err, want)
@@ -192,7 +194,12 @@ func TestCounts(t *testing.T) {
 			continue
 		}
 		most := strings.TrimLeft(regexp.MustCompile(`(\d{3})`).ReplaceAllString(fmt.Sprintf("%012d", b.most), ",$1"), "0,")
-		if want := fmt.Sprintf("%d to %s", b.least, most); !strings.Contains(says[1], want) && !strings.Contains(says[1], "The same as subscriptions") {
+		if want := fmt.Sprintf(
+			"%d to %s",
+			b.least,
+			most,
+		); !strings.Contains(says[1], want) &&
+			!strings.Contains(says[1], "The same as subscriptions") {
 			t.Errorf("index.d.ts does not say that %s is %s: %s", name, want, says[1])
 		}
 	}
@@ -240,7 +247,8 @@ func TestInitContext(t *testing.T) {
 		}
 	}
 	// What is made there serves iterations, and lives until the test ends.
-	if _, err := s.VU.Runtime().RunString(at(srv, "const client = new Client(TARGET, {token: 'k'}), up = new Upstream({event: 'tick', admin: ADMIN})")); err != nil {
+	if _, err := s.VU.Runtime().
+		RunString(at(srv, "const client = new Client(TARGET, {token: 'k'}), up = new Upstream({event: 'tick', admin: ADMIN})")); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

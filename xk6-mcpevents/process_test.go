@@ -121,7 +121,8 @@ export async function all() {
 			t.Errorf("%s is %v, the ledger's %s %v", metric, got(metric), figure, ledger[figure])
 		}
 	}
-	if got("mcp_event_duplicates#fails") != ledger["delivered"] || ledger["lost"] == 0 || ledger["duplicates"] == 0 || ledger["lostAnnounced"]+ledger["lostOrderUnknown"] == 0 {
+	if got("mcp_event_duplicates#fails") != ledger["delivered"] || ledger["lost"] == 0 || ledger["duplicates"] == 0 ||
+		ledger["lostAnnounced"]+ledger["lostOrderUnknown"] == 0 {
 		t.Errorf("%v first copies, and %v", got("mcp_event_duplicates#fails"), ledger)
 	}
 }
@@ -150,7 +151,13 @@ export async function teardown() { `+closing+` }`)
 		code, out := k6(t, script, url, admin, "-e", "SUMMARY="+summary)
 		got := summed(t, summary)
 		if code != 0 || got("mcp_events_delivered") != 200 || got("mcp_open_subscriptions#value") != 0 {
-			t.Errorf("exit code %d, %v delivered, %v are open\n%s", code, got("mcp_events_delivered"), got("mcp_open_subscriptions#value"), out)
+			t.Errorf(
+				"exit code %d, %v delivered, %v are open\n%s",
+				code,
+				got("mcp_events_delivered"),
+				got("mcp_open_subscriptions#value"),
+				out,
+			)
 		}
 	}
 }
@@ -172,7 +179,10 @@ func TestTooManyTopics(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			script, _ := scriptFile(t, "export const options = { scenarios: { s: { executor: 'per-vu-iterations', vus: 1, iterations: 3000 } } };\n"+c.body)
+			script, _ := scriptFile(
+				t,
+				"export const options = { scenarios: { s: { executor: 'per-vu-iterations', vus: 1, iterations: 3000 } } };\n"+c.body,
+			)
 			code, out := k6(t, script, url, admin, "-e", "SUMMARY="+filepath.Join(t.TempDir(), "summary"))
 			if code != c.code || !strings.Contains(out, "a process has at most 1024 topics") || strings.Contains(out, "CAUGHT") {
 				t.Errorf("exit code %d, want %d\n%.3000s", code, c.code, out)
@@ -215,7 +225,8 @@ export default async function () {
 				}
 				return
 			}
-			if code != 0 || got("mcp_events_delivered") != 50 || got("data_received") < 50*100 || got("data_sent") < 10*100 || got("mcp_open_subscriptions#max") != 10 {
+			if code != 0 || got("mcp_events_delivered") != 50 || got("data_received") < 50*100 || got("data_sent") < 10*100 ||
+				got("mcp_open_subscriptions#max") != 10 {
 				t.Errorf("exit code %d, %v delivered, %v bytes received, %v sent, at most %v open\n%s",
 					code, got("mcp_events_delivered"), got("data_received"), got("data_sent"), got("mcp_open_subscriptions#max"), out)
 			}
@@ -266,8 +277,18 @@ export default async function () {
 				t.Errorf("exit code %d, want %d\n%s", code, c.code, out.all.Bytes())
 			}
 			got := summed(t, summary)
-			if d := got("mcp_events_delivered"); d < 100 || got("mcp_events_expected") != d || got("mcp_events_lost") != 0 || got("mcp_open_subscriptions#value") != 0 {
-				t.Errorf("%v delivered of %v, %v lost, %v open\n%s", d, got("mcp_events_expected"), got("mcp_events_lost"), got("mcp_open_subscriptions#value"), out.all.Bytes())
+			if d := got(
+				"mcp_events_delivered",
+			); d < 100 || got("mcp_events_expected") != d || got("mcp_events_lost") != 0 ||
+				got("mcp_open_subscriptions#value") != 0 {
+				t.Errorf(
+					"%v delivered of %v, %v lost, %v open\n%s",
+					d,
+					got("mcp_events_expected"),
+					got("mcp_events_lost"),
+					got("mcp_open_subscriptions#value"),
+					out.all.Bytes(),
+				)
 			}
 		})
 	}

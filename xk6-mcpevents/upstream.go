@@ -126,7 +126,14 @@ func (s *source) call(ctx context.Context, _ int, arguments []byte) upstream.Too
 	}
 	a := ep.CallTool(ctx, 0, s.opts.Tool, arguments)
 	return upstream.ToolAnswer{
-		Sent: a.Sent, Answered: a.Answered, Status: a.Status, Result: a.Result, IsError: a.IsError, Complete: a.Complete, Code: a.Code, Failure: a.Failure,
+		Sent:     a.Sent,
+		Answered: a.Answered,
+		Status:   a.Status,
+		Result:   a.Result,
+		IsError:  a.IsError,
+		Complete: a.Complete,
+		Code:     a.Code,
+		Failure:  a.Failure,
 	}
 }
 
@@ -199,8 +206,15 @@ func (s *source) warn(log logrus.FieldLogger, n *loadgen.Stats) {
 				why = " The last failure: " + s.clean(latest) + "."
 			}
 		}
-		log.Warnf("Upstream %s: of %d events %d were refused, and for %d there was no answer: is it there, and does it know %s?%s (said once; fire() gives the counts)",
-			errtext.Address(s.where), n.Fired, n.Refused, n.Uncertain, s.opts.Event, why)
+		log.Warnf(
+			"Upstream %s: of %d events %d were refused, and for %d there was no answer: is it there, and does it know %s?%s (said once; fire() gives the counts)",
+			errtext.Address(s.where),
+			n.Fired,
+			n.Refused,
+			n.Uncertain,
+			s.opts.Event,
+			why,
+		)
 	}
 }
 

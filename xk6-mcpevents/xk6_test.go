@@ -32,7 +32,13 @@ func xk6(t *testing.T) string {
 		switch {
 		case err == nil:
 		case os.Getenv("EVENTMETER_REQUIRE_TOOLS") != "":
-			t.Fatalf("xk6 %s cannot be built, and EVENTMETER_REQUIRE_TOOLS is set: go %s: %v\n%s", xk6Version, strings.Join(args, " "), err, out)
+			t.Fatalf(
+				"xk6 %s cannot be built, and EVENTMETER_REQUIRE_TOOLS is set: go %s: %v\n%s",
+				xk6Version,
+				strings.Join(args, " "),
+				err,
+				out,
+			)
 		default:
 			t.Skipf("xk6 %s cannot be built: go %s: %v\n%s", xk6Version, strings.Join(args, " "), err, out)
 		}
@@ -80,7 +86,19 @@ func TestXK6(t *testing.T) {
 				t.Errorf("k6 version: %v\n%s", err, said)
 			}
 			url, admin := serve(t)
-			c := exec.CommandContext(t.Context(), k6, "run", "-q", "--address", "", "-e", "TARGET="+url, "-e", "ADMIN="+admin, filepath.Join(root, "xk6-mcpevents", "examples", "smoke.js"))
+			c := exec.CommandContext(
+				t.Context(),
+				k6,
+				"run",
+				"-q",
+				"--address",
+				"",
+				"-e",
+				"TARGET="+url,
+				"-e",
+				"ADMIN="+admin,
+				filepath.Join(root, "xk6-mcpevents", "examples", "smoke.js"),
+			)
 			if said, err := c.CombinedOutput(); err != nil {
 				t.Errorf("smoke.js: %v\n%s", err, said)
 			}

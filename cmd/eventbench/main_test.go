@@ -116,7 +116,14 @@ func TestOptions(t *testing.T) {
 
 func TestChildWithoutParent(t *testing.T) {
 	for in, want := range map[string]string{"": "EOF", "{}\n": `no role ""`, "x\n": "invalid"} {
-		if err := run(t.Context(), []string{selfbench.ChildArg}, strings.NewReader(in), &bytes.Buffer{}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), want) {
+		if err := run(
+			t.Context(),
+			[]string{selfbench.ChildArg},
+			strings.NewReader(in),
+			&bytes.Buffer{},
+			&bytes.Buffer{},
+		); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", in, err)
 		}
 	}

@@ -63,8 +63,28 @@ var smallArchiveOnce = sync.OnceValues(func() (string, error) {
 
 // evil are JSON values that stand nowhere in an archive.
 var evil = []string{
-	`null`, `-1`, `0`, `1`, `9007199254740993`, `9223372036854775807`, `-9223372036854775808`, `1e308`, `-1e308`, `0.5`, `true`, `""`, `"x"`, `"../../evil"`,
-	`"0001-01-01T00:00:00Z"`, `"9999-12-31T23:59:59Z"`, `[]`, `[null]`, `{}`, `{"a":1}`, `"\u001b]0;x\u0007"`, `"HISTFAAAAEV42pNpmSzMwMDAxAABzFCaEUoz2X+AMIKZAEARAtM="`,
+	`null`,
+	`-1`,
+	`0`,
+	`1`,
+	`9007199254740993`,
+	`9223372036854775807`,
+	`-9223372036854775808`,
+	`1e308`,
+	`-1e308`,
+	`0.5`,
+	`true`,
+	`""`,
+	`"x"`,
+	`"../../evil"`,
+	`"0001-01-01T00:00:00Z"`,
+	`"9999-12-31T23:59:59Z"`,
+	`[]`,
+	`[null]`,
+	`{}`,
+	`{"a":1}`,
+	`"\u001b]0;x\u0007"`,
+	`"HISTFAAAAEV42pNpmSzMwMDAxAABzFCaEUoz2X+AMIKZAEARAtM="`,
 }
 
 // places are the paths of all values in a JSON document, at any depth.
@@ -370,49 +390,207 @@ func evilName(name string) func(*testing.T, string) {
 // binary itself, and would fill a table of the package as they start.
 func badArchives() []badArchive {
 	return []badArchive{
-		{"a lane that leaves the folder, merged", evilName("../../evil"), mergeIt(), `shard-0/result.json: bad result file: lanes[0].name: "../../evil" is not a valid lane name`},
-		{"a lane that leaves the folder, in shards alone", everywhere("shard-*/shard.json", `"push"`, `"../../evil"`), mergeIt(), `shard.json: passes[0].account.Lanes[0].Name: "../../evil" is not a valid lane name`},
-		{"a lane that leaves the folder, reported", evilName("../../evil"), reportIt("text"), `lanes[0].name: "../../evil" is not a valid lane name`},
-		{"a lane that leaves the folder, as a page", evilName("../../evil"), reportIt("html"), `lanes[0].name: "../../evil" is not a valid lane name`},
-		{"a lane that leaves the folder, compared", evilName("../../evil"), []string{"compare", "archive", "archive"}, `lanes[0].name: "../../evil" is not a valid lane name`},
+		{
+			"a lane that leaves the folder, merged",
+			evilName("../../evil"),
+			mergeIt(),
+			`shard-0/result.json: bad result file: lanes[0].name: "../../evil" is not a valid lane name`,
+		},
+		{
+			"a lane that leaves the folder, in shards alone",
+			everywhere("shard-*/shard.json", `"push"`, `"../../evil"`),
+			mergeIt(),
+			`shard.json: passes[0].account.Lanes[0].Name: "../../evil" is not a valid lane name`,
+		},
+		{
+			"a lane that leaves the folder, reported",
+			evilName("../../evil"),
+			reportIt("text"),
+			`lanes[0].name: "../../evil" is not a valid lane name`,
+		},
+		{
+			"a lane that leaves the folder, as a page",
+			evilName("../../evil"),
+			reportIt("html"),
+			`lanes[0].name: "../../evil" is not a valid lane name`,
+		},
+		{
+			"a lane that leaves the folder, compared",
+			evilName("../../evil"),
+			[]string{"compare", "archive", "archive"},
+			`lanes[0].name: "../../evil" is not a valid lane name`,
+		},
 		{"a lane at the root", evilName("/tmp/evil"), mergeIt(), `"/tmp/evil" is not a valid lane name`},
 		{"a lane that is the folder", evilName(".."), mergeIt(), `".." is not a valid lane name`},
 		{"a lane without a name", evilName(""), mergeIt(), `"" is not a valid lane name`},
 		{"a lane with an escape sequence", evilName("a\u001b]0;x\u0007"), mergeIt(), `is not a valid lane name`},
 		{"a lane of 100,000 characters", evilName(strings.Repeat("a", 100_000)), mergeIt(), `is not a valid lane name`},
 		{"a lane twice", everywhere("shard-*/*.json", `"poll"`, `"push"`), mergeIt(), "appears twice"},
-		{"a coverage of 1e308", all(set("shard-0/shard.json", "1e308", "coverage"), set("shard-1/shard.json", "1e308", "coverage")), mergeIt(), "shard-0/shard.json: coverage: 1e+308 is no figure"},
+		{
+			"a coverage of 1e308",
+			all(set("shard-0/shard.json", "1e308", "coverage"), set("shard-1/shard.json", "1e308", "coverage")),
+			mergeIt(),
+			"shard-0/shard.json: coverage: 1e+308 is no figure",
+		},
 		{"a coverage of 2", set("shard-0/shard.json", "2", "coverage"), mergeIt(), "shard-0/shard.json: coverage: 2 is not from 0 to 1"},
-		{"a coverage of 1e308, in the result", set("result.json", "1e308", "coverage"), reportIt("text"), "result.json: bad result file: coverage: 1e+308"},
+		{
+			"a coverage of 1e308, in the result",
+			set("result.json", "1e308", "coverage"),
+			reportIt("text"),
+			"result.json: bad result file: coverage: 1e+308",
+		},
 		{"a coverage that differs", set("shard-0/shard.json", "0.75", "coverage"), mergeIt(), "are of different coverage"},
-		{"no passes", all(set("shard-0/shard.json", "[]", "passes"), set("shard-1/shard.json", "[]", "passes")), mergeIt(), "passes: shard.json has none"},
+		{
+			"no passes",
+			all(set("shard-0/shard.json", "[]", "passes"), set("shard-1/shard.json", "[]", "passes")),
+			mergeIt(),
+			"passes: shard.json has none",
+		},
 		{"no passes in one of two", set("shard-1/shard.json", "null", "passes"), mergeIt(), "passes: shard.json has none"},
-		{"a pass without lanes", set("shard-0/shard.json", "[]", "passes", 0, "account", "Lanes"), mergeIt(), "figures: it has figures of 2 lanes, and the account has 0"},
-		{"a pass without figures", set("shard-0/shard.json", "[]", "passes", 0, "figures"), mergeIt(), "figures: it has figures of 0 lanes"},
-		{"an interval of nothing", set("shard-0/shard.json", "0", "passes", 0, "account", "Interval"), mergeIt(), "account.Interval: 0 ns is no width"},
-		{"an interval of a nanosecond", set("shard-0/shard.json", "1", "passes", 0, "account", "Interval"), mergeIt(), "account.Interval: 1 ns is no width"},
-		{"an interval of years", set("shard-0/shard.json", "9223372036854775807", "passes", 0, "account", "Interval"), mergeIt(), "account.Interval"},
-		{"a begin after all time", set("shard-0/shard.json", "9223372036854775807", "passes", 0, "began"), mergeIt(), "passes[0].began: 9223372036854775807 ns is no time"},
-		{"a begin before the run", set("shard-0/shard.json", "-5", "passes", 0, "began"), mergeIt(), "passes[0].began: -5 ns is before the run"},
-		{"a begin in the year 9999", set("shard-0/shard.json", `"9999-01-01T00:00:00Z"`, "passes", 0, "beganAt"), mergeIt(), "passes[0].beganAt: 9999"},
-		{"a count below zero", set("shard-0/shard.json", "-7", "passes", 0, "account", "Lanes", 0, "Delivered"), mergeIt(), "Lanes[0].Delivered: -7 is no count"},
-		{"a count that overflows", set("shard-0/shard.json", "9223372036854775807", "passes", 0, "account", "Lanes", 0, "Expected"), mergeIt(), "Lanes[0].Expected: 9223372036854775807 is no count"},
-		{"a count that the result does not have", set("shard-0/shard.json", "3", "passes", 0, "account", "Lanes", 0, "OutOfOrder"), mergeIt(), "lane push: outOfOrder is 3 in shard.json"},
-		{"histograms that are none", set("shard-0/shard.json", "null", "passes", 0, "account", "Lanes", 0, "Latency", "FromSent", "Histogram"), mergeIt(), "latency.fromSent.count is 0 in shard.json"},
-		{"a series out of order", set("shard-0/shard.json", `[{"Number":5},{"Number":5}]`, "passes", 0, "account", "Lanes", 0, "Series"), mergeIt(), "Series[1].Number: 5 is out of order"},
-		{"a series after all time", set("shard-0/shard.json", `[{"Number":9007199254740992}]`, "passes", 0, "account", "Lanes", 0, "Series"), mergeIt(), "Series[0].Number"},
-		{"1e18 shards", all(set("shard-0/shard.json", "1000000000000000000", "count"), set("shard-1/shard.json", "1000000000000000000", "count")), mergeIt(), "index: there is no shard 0 of 1000000000000000000"},
+		{
+			"a pass without lanes",
+			set("shard-0/shard.json", "[]", "passes", 0, "account", "Lanes"),
+			mergeIt(),
+			"figures: it has figures of 2 lanes, and the account has 0",
+		},
+		{
+			"a pass without figures",
+			set("shard-0/shard.json", "[]", "passes", 0, "figures"),
+			mergeIt(),
+			"figures: it has figures of 0 lanes",
+		},
+		{
+			"an interval of nothing",
+			set("shard-0/shard.json", "0", "passes", 0, "account", "Interval"),
+			mergeIt(),
+			"account.Interval: 0 ns is no width",
+		},
+		{
+			"an interval of a nanosecond",
+			set("shard-0/shard.json", "1", "passes", 0, "account", "Interval"),
+			mergeIt(),
+			"account.Interval: 1 ns is no width",
+		},
+		{
+			"an interval of years",
+			set("shard-0/shard.json", "9223372036854775807", "passes", 0, "account", "Interval"),
+			mergeIt(),
+			"account.Interval",
+		},
+		{
+			"a begin after all time",
+			set("shard-0/shard.json", "9223372036854775807", "passes", 0, "began"),
+			mergeIt(),
+			"passes[0].began: 9223372036854775807 ns is no time",
+		},
+		{
+			"a begin before the run",
+			set("shard-0/shard.json", "-5", "passes", 0, "began"),
+			mergeIt(),
+			"passes[0].began: -5 ns is before the run",
+		},
+		{
+			"a begin in the year 9999",
+			set("shard-0/shard.json", `"9999-01-01T00:00:00Z"`, "passes", 0, "beganAt"),
+			mergeIt(),
+			"passes[0].beganAt: 9999",
+		},
+		{
+			"a count below zero",
+			set("shard-0/shard.json", "-7", "passes", 0, "account", "Lanes", 0, "Delivered"),
+			mergeIt(),
+			"Lanes[0].Delivered: -7 is no count",
+		},
+		{
+			"a count that overflows",
+			set("shard-0/shard.json", "9223372036854775807", "passes", 0, "account", "Lanes", 0, "Expected"),
+			mergeIt(),
+			"Lanes[0].Expected: 9223372036854775807 is no count",
+		},
+		{
+			"a count that the result does not have",
+			set("shard-0/shard.json", "3", "passes", 0, "account", "Lanes", 0, "OutOfOrder"),
+			mergeIt(),
+			"lane push: outOfOrder is 3 in shard.json",
+		},
+		{
+			"histograms that are none",
+			set("shard-0/shard.json", "null", "passes", 0, "account", "Lanes", 0, "Latency", "FromSent", "Histogram"),
+			mergeIt(),
+			"latency.fromSent.count is 0 in shard.json",
+		},
+		{
+			"a series out of order",
+			set("shard-0/shard.json", `[{"Number":5},{"Number":5}]`, "passes", 0, "account", "Lanes", 0, "Series"),
+			mergeIt(),
+			"Series[1].Number: 5 is out of order",
+		},
+		{
+			"a series after all time",
+			set("shard-0/shard.json", `[{"Number":9007199254740992}]`, "passes", 0, "account", "Lanes", 0, "Series"),
+			mergeIt(),
+			"Series[0].Number",
+		},
+		{
+			"1e18 shards",
+			all(set("shard-0/shard.json", "1000000000000000000", "count"), set("shard-1/shard.json", "1000000000000000000", "count")),
+			mergeIt(),
+			"index: there is no shard 0 of 1000000000000000000",
+		},
 		{"a shard beyond the last", set("shard-0/shard.json", "5", "index"), mergeIt(), "index: there is no shard 5 of 2"},
-		{"a shard that is another", set("shard-0/shard.json", "1", "index"), mergeIt(), "shard.json is of shard 1 of 2, and result.json is of another"},
+		{
+			"a shard that is another",
+			set("shard-0/shard.json", "1", "index"),
+			mergeIt(),
+			"shard.json is of shard 1 of 2, and result.json is of another",
+		},
 		{"a shard whose result is no shard's", set("shard-0/result.json", "null", "part"), mergeIt(), "and result.json is of another"},
-		{"more behind the end of a shard", func(t *testing.T, dir string) { changed("shard-0/shard.json", "\n", "\n{}")(t, dir) }, mergeIt(), "there is data after its end"},
-		{"a profile that is none", all(set("shard-0/result.json", "[]", "profile"), set("shard-1/result.json", "[]", "profile")), mergeIt(), "the profile"},
-		{"a profile without lanes", all(set("shard-0/result.json", "{}", "profile"), set("shard-1/result.json", "{}", "profile")), mergeIt(), "lanes: there is a lane push that the profile of"},
+		{
+			"more behind the end of a shard",
+			func(t *testing.T, dir string) { changed("shard-0/shard.json", "\n", "\n{}")(t, dir) },
+			mergeIt(),
+			"there is data after its end",
+		},
+		{
+			"a profile that is none",
+			all(set("shard-0/result.json", "[]", "profile"), set("shard-1/result.json", "[]", "profile")),
+			mergeIt(),
+			"the profile",
+		},
+		{
+			"a profile without lanes",
+			all(set("shard-0/result.json", "{}", "profile"), set("shard-1/result.json", "{}", "profile")),
+			mergeIt(),
+			"lanes: there is a lane push that the profile of",
+		},
 		{"a result below zero", set("result.json", "-1", "lanes", 0, "late"), reportIt("text"), "lanes[0].late: -1 is no count"},
-		{"a result that overflows", all(set("result.json", "9223372036854775807", "lanes", 0, "delivered"), set("result.json", "9223372036854775807", "lanes", 0, "expected")), reportIt("text"), "lanes[0].expected: 9223372036854775807 is no count"},
-		{"a share of 1e308", set("result.json", "1e308", "generator", "droppedEvents"), reportIt("text"), "generator.droppedEvents: 1e+308 is no figure"},
-		{"an end before the begin", set("result.json", `"2001-01-01T00:00:00Z"`, "finished"), reportIt("text"), "finished: 2001-01-01T00:00:00Z is before it started"},
-		{"a log that disagrees", func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "push.hlog"), "Tag=intended") }, reportIt("text"), "push.hlog: lane push: the histograms tagged intended give"},
+		{
+			"a result that overflows",
+			all(
+				set("result.json", "9223372036854775807", "lanes", 0, "delivered"),
+				set("result.json", "9223372036854775807", "lanes", 0, "expected"),
+			),
+			reportIt("text"),
+			"lanes[0].expected: 9223372036854775807 is no count",
+		},
+		{
+			"a share of 1e308",
+			set("result.json", "1e308", "generator", "droppedEvents"),
+			reportIt("text"),
+			"generator.droppedEvents: 1e+308 is no figure",
+		},
+		{
+			"an end before the begin",
+			set("result.json", `"2001-01-01T00:00:00Z"`, "finished"),
+			reportIt("text"),
+			"finished: 2001-01-01T00:00:00Z is before it started",
+		},
+		{
+			"a log that disagrees",
+			func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "push.hlog"), "Tag=intended") },
+			reportIt("text"),
+			"push.hlog: lane push: the histograms tagged intended give",
+		},
 		{"a log of another lane", func(t *testing.T, dir string) {
 			text, err := os.ReadFile(filepath.Join(dir, "poll.hlog"))
 			if err != nil {
@@ -426,28 +604,83 @@ func badArchives() []badArchive {
 			}
 		}, reportIt("text"), "push.hlog"},
 		{"a log that is empty", replaced("push.hlog", ""), reportIt("text"), "push.hlog: bad histogram log: it is empty"},
-		{"a log of one line of 8 MB", replaced("push.hlog", strings.Repeat("x", 8<<20)), reportIt("text"), "push.hlog: bad histogram log: line 1 is longer"},
+		{
+			"a log of one line of 8 MB",
+			replaced("push.hlog", strings.Repeat("x", 8<<20)),
+			reportIt("text"),
+			"push.hlog: bad histogram log: line 1 is longer",
+		},
 		{"a log of zeros", replaced("push.hlog", strings.Repeat("\x00", 1<<20)), reportIt("text"), "push.hlog: bad histogram log: line 1"},
 		{"a log of too many digits", replaced("push.hlog", "Tag=sent,0,1,1,"+wideHistogram()+"\n"), reportIt("text"), "of 5 digits"},
-		{"a timeline that disagrees", func(t *testing.T, dir string) { takeDelivered(t, filepath.Join(dir, "timeline.csv")) }, reportIt("text"), "timeline.csv: lane push: "},
-		{"a timeline of another lane", everywhere("timeline.csv", "push,", "pish,"), reportIt("text"), `timeline.csv: it has a lane "pish"`},
+		{
+			"a timeline that disagrees",
+			func(t *testing.T, dir string) { takeDelivered(t, filepath.Join(dir, "timeline.csv")) },
+			reportIt("text"),
+			"timeline.csv: lane push: ",
+		},
+		{
+			"a timeline of another lane",
+			everywhere("timeline.csv", "push,", "pish,"),
+			reportIt("text"),
+			`timeline.csv: it has a lane "pish"`,
+		},
 		{"a timeline that is empty", replaced("timeline.csv", ""), reportIt("text"), "timeline.csv: bad timeline"},
-		{"a timeline with a count below zero", everywhere("timeline.csv", ",0\n", ",-1\n"), reportIt("html"), "timeline.csv: bad timeline: line 2"},
-		{"a timeline with a quote that stays open", everywhere("timeline.csv", "push,", "\"push,"), reportIt("html"), "timeline.csv: bad timeline"},
-		{"a log that disagrees, compared", func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "push.hlog"), "Tag=intended") }, compareIt(), "push.hlog: lane push: the histograms tagged intended give"},
-		{"a log whose tail was cut, compared", func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "poll.hlog"), "Tag=sent") }, compareIt(), "poll.hlog: lane poll: the histograms tagged sent give"},
-		{"a quantile that was changed, compared", set("result.json", "1", "lanes", 0, "latency", "fromSent", "mean"), compareIt(), "push.hlog: lane push: the histograms tagged sent give"},
-		{"a timeline that disagrees, compared", func(t *testing.T, dir string) { takeDelivered(t, filepath.Join(dir, "timeline.csv")) }, compareIt(), "timeline.csv: lane push: delivered adds up to"},
+		{
+			"a timeline with a count below zero",
+			everywhere("timeline.csv", ",0\n", ",-1\n"),
+			reportIt("html"),
+			"timeline.csv: bad timeline: line 2",
+		},
+		{
+			"a timeline with a quote that stays open",
+			everywhere("timeline.csv", "push,", "\"push,"),
+			reportIt("html"),
+			"timeline.csv: bad timeline",
+		},
+		{
+			"a log that disagrees, compared",
+			func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "push.hlog"), "Tag=intended") },
+			compareIt(),
+			"push.hlog: lane push: the histograms tagged intended give",
+		},
+		{
+			"a log whose tail was cut, compared",
+			func(t *testing.T, dir string) { takeLine(t, filepath.Join(dir, "poll.hlog"), "Tag=sent") },
+			compareIt(),
+			"poll.hlog: lane poll: the histograms tagged sent give",
+		},
+		{
+			"a quantile that was changed, compared",
+			set("result.json", "1", "lanes", 0, "latency", "fromSent", "mean"),
+			compareIt(),
+			"push.hlog: lane push: the histograms tagged sent give",
+		},
+		{
+			"a timeline that disagrees, compared",
+			func(t *testing.T, dir string) { takeDelivered(t, filepath.Join(dir, "timeline.csv")) },
+			compareIt(),
+			"timeline.csv: lane push: delivered adds up to",
+		},
 		{"a timeline that is empty, compared", replaced("timeline.csv", ""), compareIt(), "timeline.csv: bad timeline"},
 		{"a log that disagrees, merged", func(t *testing.T, dir string) {
 			takeLine(t, filepath.Join(dir, "shard-1", "push.hlog"), "Tag=intended")
 		}, mergeIt(), "shard-1/push.hlog: lane push: the histograms tagged intended give"},
 		{"a log that is empty, merged", replaced("shard-0/poll.hlog", ""), mergeIt(), "shard-0/poll.hlog: bad histogram log: it is empty"},
-		{"a quantile that was changed, merged", set("shard-0/result.json", "1", "lanes", 0, "latency", "fromSent", "mean"), mergeIt(), "shard-0/push.hlog: lane push: the histograms tagged sent give"},
+		{
+			"a quantile that was changed, merged",
+			set("shard-0/result.json", "1", "lanes", 0, "latency", "fromSent", "mean"),
+			mergeIt(),
+			"shard-0/push.hlog: lane push: the histograms tagged sent give",
+		},
 		{"a timeline that disagrees, merged", func(t *testing.T, dir string) {
 			takeDelivered(t, filepath.Join(dir, "shard-0", "timeline.csv"))
 		}, mergeIt(), "shard-0/timeline.csv: lane push: delivered adds up to"},
-		{"a timeline of another lane, merged", everywhere("shard-1/timeline.csv", "push,", "pish,"), mergeIt(), `shard-1/timeline.csv: it has a lane "pish"`},
+		{
+			"a timeline of another lane, merged",
+			everywhere("shard-1/timeline.csv", "push,", "pish,"),
+			mergeIt(),
+			`shard-1/timeline.csv: it has a lane "pish"`,
+		},
 		{"a result that is a folder", func(t *testing.T, dir string) {
 			if err := os.RemoveAll(filepath.Join(dir, "shard-0", "result.json")); err != nil {
 				t.Fatal(err)
@@ -573,13 +806,18 @@ func TestAPanicIsNoBadProfile(t *testing.T) {
 		var lanes []int
 		return fmt.Errorf("lane %d", lanes[len(out.String())-1])
 	})
-	if text := out.String(); code != exitFailure || strings.Count(text, "\n") != 1 || !strings.Contains(text, "index out of range [-1] (eventmeter.TestAPanicIsNoBadProfile.func1, bad_archive_test.go:") ||
+	if text := out.String(); code != exitFailure || strings.Count(text, "\n") != 1 ||
+		!strings.Contains(text, "index out of range [-1] (eventmeter.TestAPanicIsNoBadProfile.func1, bad_archive_test.go:") ||
 		!strings.Contains(text, "please report this line") {
 		t.Errorf("exit code %d: %s", code, text)
 	}
 	out.Reset()
-	if code := guarded(&out, func() error { return usageError{errors.New(strings.Repeat("a\x1b", 100_000) + "; mend it")} }); code != exitUsage || out.Len() > maxErrorLine+100 || strings.Count(out.String(), "\n") != 1 ||
-		strings.Contains(out.String(), "\x1b") || !strings.HasSuffix(out.String(), " mend it\n") {
+	if code := guarded(
+		&out,
+		func() error { return usageError{errors.New(strings.Repeat("a\x1b", 100_000) + "; mend it")} },
+	); code != exitUsage || out.Len() > maxErrorLine+100 || strings.Count(out.String(), "\n") != 1 ||
+		strings.Contains(out.String(), "\x1b") ||
+		!strings.HasSuffix(out.String(), " mend it\n") {
 		t.Errorf("exit code %d, %d bytes: %.100q", code, out.Len(), out.String())
 	}
 }
@@ -591,7 +829,8 @@ func TestAPanicOfAGoroutine(t *testing.T) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	code := codeOf(t, cmd.Run())
-	if text := stderr.String(); code != exitFailure || strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "eventmeter: internal error: out of  (eventmeter.TestMain.func1, e2e_test.go:") {
+	if text := stderr.String(); code != exitFailure || strings.Count(text, "\n") != 1 ||
+		!strings.HasPrefix(text, "eventmeter: internal error: out of  (eventmeter.TestMain.func1, e2e_test.go:") {
 		t.Errorf("exit code %d: %q", code, text)
 	}
 }
@@ -605,7 +844,10 @@ func TestKilledBetweenTwoFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := all(set("shard-1/result.json", "true", "checkpoint"), set("shard-1/result.json", "true", "partial"), set("shard-1/result.json", `"killed"`, "reason"),
+	old := all(
+		set("shard-1/result.json", "true", "checkpoint"),
+		set("shard-1/result.json", "true", "partial"),
+		set("shard-1/result.json", `"killed"`, "reason"),
 		func(t *testing.T, dir string) {
 			name := filepath.Join(dir, "shard-1", results.File)
 			r, err := results.Load(name)
@@ -617,7 +859,8 @@ func TestKilledBetweenTwoFiles(t *testing.T) {
 			if err := results.WriteFile(name, r.Write); err != nil {
 				t.Fatal(err)
 			}
-		})
+		},
+	)
 	for name, tt := range map[string]struct {
 		change func(*testing.T, string)
 		want   string

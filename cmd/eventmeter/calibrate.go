@@ -65,7 +65,10 @@ func runCalibration(ctx context.Context, stop <-chan struct{}, f runFlags, p *pr
 			if !r.Passed {
 				failed++
 			}
-			told.Rows = append(told.Rows, report.CalibrationRow{Case: r.Case, Lane: r.Lane, Passed: r.Passed, Text: strings.Join(checkTexts(r), ", ")})
+			told.Rows = append(
+				told.Rows,
+				report.CalibrationRow{Case: r.Case, Lane: r.Lane, Passed: r.Passed, Text: strings.Join(checkTexts(r), ", ")},
+			)
 			printRow(rows, r)
 		}
 	})

@@ -82,10 +82,25 @@ func TestCalibrationErrors(t *testing.T) {
 	if _, stderr, code := execute(t, "run", "--profile", file); code != exitUsage || !strings.Contains(stderr, "appears twice") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
-	if _, stderr, code := execute(t, "run", "--profile", "calibrate", "--format=json"); code != exitUsage || !strings.Contains(stderr, "no use for --format json") {
+	if _, stderr, code := execute(
+		t,
+		"run",
+		"--profile",
+		"calibrate",
+		"--format=json",
+	); code != exitUsage ||
+		!strings.Contains(stderr, "no use for --format json") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
-	if _, stderr, code := execute(t, "run", "--profile", "smoke", "--set", "target.embedded.faults='drop()'"); code != exitUsage || !strings.Contains(stderr, "every=N or rate=SHARE") {
+	if _, stderr, code := execute(
+		t,
+		"run",
+		"--profile",
+		"smoke",
+		"--set",
+		"target.embedded.faults='drop()'",
+	); code != exitUsage ||
+		!strings.Contains(stderr, "every=N or rate=SHARE") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	if _, stderr, code := execute(t, "serve", "--faults", "dorp"); code != exitUsage || !strings.Contains(stderr, "dorp") {

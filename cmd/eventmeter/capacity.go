@@ -68,10 +68,20 @@ capacity is known.
 	profileArgument(c, 1, func(names []string) { f.profile = names[0] })
 	f.run.short.add(c, "duration")
 	_ = c.RegisterFlagCompletionFunc("axis", fixed("rate", "subscriptions", "burst", "cpu"))
-	fl.StringVar(&f.axis, "axis", "", "load to raise: rate, subscriptions or burst; cpu lowers the CPU quota of the embedded target (default: the profile's)")
+	fl.StringVar(
+		&f.axis,
+		"axis",
+		"",
+		"load to raise: rate, subscriptions or burst; cpu lowers the CPU quota of the embedded target (default: the profile's)",
+	)
 	fl.Float64Var(&from, "from", 0, "lowest load; with cpu, the smallest quota in cores (default: the profile's)")
 	fl.Float64Var(&to, "to", 0, "highest load; with cpu, the largest quota (default: the profile's)")
-	fl.StringArrayVar(&f.slo, "slo", nil, "limit that a load must meet: p50, p90, p95, p99 or p999 < DURATION, loss <= SHARE, backlog <= SHARE, or a bound of a metric of the target such as process_resident_memory_bytes < 500MiB (repeatable)")
+	fl.StringArrayVar(
+		&f.slo,
+		"slo",
+		nil,
+		"limit that a load must meet: p50, p90, p95, p99 or p999 < DURATION, loss <= SHARE, backlog <= SHARE, or a bound of a metric of the target such as process_resident_memory_bytes < 500MiB (repeatable)",
+	)
 	fl.StringVar(&f.run.ofTarget, "target-metrics", "", targetMetricsHelp)
 	f.run.target.add(c)
 	fl.StringVar(&f.run.upstream, "upstream", "", "kind of upstream (default: the profile's)")
@@ -132,7 +142,10 @@ func isFigure(name string) bool {
 func sloOverride(text string) (string, error) {
 	b, ok := results.SplitBound(text)
 	figure, value := b.Figure, b.Value
-	bad := fmt.Errorf("--slo %q: want p50, p90, p95, p99 or p999 < DURATION, loss <= SHARE, backlog <= SHARE, METRIC OP VALUE or rate(METRIC) OP VALUE, such as 'p99 < 250ms' or 'process_resident_memory_bytes < 500MiB'", text)
+	bad := fmt.Errorf(
+		"--slo %q: want p50, p90, p95, p99 or p999 < DURATION, loss <= SHARE, backlog <= SHARE, METRIC OP VALUE or rate(METRIC) OP VALUE, such as 'p99 < 250ms' or 'process_resident_memory_bytes < 500MiB'",
+		text,
+	)
 	switch {
 	case !ok || b.Op != "<" && b.Op != "<=":
 		return "", bad
@@ -182,7 +195,9 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 	}
 	for _, flag := range []string{"rate", "subscriptions"} {
 		if *f.run.short[flag] != "" && p.Capacity.Axis == flag {
-			return usageError{fmt.Errorf("--%s %s: the search raises it; give --from and --to, or another --axis", flag, *f.run.short[flag])}
+			return usageError{
+				fmt.Errorf("--%s %s: the search raises it; give --from and --to, or another --axis", flag, *f.run.short[flag]),
+			}
 		}
 	}
 	if f.run.verbose {
@@ -220,7 +235,15 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 func (f *capacityFlags) options(p *profiles.Profile, dir string, stop <-chan struct{}, io streams) trials.Options {
 	o := trials.Options{
 		Options: run.Options{
-			Profile: p, AllowHosts: f.run.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(), Name: f.run.name, Collector: f.run.collector, TargetMetrics: f.run.ofTarget,
+			Profile:         p,
+			AllowHosts:      f.run.allowHosts,
+			Embedded:        startEmbedded,
+			EmbeddedCommand: embeddedCommand,
+			Stop:            stop,
+			Version:         version(),
+			Name:            f.run.name,
+			Collector:       f.run.collector,
+			TargetMetrics:   f.run.ofTarget,
 		},
 		Archive: func(sub string, o *run.Outcome) error {
 			return unsaved(filepath.Join(dir, sub), archive(filepath.Join(dir, sub), o), false)
@@ -239,7 +262,15 @@ func (f *capacityFlags) options(p *profiles.Profile, dir string, stop <-chan str
 }
 
 func stepLine(s results.CapacityStep) string {
-	text := fmt.Sprintf("step %d, %s %.4g: offered %.4g/s, achieved %.4g/s, %s", s.Number, s.Purpose, s.Load, s.Offered, s.Achieved, s.Verdict)
+	text := fmt.Sprintf(
+		"step %d, %s %.4g: offered %.4g/s, achieved %.4g/s, %s",
+		s.Number,
+		s.Purpose,
+		s.Load,
+		s.Offered,
+		s.Achieved,
+		s.Verdict,
+	)
 	if len(s.Reasons) > 0 {
 		text += ": " + strings.Join(s.Reasons, "; ")
 	}

@@ -59,8 +59,12 @@ func TestCapacityOfAKnownTarget(t *testing.T) {
 			t.Errorf("the capacity of 30 was found as %v, off by %.1f %%\n%s", c.Maximum.Load, 100*off, stdout)
 		}
 		// A step that failed while other processes used the machine is unclear, and counts for neither.
-		blamed := slices.ContainsFunc(c.Maximum.Limits, func(l string) bool { return strings.Contains(l, "the generator may be the cause") })
-		if c.Maximum.FanOut != 10 || c.Maximum.Passed < 2 || c.Maximum.AboveFailed < 2 && !blamed || c.Maximum.AboveFailed < 1 || len(c.Maximum.Limits) == 0 {
+		blamed := slices.ContainsFunc(
+			c.Maximum.Limits,
+			func(l string) bool { return strings.Contains(l, "the generator may be the cause") },
+		)
+		if c.Maximum.FanOut != 10 || c.Maximum.Passed < 2 || c.Maximum.AboveFailed < 2 && !blamed || c.Maximum.AboveFailed < 1 ||
+			len(c.Maximum.Limits) == 0 {
 			t.Errorf("maximum load %+v", c.Maximum)
 		}
 	case code == exitBottleneck && c.Outcome == "generator":
@@ -141,7 +145,8 @@ capacity: {axis: cpu, from: 0.02, to: 0.08, slo: {p99: 400ms, metrics: ["rate(pr
 	if err != nil {
 		t.Fatalf("exit code %d: %v\n%s\n%s", code, err, stdout, stderr)
 	}
-	if c.Axis != "cpu" || c.Unit != "CPUs" || c.Steps[0].Load != 0.08 || !slices.Contains([]int{0, exitFailure, exitBottleneck, exitThreshold}, code) {
+	if c.Axis != "cpu" || c.Unit != "CPUs" || c.Steps[0].Load != 0.08 ||
+		!slices.Contains([]int{0, exitFailure, exitBottleneck, exitThreshold}, code) {
 		t.Errorf("exit code %d, axis %s, first quota %v\n%s", code, c.Axis, c.Steps[0].Load, stderr)
 	}
 	for _, s := range c.Steps {
@@ -176,17 +181,39 @@ func rebuilt(t *testing.T, dir, stdout string) {
 			t.Errorf("a line is %d columns wide: %s", n, line)
 		}
 	}
-	if md, _, code := execute(t, "report", dir, "--format", "markdown"); code != 0 || !strings.Contains(md, "| # | purpose | load, events/s |") {
+	if md, _, code := execute(
+		t,
+		"report",
+		dir,
+		"--format",
+		"markdown",
+	); code != 0 ||
+		!strings.Contains(md, "| # | purpose | load, events/s |") {
 		t.Errorf("exit code %d\n%s", code, md)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "report.html"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, _, code := execute(t, "report", dir, "--format", "html"); code != 0 || again != string(page) || !strings.Contains(again, "<h2>By load</h2>") {
+	if again, _, code := execute(
+		t,
+		"report",
+		dir,
+		"--format",
+		"html",
+	); code != 0 || again != string(page) ||
+		!strings.Contains(again, "<h2>By load</h2>") {
 		t.Errorf("exit code %d; the page of %d bytes is not the %d of the search", code, len(again), len(page))
 	}
-	if _, stderr, code := execute(t, "report", dir, dir, "--format", "html"); code != exitUsage || !strings.Contains(stderr, "name it alone") {
+	if _, stderr, code := execute(
+		t,
+		"report",
+		dir,
+		dir,
+		"--format",
+		"html",
+	); code != exitUsage ||
+		!strings.Contains(stderr, "name it alone") {
 		t.Errorf("two searches as one page: exit code %d: %s", code, stderr)
 	}
 	if _, _, code := execute(t, "report", dir, "--format", "junit"); code != exitUsage {

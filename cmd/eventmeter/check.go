@@ -66,10 +66,22 @@ A check ends within --limit, and prints what it has found until then.
 		RunE: func(c *cobra.Command, _ []string) error { return runCheck(c.Context(), &f, io) },
 	}
 	fl := c.Flags()
-	fl.StringVarP(&f.profile, "profile", "p", "check", "built-in profile, file, or - for standard input, the same as the argument; its lanes are those at rest")
+	fl.StringVarP(
+		&f.profile,
+		"profile",
+		"p",
+		"check",
+		"built-in profile, file, or - for standard input, the same as the argument; its lanes are those at rest",
+	)
 	profileArgument(c, 1, func(names []string) { f.profile = names[0] })
 	f.run.target.add(c)
-	fl.StringVarP(&f.event, "event", "e", "", "event type to check, instead of the profile's; nothing is published unless --upstream says how")
+	fl.StringVarP(
+		&f.event,
+		"event",
+		"e",
+		"",
+		"event type to check, instead of the profile's; nothing is published unless --upstream says how",
+	)
 	fl.StringVar(&f.arguments, "arguments", "{}", "arguments of the subscriptions to --event, a JSON object")
 	fl.StringVar(&f.run.upstream, "upstream", "", "kind of upstream (default: the profile's)")
 	fl.StringVar(&f.run.upstreamURL, "upstream-url", "", "URL of the upstream, as for eventmeter run")
@@ -197,7 +209,13 @@ func (f *rowCheck) load() (*profiles.Profile, error) {
 	}
 	text := "name: check\nlanes:\n"
 	for _, mode := range []eventmeter.Mode{eventmeter.Push, eventmeter.Poll, eventmeter.Webhook} {
-		text += fmt.Sprintf("  - {name: %s, mode: %s, subscriptions: 3, event: %s, arguments: %s}\n", mode, mode, strconv.Quote(f.event), f.arguments)
+		text += fmt.Sprintf(
+			"  - {name: %s, mode: %s, subscriptions: 3, event: %s, arguments: %s}\n",
+			mode,
+			mode,
+			strconv.Quote(f.event),
+			f.arguments,
+		)
 	}
 	text += "phases: {ready: 1m, warmup: 0, drain: 5s}\n"
 	if !f.publishes() {
@@ -210,7 +228,8 @@ func (f *rowCheck) load() (*profiles.Profile, error) {
 
 // publishes reports whether a flag says how events are published.
 func (f *rowCheck) publishes() bool {
-	return f.run.upstream != "" || f.run.upstreamURL != "" || slices.ContainsFunc(f.run.set, func(s string) bool { return strings.HasPrefix(s, "upstream.") })
+	return f.run.upstream != "" || f.run.upstreamURL != "" ||
+		slices.ContainsFunc(f.run.set, func(s string) bool { return strings.HasPrefix(s, "upstream.") })
 }
 
 // parse reads a profile with the overrides of the command line.
@@ -248,8 +267,16 @@ func isObject(flag, text string) error {
 // options returns the options of a check, without those that depend on the target.
 func (f *rowCheck) options(p *profiles.Profile) (check.Options, error) {
 	o := check.Options{
-		Run:           run.Options{Profile: p, AllowHosts: f.run.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Version: version()},
-		Subscriptions: f.subscriptions, Least: f.measure, Limit: f.limit,
+		Run: run.Options{
+			Profile:         p,
+			AllowHosts:      f.run.allowHosts,
+			Embedded:        startEmbedded,
+			EmbeddedCommand: embeddedCommand,
+			Version:         version(),
+		},
+		Subscriptions: f.subscriptions,
+		Least:         f.measure,
+		Limit:         f.limit,
 	}
 	switch {
 	case f.limit < time.Minute || f.limit > time.Hour:
@@ -257,7 +284,9 @@ func (f *rowCheck) options(p *profiles.Profile) (check.Options, error) {
 	case f.measure < time.Second || f.measure > f.limit/3:
 		return o, usageError{fmt.Errorf("--duration %v: want 1s to a third of --limit, %v", f.measure, f.limit/3)}
 	case f.subscriptions < 1 || f.subscriptions > p.Limits.Subscriptions:
-		return o, usageError{fmt.Errorf("--subscriptions %d: want 1 to %d, the profile's limits.subscriptions", f.subscriptions, p.Limits.Subscriptions)}
+		return o, usageError{
+			fmt.Errorf("--subscriptions %d: want 1 to %d, the profile's limits.subscriptions", f.subscriptions, p.Limits.Subscriptions),
+		}
 	case p.Target.Revision == string(mcpclient.Older):
 		return o, usageError{errors.New("target.revision older has other rules than those of conformance; set another")}
 	case slices.ContainsFunc(p.Lanes, func(l profiles.Lane) bool { return l.System != "events" }):
@@ -266,7 +295,9 @@ func (f *rowCheck) options(p *profiles.Profile) (check.Options, error) {
 	if f.rate != "" {
 		rate, err := profiles.ParseRate(f.rate)
 		if err != nil || rate <= 0 || rate > p.Limits.Rate {
-			return o, usageError{fmt.Errorf("--rate %s: want a rate up to %v, the profile's limits.rate, such as 20/s", f.rate, p.Limits.Rate)}
+			return o, usageError{
+				fmt.Errorf("--rate %s: want a rate up to %v, the profile's limits.rate, such as 20/s", f.rate, p.Limits.Rate),
+			}
 		}
 		if p.Upstream.Kind == "none" || p.Schedule.Kind != "constant" && p.Schedule.Kind != "poisson" {
 			return o, usageError{errors.New("--rate is for an upstream that publishes on a schedule of kind constant or poisson")}
@@ -291,7 +322,14 @@ func (f *rowCheck) fit(ctx context.Context, p *profiles.Profile) (*results.Check
 	offer, err := run.DiscoverTarget(ctx, p.Target, f.run.allowHosts, version())
 	if len(offer.Events) == 0 && offer.Conform["fallback-method-not-found"].Seen > 0 {
 		now := time.Now().UTC()
-		c := &results.Check{Schema: results.CheckSchema, Version: version(), Started: now, Finished: now, Target: results.Target{URL: p.Target.URL}, Stages: []results.CheckStage{{Name: results.CheckStages[0]}}}
+		c := &results.Check{
+			Schema:   results.CheckSchema,
+			Version:  version(),
+			Started:  now,
+			Finished: now,
+			Target:   results.Target{URL: p.Target.URL},
+			Stages:   []results.CheckStage{{Name: results.CheckStages[0]}},
+		}
 		c.Judge(results.CheckSeen{Account: offer.Conform}, results.CheckSeen{})
 		return c, nil
 	}
@@ -310,7 +348,12 @@ func (f *rowCheck) fit(ctx context.Context, p *profiles.Profile) (*results.Check
 	for _, l := range p.Lanes {
 		if l.Event == anyEvent {
 			if l.Event = withoutArguments(offer.Events); l.Event == "" {
-				return nil, usageError{fmt.Errorf("each event type of the target needs arguments; give one with --event and --arguments: %s", strings.Join(names, ", "))}
+				return nil, usageError{
+					fmt.Errorf(
+						"each event type of the target needs arguments; give one with --event and --arguments: %s",
+						strings.Join(names, ", "),
+					),
+				}
 			}
 		}
 		e, ok := offer.Event(l.Event)
@@ -318,7 +361,12 @@ func (f *rowCheck) fit(ctx context.Context, p *profiles.Profile) (*results.Check
 			return nil, nil // the same
 		}
 		if !ok {
-			return nil, fmt.Errorf("%w: it does not offer %q; choose one of its event types with --event: %s", run.ErrTarget, l.Event, strings.Join(names, ", "))
+			return nil, fmt.Errorf(
+				"%w: it does not offer %q; choose one of its event types with --event: %s",
+				run.ErrTarget,
+				l.Event,
+				strings.Join(names, ", "),
+			)
 		}
 		if len(e.Delivery) == 0 || slices.Contains(e.Delivery, eventmeter.Mode(l.Mode)) {
 			kept = append(kept, l)

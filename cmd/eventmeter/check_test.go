@@ -52,7 +52,14 @@ func brokenRows(t *testing.T, c *results.Check) (rows []string) {
 }
 
 // checkable are the options of a server whose rows can all be judged.
-var checkable = embedded.Options{AllowPrivateCallbacks: true, CallbackInsecure: true, Presence: true, Heartbeat: time.Second, RetryBase: 3 * time.Second, AckTimeout: 20 * time.Second}
+var checkable = embedded.Options{
+	AllowPrivateCallbacks: true,
+	CallbackInsecure:      true,
+	Presence:              true,
+	Heartbeat:             time.Second,
+	RetryBase:             3 * time.Second,
+	AckTimeout:            20 * time.Second,
+}
 
 // breaking are the options of such a server with faults.
 func breaking(t *testing.T, text string) embedded.Options {
@@ -68,7 +75,10 @@ func breaking(t *testing.T, text string) embedded.Options {
 // mayPass are the rows that are judged by when something comes, which a busy machine
 // may miss.
 var mayPass = []string{
-	"delivery-dual-sign-on-rotation", "delivery-retry-regenerates-signature", "subscribe-refresh-replaces-secret", "delivery-status-last-error-category",
+	"delivery-dual-sign-on-rotation",
+	"delivery-retry-regenerates-signature",
+	"subscribe-refresh-replaces-secret",
+	"delivery-status-last-error-category",
 	"ssrf-reject-non-routable",
 }
 
@@ -86,7 +96,9 @@ func TestCheckServe(t *testing.T) {
 	if broken := brokenRows(t, c); len(broken) > 0 || c.Broken+c.UnderLoad+c.Must > 0 {
 		t.Errorf("broken are %v", broken)
 	}
-	if len(c.Stages) != 2 || c.Stages[0].Subscriptions != 65 || c.Stages[1].Subscriptions != 120 || c.Stages[0].Ended+c.Stages[1].Ended != "" || c.Stages[1].Rounds < 1 {
+	if len(c.Stages) != 2 || c.Stages[0].Subscriptions != 65 || c.Stages[1].Subscriptions != 120 ||
+		c.Stages[0].Ended+c.Stages[1].Ended != "" ||
+		c.Stages[1].Rounds < 1 {
 		t.Errorf("stages are %+v", c.Stages)
 	}
 	for i, row := range c.Rows {
@@ -94,10 +106,20 @@ func TestCheckServe(t *testing.T) {
 			continue
 		}
 		if row.AtRest.Verdict != results.RowHeld || row.UnderLoad.Verdict != results.RowHeld {
-			t.Errorf("%s is %s at rest (%s), and %s under load (%s)", row.Row, row.AtRest.Verdict, row.AtRest.Why, row.UnderLoad.Verdict, row.UnderLoad.Why)
+			t.Errorf(
+				"%s is %s at rest (%s), and %s under load (%s)",
+				row.Row,
+				row.AtRest.Verdict,
+				row.AtRest.Why,
+				row.UnderLoad.Verdict,
+				row.UnderLoad.Why,
+			)
 		}
 	}
-	if text, err := os.ReadFile(junit); err != nil || !bytes.Contains(text, []byte(`<testcase classname="eventmeter.check.at rest" name="subscribe-secret-required"`)) || bytes.Contains(text, []byte("<failure")) {
+	if text, err := os.ReadFile(
+		junit,
+	); err != nil || !bytes.Contains(text, []byte(`<testcase classname="eventmeter.check.at rest" name="subscribe-secret-required"`)) ||
+		bytes.Contains(text, []byte("<failure")) {
 		t.Errorf("%v\n%s", err, text)
 	}
 }
@@ -161,7 +183,15 @@ func TestCheckFinds(t *testing.T) {
 		return ""
 	})
 	c, code := checked(t, "--target", wrong, "--token", "a", "--upstream-url", ready.Admin, "--subscriptions", "120")
-	want := []string{"error-invalid-params", "removal-poll-not-found", "subscribe-secret-format", "subscribe-secret-rejected", "subscribe-url-non-https-rejected", "truncated-poll-never-an-error", "ttl-no-rejection-path"}
+	want := []string{
+		"error-invalid-params",
+		"removal-poll-not-found",
+		"subscribe-secret-format",
+		"subscribe-secret-rejected",
+		"subscribe-url-non-https-rejected",
+		"truncated-poll-never-an-error",
+		"ttl-no-rejection-path",
+	}
 	if broken := brokenRows(t, c); !slices.Equal(broken, want) || c.Broken != len(want)-1 || c.UnderLoad != 1 || c.Must != 3 ||
 		c.Rows[conform.TruncatedPollNeverAnError].Finding != results.RowBrokenUnderLoad {
 		t.Errorf("broken are %v, want %v: %d, %d under load, %d must", broken, want, c.Broken, c.UnderLoad, c.Must)
@@ -211,8 +241,15 @@ func TestCheckBadInput(t *testing.T) {
 func TestCheckPlanted(t *testing.T) {
 	t.Parallel()
 	planted := []string{
-		"max-age-ms-floor", "occurrence-event-id", "ssrf-validate-callback-url", "subscribe-id-not-an-input", "subscribe-url-https-required",
-		"truncated-returns-fresh-cursor", "ttl-null-only-when-requested", "verification-no-raw-endpoint-responses", "verification-uses-ssrf-hardened-path",
+		"max-age-ms-floor",
+		"occurrence-event-id",
+		"ssrf-validate-callback-url",
+		"subscribe-id-not-an-input",
+		"subscribe-url-https-required",
+		"truncated-returns-fresh-cursor",
+		"ttl-null-only-when-requested",
+		"verification-no-raw-endpoint-responses",
+		"verification-uses-ssrf-hardened-path",
 	}
 	ready, _ := serveTargetWith(t, breaking(t, "break(row="+strings.Join(planted, "); break(row=")+"); refuse(code=-32025, every=5)"))
 	c, _ := checked(t, "--target", ready.URL, "--token", "token-of-the-check", "--upstream-url", ready.Admin, "--subscriptions", "80")
@@ -242,7 +279,17 @@ func TestCheckOfABrokenList(t *testing.T) {
 		"list-implemented": "events/list: malformed", "descriptor-name": "does not offer the event", "stream-implemented": "answered without a stream",
 	} {
 		ready, _ := serveTargetWith(t, breaking(t, "break(row="+row+")"))
-		c, code := checked(t, "--target", ready.URL, "--token", "token-of-the-check", "--upstream-url", ready.Admin, "--subscriptions", "80")
+		c, code := checked(
+			t,
+			"--target",
+			ready.URL,
+			"--token",
+			"token-of-the-check",
+			"--upstream-url",
+			ready.Admin,
+			"--subscriptions",
+			"80",
+		)
 		if got := brokenRows(t, c); !slices.Equal(got, []string{row}) || !strings.Contains(c.Stages[0].Ended, mustEnd) || code == 0 {
 			t.Errorf("%s: broken are %v, the stages %+v, exit code %d", row, got, c.Stages, code)
 		}

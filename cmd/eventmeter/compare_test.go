@@ -19,8 +19,22 @@ func TestTrialsReportAndCompare(t *testing.T) {
 	dir := t.TempDir()
 	before := filepath.Join(dir, "before")
 	junit, summary := filepath.Join(dir, "junit.xml"), filepath.Join(dir, "summary.md")
-	stdout, stderr, code := execute(t, smoke("--quiet", "--trials", "2", "--out", before, "--format", "junit="+junit, "--format", "markdown="+summary, "--annotate", "github",
-		"--set=thresholds=[\"*.lostSilent == 0\", \"push.delivered == 1\"]")...)
+	stdout, stderr, code := execute(
+		t,
+		smoke(
+			"--quiet",
+			"--trials",
+			"2",
+			"--out",
+			before,
+			"--format",
+			"junit="+junit,
+			"--format",
+			"markdown="+summary,
+			"--annotate",
+			"github",
+			"--set=thresholds=[\"*.lostSilent == 0\", \"push.delivered == 1\"]",
+		)...)
 	if code != exitThreshold && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
@@ -57,7 +71,15 @@ func TestTrialsReportAndCompare(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &c); err != nil || code != 0 || len(c.Lanes) != 3 {
 		t.Errorf("exit code %d, %v\n%s", code, err, stderr)
 	}
-	if _, stderr, code := execute(t, "compare", first, second, "--gate", "push.p99 <= +0%"); code != exitFailure || !strings.Contains(stderr, "gate push.p99 <= +0%") {
+	if _, stderr, code := execute(
+		t,
+		"compare",
+		first,
+		second,
+		"--gate",
+		"push.p99 <= +0%",
+	); code != exitFailure ||
+		!strings.Contains(stderr, "gate push.p99 <= +0%") {
 		t.Errorf("two seconds cannot tell, so the gate must fail as not judged: exit code %d\n%s", code, stderr)
 	}
 	if _, stderr, code := execute(t, "compare", first, first+","+second); code != 0 {
@@ -137,7 +159,8 @@ func TestBurntCoreFlipsTheVerdict(t *testing.T) {
 	if r.Generator.Others == 0 && runtime.GOOS != "linux" {
 		t.Skip("this system does not tell the CPU time of the whole machine")
 	}
-	if code != exitBottleneck || !slices.ContainsFunc(r.Generator.Reasons, func(s string) bool { return strings.Contains(s, "other processes used") }) {
+	if code != exitBottleneck ||
+		!slices.ContainsFunc(r.Generator.Reasons, func(s string) bool { return strings.Contains(s, "other processes used") }) {
 		t.Errorf("exit code %d with others at %.2f CPUs: %v", code, r.Generator.Others, r.Generator.Reasons)
 	}
 }

@@ -45,7 +45,11 @@ func TestDiscoverEverySystem(t *testing.T) {
 			Lists     []struct{ Method string }
 		}
 	}
-	if err := json.Unmarshal([]byte(stdout), &o); err != nil || len(o.Events) != 4 || len(o.Others) != 2 || o.Others[0].System != "smithery" || len(o.Others[0].Events) != 4 || o.Others[1].System != "sep-1803" || len(o.Others[1].Events) != 6 || !o.Abilities.Resumable || len(o.Abilities.Lists) != 4 {
+	if err := json.Unmarshal(
+		[]byte(stdout),
+		&o,
+	); err != nil || len(o.Events) != 4 || len(o.Others) != 2 || o.Others[0].System != "smithery" || len(o.Others[0].Events) != 4 || o.Others[1].System != "sep-1803" || len(o.Others[1].Events) != 6 || !o.Abilities.Resumable ||
+		len(o.Abilities.Lists) != 4 {
 		t.Errorf("%v: %+v", err, o)
 	}
 }
@@ -86,7 +90,10 @@ func answersElse(t *testing.T, results map[string]string, status int) string {
 func TestDiscoverOneSystem(t *testing.T) {
 	t.Parallel()
 	const who = `{"supportedVersions":["2026-07-28"],"capabilities":{"extensions":{"ai.smithery/events":{}}},"serverInfo":{"name":"one","version":"1"}}`
-	one := answersOnly(t, map[string]string{"server/discover": who, "ai.smithery/events/list": `{"events":[{"name":"build.done","delivery":["webhook"]}]}`})
+	one := answersOnly(
+		t,
+		map[string]string{"server/discover": who, "ai.smithery/events/list": `{"events":[{"name":"build.done","delivery":["webhook"]}]}`},
+	)
 	stdout, stderr, code := execute(t, "discover", "--target", one)
 	if code != 0 || !strings.Contains(stdout, "smithery: build.done  webhook\n") || strings.Contains(stdout, "sep-") {
 		t.Fatalf("exit code %d\n%s\n%s", code, stderr, stdout)
@@ -135,7 +142,21 @@ func TestDiscoverListsOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 			dir := filepath.Join(t.TempDir(), "out")
-			out, stderr, code := execute(t, "run", "--profile", file, "--set", "phases.warmup=0", "--set", "phases.measure=1s", "--set", "phases.drain=1s", "--out", dir, "--quiet")
+			out, stderr, code := execute(
+				t,
+				"run",
+				"--profile",
+				file,
+				"--set",
+				"phases.warmup=0",
+				"--set",
+				"phases.measure=1s",
+				"--set",
+				"phases.drain=1s",
+				"--out",
+				dir,
+				"--quiet",
+			)
 			if code != 0 && code != exitBottleneck {
 				t.Fatalf("exit code %d\n%s\n%s", code, stderr, out)
 			}
@@ -147,8 +168,26 @@ func TestDiscoverListsOnly(t *testing.T) {
 				t.Errorf("%+v, figures %v", r.Target, l.Figures)
 			}
 			// A lane of events needs the list.
-			_, stderr, code = execute(t, "run", "--profile", file, "--set", "lanes=[{name: e, mode: poll, subscriptions: 1, event: x}]", "--set", "phases.warmup=0", "--set", "phases.measure=1s", "--quiet", "--out", dir+"-events")
-			if want := fmt.Sprintf("events/list: http %d", c.status); code != exitTarget || c.status != 0 && c.status != http.StatusNotFound && !strings.Contains(stderr, want) {
+			_, stderr, code = execute(
+				t,
+				"run",
+				"--profile",
+				file,
+				"--set",
+				"lanes=[{name: e, mode: poll, subscriptions: 1, event: x}]",
+				"--set",
+				"phases.warmup=0",
+				"--set",
+				"phases.measure=1s",
+				"--quiet",
+				"--out",
+				dir+"-events",
+			)
+			if want := fmt.Sprintf(
+				"events/list: http %d",
+				c.status,
+			); code != exitTarget ||
+				c.status != 0 && c.status != http.StatusNotFound && !strings.Contains(stderr, want) {
 				t.Errorf("exit code %d, want %q\n%s", code, want, stderr)
 			}
 		})
@@ -160,7 +199,13 @@ func TestDiscoverListsOnly(t *testing.T) {
 func TestDiscoverPicksEvent(t *testing.T) {
 	t.Parallel()
 	const who = `{"supportedVersions":["2026-07-28"],"capabilities":{"events":{}},"serverInfo":{"name":"one","version":"1"}}`
-	url := answersOnly(t, map[string]string{"server/discover": who, "events/list": `{"events":[{"name":"zebra","delivery":["poll"]},{"name":"ant","delivery":["poll"]},{"name":"bee","delivery":["push"]}]}`})
+	url := answersOnly(
+		t,
+		map[string]string{
+			"server/discover": who,
+			"events/list":     `{"events":[{"name":"zebra","delivery":["poll"]},{"name":"ant","delivery":["poll"]},{"name":"bee","delivery":["push"]}]}`,
+		},
+	)
 	for _, c := range []struct {
 		args []string
 		want string

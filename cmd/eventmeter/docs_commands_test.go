@@ -158,7 +158,12 @@ func runDocumented(t *testing.T, dir, bin, line string) {
 	defer cancel()
 	c := exec.CommandContext(ctx, "sh", "-c", line)
 	c.Dir = dir
-	c.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "GIT_DIR="+repository, "GITHUB_STEP_SUMMARY="+filepath.Join(dir, "summary.md"))
+	c.Env = append(
+		os.Environ(),
+		"PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"),
+		"GIT_DIR="+repository,
+		"GITHUB_STEP_SUMMARY="+filepath.Join(dir, "summary.md"),
+	)
 	if out, err := c.CombinedOutput(); err != nil && !slices.Contains(documentedCodes, codeOf(t, err)) {
 		t.Errorf("%s\n%v\n%s", line, err, out)
 	}

@@ -65,7 +65,16 @@ func prescribe(w goio.Writer, h *machineHealth) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	ns := results.FormatNanos
 	host := h.Host
-	fmt.Fprintf(tw, "machine\t%s %s, %d CPUs (%s), %.1f GiB, %s\n", host.OS, host.Kernel, host.CPUs, host.CPU, float64(host.Memory)/(1<<30), host.Go)
+	fmt.Fprintf(
+		tw,
+		"machine\t%s %s, %d CPUs (%s), %.1f GiB, %s\n",
+		host.OS,
+		host.Kernel,
+		host.CPUs,
+		host.CPU,
+		float64(host.Memory)/(1<<30),
+		host.Go,
+	)
 	if host.Files > 0 {
 		fmt.Fprintf(tw, "open files\t%d, so about %d push streams over HTTP/1.1 in one process\n", host.Files, max(0, host.Files-256))
 	}

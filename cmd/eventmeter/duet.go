@@ -30,10 +30,25 @@ type againstFlags struct {
 
 func (a *againstFlags) add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&a.url, "against", "", "URL of a second target, which gets the same events at the same time and is compared with the first one")
+	fl.StringVar(
+		&a.url,
+		"against",
+		"",
+		"URL of a second target, which gets the same events at the same time and is compared with the first one",
+	)
 	fl.StringVar(&a.command, "against-command", "", "instead of --against: a program, with its arguments, that is the second target")
-	fl.StringVar(&a.upstreamURL, "against-upstream-url", "", "with --against: URL of the upstream of the second target; --upstream-url is that of the first")
-	fl.StringArrayVar(&a.gates, "gate", nil, "with --against: fail when this figure is worse at the second target by more than a share, e.g. 'push.p99 <= +5%' (repeatable)")
+	fl.StringVar(
+		&a.upstreamURL,
+		"against-upstream-url",
+		"",
+		"with --against: URL of the upstream of the second target; --upstream-url is that of the first",
+	)
+	fl.StringArrayVar(
+		&a.gates,
+		"gate",
+		nil,
+		"with --against: fail when this figure is worse at the second target by more than a share, e.g. 'push.p99 <= +5%' (repeatable)",
+	)
 }
 
 // wanted reports whether there is a second target.
@@ -43,7 +58,9 @@ func (a *againstFlags) wanted() bool { return a.url != "" || a.command != "" }
 func (a *againstFlags) check(f *runFlags) error {
 	if !a.wanted() {
 		if a.upstreamURL != "" || len(a.gates) > 0 {
-			return usageError{errors.New("--against-upstream-url and --gate are about a second target: name it with --against or --against-command")}
+			return usageError{
+				errors.New("--against-upstream-url and --gate are about a second target: name it with --against or --against-command"),
+			}
 		}
 		return nil
 	}

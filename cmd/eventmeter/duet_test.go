@@ -76,7 +76,8 @@ func TestDuetFindsASlowTarget(t *testing.T) {
 	summary := filepath.Join(t.TempDir(), "summary.md")
 	stdout, stderr, code := execute(t, append(duetOf(t, base, slow), "--out", dir, "--format", "markdown="+summary,
 		"--gate", "push.p50 <= +10%", "--gate", "push.lostSilent <= +0", "--set", "thresholds=[push.lostSilent >= 0]")...)
-	if code != exitFailure || !strings.Contains(stderr, "gate push.p50 <= +10%, push: it got worse") || strings.Contains(stderr, "lostSilent") {
+	if code != exitFailure || !strings.Contains(stderr, "gate push.p50 <= +10%, push: it got worse") ||
+		strings.Contains(stderr, "lostSilent") {
 		t.Fatalf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "comparison.json"))
@@ -84,14 +85,18 @@ func TestDuetFindsASlowTarget(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := readComparison(t, text)
-	if p50 := findings(c)["latency.fromIntended.p50"]; p50.Finding != stats.Worse || *p50.Effect < 0.2 || c.Duet.Events < 30 || c.Lanes[0].Paired.Deliveries < 90 {
+	if p50 := findings(c)["latency.fromIntended.p50"]; p50.Finding != stats.Worse || *p50.Effect < 0.2 || c.Duet.Events < 30 ||
+		c.Lanes[0].Paired.Deliveries < 90 {
 		t.Errorf("%+v, %+v, %+v", p50, c.Duet, c.Lanes[0].Paired)
 	}
 	var again bytes.Buffer
 	if err := report.CompareText(&again, c); err != nil {
 		t.Fatal(err)
 	}
-	if saved, err := os.ReadFile(filepath.Join(dir, "comparison.txt")); err != nil || !bytes.Equal(saved, again.Bytes()) || !strings.Contains(stdout, again.String()) {
+	if saved, err := os.ReadFile(
+		filepath.Join(dir, "comparison.txt"),
+	); err != nil || !bytes.Equal(saved, again.Bytes()) ||
+		!strings.Contains(stdout, again.String()) {
 		t.Errorf("comparison.txt is not what was printed: %v", err)
 	}
 	for i, side := range []string{"base", "against"} {
@@ -138,8 +143,18 @@ func TestDuetOfEqualTargets(t *testing.T) {
 	t.Parallel()
 	base, _ := serveTarget(t, "--faults", duetDelay)
 	equal, _ := serveTarget(t, "--faults", duetDelayToo)
-	stdout, stderr, code := execute(t, append(duetOf(t, base, equal), "--format=json", "--set", "thresholds=[push.lostSilent < 0]", "--out", filepath.Join(t.TempDir(), "out"))...)
-	if code != exitThreshold && code != exitBottleneck || !strings.Contains(stderr, "against: threshold push.lostSilent < 0: 0") || !strings.Contains(stderr, "base: threshold") {
+	stdout, stderr, code := execute(
+		t,
+		append(
+			duetOf(t, base, equal),
+			"--format=json",
+			"--set",
+			"thresholds=[push.lostSilent < 0]",
+			"--out",
+			filepath.Join(t.TempDir(), "out"),
+		)...)
+	if code != exitThreshold && code != exitBottleneck || !strings.Contains(stderr, "against: threshold push.lostSilent < 0: 0") ||
+		!strings.Contains(stderr, "base: threshold") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	c := readComparison(t, []byte(stdout))
@@ -164,11 +179,23 @@ func TestDuetOfPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := func(d string) string { return overStdio(t) + " --faults 'delay(rate=1, fixed=" + d + ")'" }
-	stdout, stderr, code := execute(t, "run", "--quiet", "--profile", file, "--command", late("1s"), "--against-command", late("2s"), "--format=json")
+	stdout, stderr, code := execute(
+		t,
+		"run",
+		"--quiet",
+		"--profile",
+		file,
+		"--command",
+		late("1s"),
+		"--against-command",
+		late("2s"),
+		"--format=json",
+	)
 	if code != 0 {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
-	if p50 := findings(readComparison(t, []byte(stdout)))["latency.fromIntended.p50"]; p50.Finding != stats.Worse || *p50.B < float64(1900*time.Millisecond) {
+	if p50 := findings(readComparison(t, []byte(stdout)))["latency.fromIntended.p50"]; p50.Finding != stats.Worse ||
+		*p50.B < float64(1900*time.Millisecond) {
 		t.Errorf("%+v", p50)
 	}
 }
@@ -218,8 +245,15 @@ func TestDuetWorkflow(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := map[string]string{
-		"BASE": strings.TrimSuffix(base.URL, "/mcp"), "BASE_ADMIN": base.Admin, "HEAD": strings.TrimSuffix(head.URL, "/mcp"), "HEAD_ADMIN": head.Admin,
-		"MEASURE": "2s", "GITHUB_STEP_SUMMARY": filepath.Join(dir, "summary.md"),
+		"BASE": strings.TrimSuffix(
+			base.URL,
+			"/mcp",
+		),
+		"BASE_ADMIN":          base.Admin,
+		"HEAD":                strings.TrimSuffix(head.URL, "/mcp"),
+		"HEAD_ADMIN":          head.Admin,
+		"MEASURE":             "2s",
+		"GITHUB_STEP_SUMMARY": filepath.Join(dir, "summary.md"),
 	}
 	for name := range job.Env {
 		if env[name] == "" {
@@ -237,7 +271,8 @@ func TestDuetWorkflow(t *testing.T) {
 		}
 		stdout, stderr, code := toItsEnd(t, cmd)
 		// Two seconds have too few events for p99, which is not a pass.
-		if code != exitFailure || !strings.Contains(stderr, "gate push.p99 <= +5%, push: it cannot be judged") || strings.Contains(stderr, "lostSilent") {
+		if code != exitFailure || !strings.Contains(stderr, "gate push.p99 <= +5%, push: it cannot be judged") ||
+			strings.Contains(stderr, "lostSilent") {
 			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 		}
 		if md, err := os.ReadFile(env["GITHUB_STEP_SUMMARY"]); err != nil || !bytes.Contains(md, []byte("eventmeter comparison")) {

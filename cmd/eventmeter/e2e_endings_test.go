@@ -242,7 +242,21 @@ func TestInterruptBeforeTheRun(t *testing.T) {
 				defer srv.Close()
 				defer close(over)
 				dir := filepath.Join(t.TempDir(), "out")
-				cmd := commandOf(t, append(command, "--target", srv.URL+target.Path, "--token", "x", "--upstream-url", ready.Admin, "--quiet", "--out", dir))
+				cmd := commandOf(
+					t,
+					append(
+						command,
+						"--target",
+						srv.URL+target.Path,
+						"--token",
+						"x",
+						"--upstream-url",
+						ready.Admin,
+						"--quiet",
+						"--out",
+						dir,
+					),
+				)
 				var stderr bytes.Buffer
 				cmd.Stderr = &stderr
 				if err := cmd.Start(); err != nil {
@@ -329,7 +343,22 @@ func TestKillLeavesACheckpoint(t *testing.T) {
 	t.Parallel()
 	temp := t.TempDir()
 	dir := filepath.Join(t.TempDir(), "out")
-	cmd := longRunIn(t, temp, "run", "--profile", "smoke", "--set", "phases.measure=10m", "--set", "phases.ready=60s", "--set", "phases.drain=1s", "--out", dir, loose)
+	cmd := longRunIn(
+		t,
+		temp,
+		"run",
+		"--profile",
+		"smoke",
+		"--set",
+		"phases.measure=10m",
+		"--set",
+		"phases.ready=60s",
+		"--set",
+		"phases.drain=1s",
+		"--out",
+		dir,
+		loose,
+	)
 	waitForDeliveries(t, dir)
 	started := children(t, cmd.Process.Pid)
 	if len(started) != 1 {
@@ -347,8 +376,16 @@ func TestKillLeavesACheckpoint(t *testing.T) {
 		t.Errorf("partial %v (%s), thresholds %v, %d lanes", r.Partial, r.Reason, r.Thresholds, len(r.Lanes))
 	}
 	for _, l := range r.Lanes {
-		if l.Delivered == 0 || l.LostSilent != 0 || l.Latency.FromIntended.Count != l.Delivered || l.Subscriptions != 5 || l.Ready.Active != 5 {
-			t.Errorf("lane %s: delivered %d, lost %d, %d latencies, %+v", l.Name, l.Delivered, l.LostSilent, l.Latency.FromIntended.Count, l.Ready)
+		if l.Delivered == 0 || l.LostSilent != 0 || l.Latency.FromIntended.Count != l.Delivered || l.Subscriptions != 5 ||
+			l.Ready.Active != 5 {
+			t.Errorf(
+				"lane %s: delivered %d, lost %d, %d latencies, %+v",
+				l.Name,
+				l.Delivered,
+				l.LostSilent,
+				l.Latency.FromIntended.Count,
+				l.Ready,
+			)
 		}
 	}
 	for _, args := range [][]string{{"report", dir}, {"report", dir, "--format", "html"}, {"compare", dir, dir}} {
@@ -356,7 +393,14 @@ func TestKillLeavesACheckpoint(t *testing.T) {
 			t.Errorf("%v: exit code %d\n%s%s", args, code, stderr, out)
 		}
 	}
-	if out, stderr, code := execute(t, "report", dir, "--format", "junit"); code != exitOK || !strings.Contains(out, "<error") && !strings.Contains(out, "<failure") {
+	if out, stderr, code := execute(
+		t,
+		"report",
+		dir,
+		"--format",
+		"junit",
+	); code != exitOK ||
+		!strings.Contains(out, "<error") && !strings.Contains(out, "<failure") {
 		t.Errorf("junit: exit code %d: a killed run looks like a success\n%s%s", code, stderr, out)
 	}
 	eventually(t, "the embedded target ends with its parent", func() bool { return gone(started[0]) })
@@ -367,7 +411,20 @@ func TestKillLeavesACheckpoint(t *testing.T) {
 	}
 	killed := leftovers(t, temp)
 	other := filepath.Join(t.TempDir(), "out")
-	living := longRunIn(t, temp, "run", "--profile", "smoke", "--set", "phases.measure=10m", "--set", "phases.ready=60s", "--out", other, loose)
+	living := longRunIn(
+		t,
+		temp,
+		"run",
+		"--profile",
+		"smoke",
+		"--set",
+		"phases.measure=10m",
+		"--set",
+		"phases.ready=60s",
+		"--out",
+		other,
+		loose,
+	)
 	waitForDeliveries(t, other)
 	for _, name := range killed {
 		if _, err := os.Stat(name); err == nil {
@@ -378,7 +435,20 @@ func TestKillLeavesACheckpoint(t *testing.T) {
 	if len(mine) != 1 {
 		t.Fatalf("%v: want the folder of the run that lives", mine)
 	}
-	third := longRunIn(t, temp, "run", "--profile", "smoke", "--set", "phases.measure=10m", "--set", "phases.ready=60s", "--out", filepath.Join(t.TempDir(), "out"), loose)
+	third := longRunIn(
+		t,
+		temp,
+		"run",
+		"--profile",
+		"smoke",
+		"--set",
+		"phases.measure=10m",
+		"--set",
+		"phases.ready=60s",
+		"--out",
+		filepath.Join(t.TempDir(), "out"),
+		loose,
+	)
 	if _, err := os.Stat(filepath.Join(mine[0], "callbacks.pem")); err != nil {
 		t.Errorf("the folder of a living run was cleaned: %v", err)
 	}
@@ -419,7 +489,24 @@ func longRunIn(t *testing.T, temp string, args ...string) *exec.Cmd {
 func TestKilledShardIsMerged(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
-	cmd := longRunIn(t, t.TempDir(), "run", "--profile", "smoke", "--processes", "2", "--set", "phases.measure=10m", "--set", "phases.ready=60s", "--set", "phases.drain=1s", "--out", dir, loose)
+	cmd := longRunIn(
+		t,
+		t.TempDir(),
+		"run",
+		"--profile",
+		"smoke",
+		"--processes",
+		"2",
+		"--set",
+		"phases.measure=10m",
+		"--set",
+		"phases.ready=60s",
+		"--set",
+		"phases.drain=1s",
+		"--out",
+		dir,
+		loose,
+	)
 	shards := []string{filepath.Join(dir, "shard-0"), filepath.Join(dir, "shard-1")}
 	for _, dir := range shards {
 		waitForDeliveries(t, dir)
@@ -450,7 +537,8 @@ func TestKilledShardIsMerged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code == exitOK || !r.Partial || len(r.Shards) != 2 || r.Shards[0].Missing || !strings.Contains(r.Shards[0].Reason, "checkpoint") || r.Shards[0].Published == 0 {
+	if code == exitOK || !r.Partial || len(r.Shards) != 2 || r.Shards[0].Missing || !strings.Contains(r.Shards[0].Reason, "checkpoint") ||
+		r.Shards[0].Published == 0 {
 		t.Errorf("exit code %d, partial %v (%s), shards %+v", code, r.Partial, r.Reason, r.Shards)
 	}
 	if r.Generator.Bottleneck && strings.Contains(strings.Join(r.Generator.Reasons, " "), "ledger") {
@@ -473,7 +561,22 @@ func TestKilledShardIsMerged(t *testing.T) {
 func TestKilledParentLeavesItsShards(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
-	cmd := longRunIn(t, t.TempDir(), "run", "--profile", "smoke", "--processes", "2", "--set", "phases.measure=10m", "--set", "phases.ready=60s", "--out", dir, loose)
+	cmd := longRunIn(
+		t,
+		t.TempDir(),
+		"run",
+		"--profile",
+		"smoke",
+		"--processes",
+		"2",
+		"--set",
+		"phases.measure=10m",
+		"--set",
+		"phases.ready=60s",
+		"--out",
+		dir,
+		loose,
+	)
 	for _, shard := range []string{"shard-0", "shard-1"} {
 		waitForDeliveries(t, filepath.Join(dir, shard))
 	}
@@ -502,7 +605,18 @@ func TestKilledParentLeavesItsShards(t *testing.T) {
 func TestKilledCapacityLeavesItsSteps(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
-	cmd := watched(t, "capacity", "--profile", knownProfile(t), "--out", dir, "--set", "capacity.step=500ms", "--set", "capacity.precision=0.001")
+	cmd := watched(
+		t,
+		"capacity",
+		"--profile",
+		knownProfile(t),
+		"--out",
+		dir,
+		"--set",
+		"capacity.step=500ms",
+		"--set",
+		"capacity.precision=0.001",
+	)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -540,7 +654,8 @@ func TestOneDirectoryTakesOneRun(t *testing.T) {
 		{"capacity", "--profile", knownProfile(t), "--quiet"},
 	} {
 		stdout, stderr, code := execute(t, append(args, "--out", dir)...)
-		if code != exitUsage || !strings.Contains(stderr, fmt.Sprintf("process %d", cmd.Process.Pid)) || strings.Count(stderr, "\n") != 1 || stdout != "" {
+		if code != exitUsage || !strings.Contains(stderr, fmt.Sprintf("process %d", cmd.Process.Pid)) || strings.Count(stderr, "\n") != 1 ||
+			stdout != "" {
 			t.Errorf("%v: exit code %d: %s%s", args, code, stderr, stdout)
 		}
 	}
@@ -637,7 +752,24 @@ func TestGoneTargetIsNoSuccess(t *testing.T) {
 			t.Cleanup(func() { _ = target.Process.Kill() })
 			admin := countedUpstream(t, ready.Admin, tt.after, func() { tt.act(target.Process) })
 			dir := filepath.Join(t.TempDir(), "out")
-			stdout, stderr, code := executeWatched(t, append([]string{"run", "--profile", writeProfile(t, pushOnly), "--quiet", "--out", dir, "--target", ready.URL, "--token", "x", "--upstream-url", admin}, tt.args...)...)
+			stdout, stderr, code := executeWatched(
+				t,
+				append(
+					[]string{
+						"run",
+						"--profile",
+						writeProfile(t, pushOnly),
+						"--quiet",
+						"--out",
+						dir,
+						"--target",
+						ready.URL,
+						"--token",
+						"x",
+						"--upstream-url",
+						admin,
+					},
+					tt.args...)...)
 			r, err := results.Load(dir)
 			if err != nil {
 				t.Fatalf("exit code %d: %v\n%s", code, err, stderr)
@@ -645,7 +777,14 @@ func TestGoneTargetIsNoSuccess(t *testing.T) {
 			if code != exitTarget || !r.Partial || r.Reason == "" || !strings.Contains(stderr, "target") {
 				t.Errorf("exit code %d, partial %v (%s)\n%s%s", code, r.Partial, r.Reason, stderr, stdout)
 			}
-			t.Logf("%s: upstream %d published, %d accepted, %d refused, %d uncertain", r.Reason, r.Upstream.Published, r.Upstream.Accepted, r.Upstream.Refused, r.Upstream.Uncertain)
+			t.Logf(
+				"%s: upstream %d published, %d accepted, %d refused, %d uncertain",
+				r.Reason,
+				r.Upstream.Published,
+				r.Upstream.Accepted,
+				r.Upstream.Refused,
+				r.Upstream.Uncertain,
+			)
 		})
 	}
 	t.Run("nothing accepted at all", func(t *testing.T) {
@@ -654,8 +793,27 @@ func TestGoneTargetIsNoSuccess(t *testing.T) {
 		nobody := httptest.NewServer(nil)
 		nobody.Close()
 		dir := filepath.Join(t.TempDir(), "out")
-		_, stderr, code := executeWatched(t, "run", "--profile", writeProfile(t, pushOnly), "--quiet", "--out", dir, "--target", ready.URL, "--token", "x",
-			"--upstream", "http", "--upstream-url", nobody.URL, "--set", "phases.measure=1s", "--set", `upstream.payload={text: "{{.Probe}}"}`)
+		_, stderr, code := executeWatched(
+			t,
+			"run",
+			"--profile",
+			writeProfile(t, pushOnly),
+			"--quiet",
+			"--out",
+			dir,
+			"--target",
+			ready.URL,
+			"--token",
+			"x",
+			"--upstream",
+			"http",
+			"--upstream-url",
+			nobody.URL,
+			"--set",
+			"phases.measure=1s",
+			"--set",
+			`upstream.payload={text: "{{.Probe}}"}`,
+		)
 		if r, err := results.Load(dir); code != exitTarget || err != nil || !r.Partial {
 			t.Errorf("exit code %d: %v\n%s", code, err, stderr)
 		}
@@ -684,8 +842,25 @@ func TestHangIsNoticed(t *testing.T) {
 	t.Cleanup(func() { _ = target.Process.Signal(syscall.SIGCONT) })
 	admin := countedUpstream(t, ready.Admin, 2, func() { _ = target.Process.Signal(syscall.SIGSTOP) })
 	dir := filepath.Join(t.TempDir(), "out")
-	cmd := watched(t, "run", "--profile", writeProfile(t, pushOnly), "--plain", "--out", dir, "--target", ready.URL, "--token", "x", "--upstream-url", admin,
-		"--set", "schedule.rate=0.5/s", "--set", "phases.measure=8s")
+	cmd := watched(
+		t,
+		"run",
+		"--profile",
+		writeProfile(t, pushOnly),
+		"--plain",
+		"--out",
+		dir,
+		"--target",
+		ready.URL,
+		"--token",
+		"x",
+		"--upstream-url",
+		admin,
+		"--set",
+		"schedule.rate=0.5/s",
+		"--set",
+		"phases.measure=8s",
+	)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -718,8 +893,21 @@ func TestHangIsNoticed(t *testing.T) {
 func TestCallbackNotOnTheList(t *testing.T) {
 	t.Parallel()
 	for _, after := range []string{"stop", "continue"} {
-		_, stderr, code := execute(t, "run", "--quiet", "--profile", "webhook", "--set", "target.embedded.proof=allow-list", "--set", "target.embedded.callbackHosts=[callbacks.example]", "--set", "lanes.*.attach.onFailure="+after)
-		if code != exitTarget || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "events/subscribe: rpc -32027: Callback endpoint error (challenge_failed)") {
+		_, stderr, code := execute(
+			t,
+			"run",
+			"--quiet",
+			"--profile",
+			"webhook",
+			"--set",
+			"target.embedded.proof=allow-list",
+			"--set",
+			"target.embedded.callbackHosts=[callbacks.example]",
+			"--set",
+			"lanes.*.attach.onFailure="+after,
+		)
+		if code != exitTarget || strings.Count(stderr, "\n") != 1 ||
+			!strings.Contains(stderr, "events/subscribe: rpc -32027: Callback endpoint error (challenge_failed)") {
 			t.Errorf("%s: exit code %d, %s", after, code, stderr)
 		}
 		if every := strings.Contains(stderr, "none of its 300 subscriptions could be opened, first: "); every != (after == "continue") {

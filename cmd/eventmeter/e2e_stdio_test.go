@@ -31,7 +31,8 @@ func TestRunOverStdio(t *testing.T) {
 	}
 	exact(t, r, 20)
 	s := r.Target.Stdio
-	if s == nil || r.Target.Embedded || !strings.HasPrefix(r.Target.URL, "stdio:") || r.Target.Process == nil || r.Target.Process.Memory == 0 {
+	if s == nil || r.Target.Embedded || !strings.HasPrefix(r.Target.URL, "stdio:") || r.Target.Process == nil ||
+		r.Target.Process.Memory == 0 {
 		t.Fatalf("target %+v", r.Target)
 	}
 	if n := s.Unknown + s.Unaddressed + s.Requests + s.Malformed + s.TooLong; n != 0 || s.Exit != "" || s.Lines == 0 {
@@ -108,9 +109,19 @@ func TestRunOtherSystemsOverStdio(t *testing.T) {
 		}
 		for _, l := range r.Lanes {
 			if l.Expected == 0 || l.Delivered != l.Expected || l.Duplicates.SameEvent+l.Unexpected != 0 {
-				t.Errorf("%s: lane %s: expected %d, delivered %d, unexpected %v, duplicates %+v, %+v", era, l.Name, l.Expected, l.Delivered, l.Detail.UnexpectedBy, l.Duplicates, l.Examples)
+				t.Errorf(
+					"%s: lane %s: expected %d, delivered %d, unexpected %v, duplicates %+v, %+v",
+					era,
+					l.Name,
+					l.Expected,
+					l.Delivered,
+					l.Detail.UnexpectedBy,
+					l.Duplicates,
+					l.Examples,
+				)
 			}
-			if f := l.Figures; l.System == "sep-2549" && (f["changesNotified"] == 0 || f["fetchesChanged"] == 0 || f["fetchesExpired"]+f["unbalanced"]+f["listenReconnects"] != 0) {
+			if f := l.Figures; l.System == "sep-2549" &&
+				(f["changesNotified"] == 0 || f["fetchesChanged"] == 0 || f["fetchesExpired"]+f["unbalanced"]+f["listenReconnects"] != 0) {
 				t.Errorf("%s: lane %s: figures %v", era, l.Name, f)
 			}
 		}

@@ -223,10 +223,21 @@ func accounted(t *testing.T, r *results.Result, emissions, least int64) {
 		}
 		if n := l.Lost() + l.Duplicates.SameEvent + l.Duplicates.SameEmission + l.Duplicates.Requested +
 			l.OutOfOrder + l.Unexpected + l.Recovered + l.Gaps.Incidents + l.Gaps.FalseAlarms + l.Gaps.Overclaimed; n != 0 {
-			t.Errorf("lane %s is not clean: lost %d and %d, duplicates %+v, out of order %d, unexpected %d, recovered %d, gaps %+v, failures %v",
-				l.Name, l.LostSilent, l.LostAnnounced, l.Duplicates, l.OutOfOrder, l.Unexpected, l.Recovered, l.Gaps, l.Failures)
+			t.Errorf(
+				"lane %s is not clean: lost %d and %d, duplicates %+v, out of order %d, unexpected %d, recovered %d, gaps %+v, failures %v",
+				l.Name,
+				l.LostSilent,
+				l.LostAnnounced,
+				l.Duplicates,
+				l.OutOfOrder,
+				l.Unexpected,
+				l.Recovered,
+				l.Gaps,
+				l.Failures,
+			)
 		}
-		if q := l.Latency.FromIntended; q.Count != perLane || q.P50 <= 0 || q.P50 > q.P99 || q.P99 > q.Max || q.Max > results.Nanos(time.Minute) {
+		if q := l.Latency.FromIntended; q.Count != perLane || q.P50 <= 0 || q.P50 > q.P99 || q.P99 > q.Max ||
+			q.Max > results.Nanos(time.Minute) {
 			t.Errorf("lane %s: latency %+v", l.Name, q)
 		}
 		if l.Latency.FromSent.P50 > l.Latency.FromIntended.Max {
@@ -318,7 +329,9 @@ func TestRunAgainstAServer(t *testing.T) {
 		"legacy": {"--upstream-url", ready.Admin, "--set", "target.era=legacy"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			stdout, stderr, code := execute(t, smoke(append([]string{"--quiet", "--format=json", "--target", ready.URL, "--token-file", tokens}, extra...)...)...)
+			stdout, stderr, code := execute(
+				t,
+				smoke(append([]string{"--quiet", "--format=json", "--target", ready.URL, "--token-file", tokens}, extra...)...)...)
 			if code != 0 && code != exitBottleneck {
 				t.Fatalf("exit code %d\n%s", code, stderr)
 			}
@@ -342,7 +355,11 @@ func TestFailuresNameTheirReason(t *testing.T) {
 	}))
 	t.Cleanup(garbage.Close)
 	typo := filepath.Join(t.TempDir(), "typo.yaml")
-	if err := os.WriteFile(typo, []byte("name: x\nlanes:\n  - name: a\n    mode: push\n    subscritpions: 3\n    event: e\n"), 0o600); err != nil {
+	if err := os.WriteFile(
+		typo,
+		[]byte("name: x\nlanes:\n  - name: a\n    mode: push\n    subscritpions: 3\n    event: e\n"),
+		0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	free, err := net.Listen("tcp", "127.0.0.1:0")
@@ -487,7 +504,15 @@ func TestProfilesCommands(t *testing.T) {
 	if want := strings.Replace(shown, "drain: 5s #", "drain: 3s #", 1); code != 0 || edited != want || want == shown {
 		t.Errorf("exit code %d: %s\n%s", code, stderr, edited)
 	}
-	if _, stderr, code := execute(t, "profiles", "show", "compare", "--set", "phases.drain=3"); code != exitUsage || !strings.Contains(stderr, "3 has no unit; did you mean 3s?") {
+	if _, stderr, code := execute(
+		t,
+		"profiles",
+		"show",
+		"compare",
+		"--set",
+		"phases.drain=3",
+	); code != exitUsage ||
+		!strings.Contains(stderr, "3 has no unit; did you mean 3s?") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	if _, stderr, code := execute(t, "profiles", "show", "compar"); code != exitUsage || !strings.Contains(stderr, "compare") {

@@ -62,7 +62,12 @@ func TestVariablesSetFlags(t *testing.T) {
 			t.Errorf("%v, %s: --%s is %s, want %s", tt.variables, tt.args, tt.flag, got, tt.want)
 		}
 	}
-	if _, err := parsed(t, map[string]string{"EVENTMETER_TRIALS": "sec-ret"}, "run"); err == nil || !strings.Contains(err.Error(), "EVENTMETER_TRIALS cannot be a value of --trials") || strings.Contains(err.Error(), "sec-ret") {
+	if _, err := parsed(
+		t,
+		map[string]string{"EVENTMETER_TRIALS": "sec-ret"},
+		"run",
+	); err == nil || !strings.Contains(err.Error(), "EVENTMETER_TRIALS cannot be a value of --trials") ||
+		strings.Contains(err.Error(), "sec-ret") {
 		t.Errorf("%v", err)
 	}
 	if _, err := parsed(t, map[string]string{"EVENTMETER_FORMAT": "pdf"}, "run"); err != nil {
@@ -103,8 +108,28 @@ func TestSecretsOfVariables(t *testing.T) {
 	ready, _ := serveTargetWith(t, embedded.Options{Tokens: []string{secret}})
 	dir := t.TempDir()
 	out := filepath.Join(dir, "out")
-	cmd := command(t, "run", "smoke", "--verbose", "--processes", "2", "--target", ready.URL, "--upstream-url", ready.Admin, "--set", "thresholds=[]",
-		"--set", "lanes=[{name: push, mode: push, subscriptions: 4, event: chat.message}]", "--duration", "1s", "--out", out, "--format", "json="+filepath.Join(dir, "result.json"))
+	cmd := command(
+		t,
+		"run",
+		"smoke",
+		"--verbose",
+		"--processes",
+		"2",
+		"--target",
+		ready.URL,
+		"--upstream-url",
+		ready.Admin,
+		"--set",
+		"thresholds=[]",
+		"--set",
+		"lanes=[{name: push, mode: push, subscriptions: 4, event: chat.message}]",
+		"--duration",
+		"1s",
+		"--out",
+		out,
+		"--format",
+		"json="+filepath.Join(dir, "result.json"),
+	)
 	cmd.Env = append(cmd.Env, "EVENTMETER_TOKEN="+secret, "EVENTMETER_HEADER=X-Secret: "+secret)
 	stdout, stderr, code := toItsEnd(t, cmd)
 	if code != 0 && code != exitBottleneck {
@@ -129,14 +154,30 @@ func TestSecretsOfVariables(t *testing.T) {
 		t.Fatalf("%d files, %v", files, err)
 	}
 	seen := filepath.Join(dir, "environment")
-	cmd = command(t, "run", "smoke", "--quiet", "--out", filepath.Join(dir, "other"), "--set", "thresholds=[]", "--set", "lanes=[{name: push, mode: push, subscriptions: 1, event: chat.message}]",
-		"--duration", "1s", "--command", `sh -c 'env > "$0"; exec "$1" serve --stdio' `+seen+" "+program(t))
+	cmd = command(
+		t,
+		"run",
+		"smoke",
+		"--quiet",
+		"--out",
+		filepath.Join(dir, "other"),
+		"--set",
+		"thresholds=[]",
+		"--set",
+		"lanes=[{name: push, mode: push, subscriptions: 1, event: chat.message}]",
+		"--duration",
+		"1s",
+		"--command",
+		`sh -c 'env > "$0"; exec "$1" serve --stdio' `+seen+" "+program(t),
+	)
 	cmd.Env = append(cmd.Env, "EVENTMETER_UPSTREAM=inject", "EVENTMETER_ADMIN=127.0.0.1:1", "EVENTMETER_REVISION=sep-3415")
 	if _, stderr, code := toItsEnd(t, cmd); code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
 	data, err := os.ReadFile(seen)
-	if err != nil || bytes.Contains(data, []byte("EVENTMETER_UPSTREAM")) || bytes.Contains(data, []byte("EVENTMETER_ADMIN")) || bytes.Contains(data, []byte("EVENTMETER_REVISION")) || !bytes.Contains(data, []byte("PATH=")) {
+	if err != nil || bytes.Contains(data, []byte("EVENTMETER_UPSTREAM")) || bytes.Contains(data, []byte("EVENTMETER_ADMIN")) ||
+		bytes.Contains(data, []byte("EVENTMETER_REVISION")) ||
+		!bytes.Contains(data, []byte("PATH=")) {
 		t.Errorf("%v: the target was told\n%s", err, data)
 	}
 }

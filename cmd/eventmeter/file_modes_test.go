@@ -120,7 +120,19 @@ func TestFilesArePrivate(t *testing.T) {
 	}
 	t.Run("a checkpoint", func(t *testing.T) {
 		out := t.TempDir()
-		cmd := unmasked(t, "run", "--quiet", "--profile", small, "--set", "phases.measure=60s", "--processes", "2", "--out", filepath.Join(out, "run"))
+		cmd := unmasked(
+			t,
+			"run",
+			"--quiet",
+			"--profile",
+			small,
+			"--set",
+			"phases.measure=60s",
+			"--processes",
+			"2",
+			"--out",
+			filepath.Join(out, "run"),
+		)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +154,19 @@ func TestFilesArePrivate(t *testing.T) {
 	t.Run("a recording", func(t *testing.T) {
 		ready, _ := serveTarget(t)
 		out := t.TempDir()
-		text, err := unmasked(t, "record", "-t", ready.URL, "-e", "chat.message", "--duration", "300ms", "--out", filepath.Join(out, "trace.jsonl"), "--quiet").CombinedOutput()
+		text, err := unmasked(
+			t,
+			"record",
+			"-t",
+			ready.URL,
+			"-e",
+			"chat.message",
+			"--duration",
+			"300ms",
+			"--out",
+			filepath.Join(out, "trace.jsonl"),
+			"--quiet",
+		).CombinedOutput()
 		if found := private(t, "a recording", out); found["trace.jsonl"] != 1 {
 			t.Errorf("%v: %v\n%s", found, err, text)
 		}

@@ -197,7 +197,9 @@ func applyEnvironment(c *cobra.Command, variables map[string]string, args []stri
 		}
 		for _, v := range values {
 			if c.Flags().Set(f.Name, strings.TrimSuffix(v, "\r")) != nil {
-				err = usageError{fmt.Errorf("%s cannot be a value of --%s: want a value of type %s", variableOf(f.Name), f.Name, f.Value.Type())}
+				err = usageError{
+					fmt.Errorf("%s cannot be a value of --%s: want a value of type %s", variableOf(f.Name), f.Name, f.Value.Type()),
+				}
 				return
 			}
 		}

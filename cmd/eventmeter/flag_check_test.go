@@ -14,7 +14,19 @@ import (
 
 // againstArgs are the flags of a duet of targets that are not there, and more.
 func againstArgs(more ...string) []string {
-	return append([]string{"run", "--target", "http://127.0.0.1:1/mcp", "--upstream-url", "http://127.0.0.1:3", "--against", "http://127.0.0.1:2/mcp", "--against-upstream-url", "http://127.0.0.1:4"}, more...)
+	return append(
+		[]string{
+			"run",
+			"--target",
+			"http://127.0.0.1:1/mcp",
+			"--upstream-url",
+			"http://127.0.0.1:3",
+			"--against",
+			"http://127.0.0.1:2/mcp",
+			"--against-upstream-url",
+			"http://127.0.0.1:4",
+		},
+		more...)
 }
 
 // TestBadInput gives every command what it cannot use: one line that says what
@@ -119,7 +131,8 @@ func TestBadInput(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		err := runCommand(t.Context(), tt.args, streams{strings.NewReader(""), &out, &errs, nil, nil})
-		if err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") || out.Len() > 0 {
+		if err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") ||
+			out.Len() > 0 {
 			t.Errorf("%q: %v, exit code %d, want one line with %q\n%s", tt.args, err, exitCode(err), tt.want, &out)
 		}
 	}
@@ -127,7 +140,11 @@ func TestBadInput(t *testing.T) {
 
 // TestMayBeEmpty: the variable of a CI system is not set elsewhere.
 func TestMayBeEmpty(t *testing.T) {
-	err := runCommand(t.Context(), []string{"run", "--format", "markdown=", "--annotate", "", "--trials", "0"}, streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}, nil, nil})
+	err := runCommand(
+		t.Context(),
+		[]string{"run", "--format", "markdown=", "--annotate", "", "--trials", "0"},
+		streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}, nil, nil},
+	)
 	if err == nil || !strings.Contains(err.Error(), "--trials 0") {
 		t.Errorf("%v", err)
 	}

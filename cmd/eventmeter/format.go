@@ -60,7 +60,14 @@ func (f *formatFlags) check() error {
 		case toFile:
 			f.files = append(f.files, formatFile{format, name})
 		case f.printed != "":
-			return usageError{fmt.Errorf("--format %s and --format %s: standard output takes one; write the other to a file with --format %s=FILE", f.printed, format, format)}
+			return usageError{
+				fmt.Errorf(
+					"--format %s and --format %s: standard output takes one; write the other to a file with --format %s=FILE",
+					f.printed,
+					format,
+					format,
+				),
+			}
 		default:
 			f.printed = format
 		}

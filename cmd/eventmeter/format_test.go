@@ -57,7 +57,10 @@ func TestFormatFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f := formatFlags{can: []string{formatText, formatJSON, formatMarkdown}, given: []string{"text=" + in("missing/x"), "json=" + in("json"), "markdown=" + in("md")}}
+	f := formatFlags{
+		can:   []string{formatText, formatJSON, formatMarkdown},
+		given: []string{"text=" + in("missing/x"), "json=" + in("json"), "markdown=" + in("md")},
+	}
 	if err := f.check(); err != nil {
 		t.Fatal(err)
 	}
@@ -80,8 +83,25 @@ func TestFormatFiles(t *testing.T) {
 func TestFormatsOfARun(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	stdout, stderr, code := execute(t, smoke("--quiet", "--trials", "2", "--duration", "500ms", "--out", in("out"), "--format", "markdown",
-		"--format", "json="+in("json"), "--format", "html="+in("html"), "--format", "junit="+in("junit"), "--format", "text="+in("text"))...)
+	stdout, stderr, code := execute(t, smoke(
+		"--quiet",
+		"--trials",
+		"2",
+		"--duration",
+		"500ms",
+		"--out",
+		in("out"),
+		"--format",
+		"markdown",
+		"--format",
+		"json="+in("json"),
+		"--format",
+		"html="+in("html"),
+		"--format",
+		"junit="+in("junit"),
+		"--format",
+		"text="+in("text"),
+	)...)
 	if code != 0 && code != exitBottleneck && code != exitUnjudged {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}

@@ -80,7 +80,8 @@ func calibrationRows(table string) []string {
 			}
 			// Whether a poll's truncated answer announces a loss depends on which
 			// events share the page.
-			if r[1] == "poll" && (name == "lostSilent" || name == "lostAnnounced") && strings.Contains(r[2], "lostSilent") && strings.Contains(r[2], "lostAnnounced") {
+			if r[1] == "poll" && (name == "lostSilent" || name == "lostAnnounced") && strings.Contains(r[2], "lostSilent") &&
+				strings.Contains(r[2], "lostAnnounced") {
 				value = "N"
 			}
 			checks = append(checks, name+" "+m[2]+value)
@@ -152,7 +153,9 @@ func resultKeys(t *testing.T, r *results.Result) []string {
 }
 
 // depends are parts of a result whose keys depend on what happened in the run.
-var depends = regexp.MustCompile(`\.(causes|belowResolution|reasons|examples|[a-zA-Z]+By)$|^(warnings|thresholds|phases|intervals|host|reason|partial|target|generator)$`)
+var depends = regexp.MustCompile(
+	`\.(causes|belowResolution|reasons|examples|[a-zA-Z]+By)$|^(warnings|thresholds|phases|intervals|host|reason|partial|target|generator)$`,
+)
 
 func appendKeys(keys []string, path string, v any) []string {
 	if depends.MatchString(path) {

@@ -19,7 +19,23 @@ const helpWidth = 100
 // briefFlags are the flags that the short help of a command shows. A command that is not
 // here shows all of its flags.
 var briefFlags = map[string][]string{
-	"run":      {"target", "command", "token", "upstream-url", "subscriptions", "rate", "duration", "event", "set", "out", "format", "full", "quiet", "against", "trials"},
+	"run": {
+		"target",
+		"command",
+		"token",
+		"upstream-url",
+		"subscriptions",
+		"rate",
+		"duration",
+		"event",
+		"set",
+		"out",
+		"format",
+		"full",
+		"quiet",
+		"against",
+		"trials",
+	},
 	"capacity": {"target", "token", "upstream-url", "axis", "from", "to", "slo", "event", "set", "out", "format", "quiet"},
 	"check":    {"target", "token", "event", "arguments", "upstream-url", "subscriptions", "duration", "set", "format", "quiet"},
 	"serve":    {"addr", "admin", "tls", "stdio", "token", "faults", "options", "allow-private-callbacks", "callback-insecure"},
@@ -64,7 +80,11 @@ func showHelp(c *cobra.Command, all bool) error {
 	}
 	switch {
 	case all && c.HasParent() && len(briefOf(c)) > 0:
-		fmt.Fprintf(&b, "\nEach flag can also be set by an environment variable, such as %s; that of a repeatable flag has one value on each line.\n", variableOf("upstream-url"))
+		fmt.Fprintf(
+			&b,
+			"\nEach flag can also be set by an environment variable, such as %s; that of a repeatable flag has one value on each line.\n",
+			variableOf("upstream-url"),
+		)
 	case left > 0:
 		fmt.Fprintf(&b, "\n%s --help-all shows %d more flags and explains the command.\n", c.CommandPath(), left)
 	case hidden && !all:
@@ -154,4 +174,9 @@ func flagError(c *cobra.Command, err error) error {
 }
 
 // renamed are words that other tools use as flags.
-var renamed = map[string]string{"json": "--format json", "markdown": "--format markdown", "junit": "--format junit=FILE", "html": "--format html=FILE"}
+var renamed = map[string]string{
+	"json":     "--format json",
+	"markdown": "--format markdown",
+	"junit":    "--format junit=FILE",
+	"html":     "--format html=FILE",
+}

@@ -62,7 +62,8 @@ func TestHelp(t *testing.T) {
 				t.Errorf("%s has no --%s, which its short help shows", c.CommandPath(), name)
 			}
 		}
-		if strings.Contains(c.Long, "Exit codes:") && (!strings.Contains(all, "Exit codes:") || c.HasParent() && strings.Contains(brief, "Exit codes:")) {
+		if strings.Contains(c.Long, "Exit codes:") &&
+			(!strings.Contains(all, "Exit codes:") || c.HasParent() && strings.Contains(brief, "Exit codes:")) {
 			t.Errorf("%s: the exit codes belong into the long help", c.CommandPath())
 		}
 	}

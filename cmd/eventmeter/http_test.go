@@ -16,12 +16,32 @@ func TestEveryHTTP(t *testing.T) {
 	var lanes []string
 	for mode, rest := range map[string]string{"push": "", "poll": ", poll: {minInterval: 100ms}", "webhook": ""} {
 		for name, version := range map[string]string{"one": "1.1", "two": "2", "clear": "h2c"} {
-			lanes = append(lanes, fmt.Sprintf(`{name: %s-%s, mode: %s, http: "%s", subscriptions: 5, event: chat.message%s}`, mode, name, mode, version, rest))
+			lanes = append(
+				lanes,
+				fmt.Sprintf(
+					`{name: %s-%s, mode: %s, http: "%s", subscriptions: 5, event: chat.message%s}`,
+					mode,
+					name,
+					mode,
+					version,
+					rest,
+				),
+			)
 		}
 	}
 	runs := map[string][]string{}
 	for _, era := range []string{"modern", "legacy"} {
-		runs[era] = []string{"run", "--profile", "smoke", "--quiet", "--format=json", "--set=lanes=[" + strings.Join(lanes, ",") + "]", "--set=target.era=" + era, "--set=phases.ready=60s", "--set=phases.measure=1s"}
+		runs[era] = []string{
+			"run",
+			"--profile",
+			"smoke",
+			"--quiet",
+			"--format=json",
+			"--set=lanes=[" + strings.Join(lanes, ",") + "]",
+			"--set=target.era=" + era,
+			"--set=phases.ready=60s",
+			"--set=phases.measure=1s",
+		}
 	}
 	for era, out := range together(t, runs) {
 		r := out.result(t)

@@ -150,7 +150,13 @@ func traceOf(t *testing.T) string {
 	var b bytes.Buffer
 	for i := range 50 {
 		probe := eventmeter.Stamp{Run: 7, Source: uint16(i % 2), Seq: uint32(i/2 + 1)}
-		fmt.Fprintf(&b, `{"t":%.3f,"source":%d,"event":"chat.message","payload":{"channel":"channel-0","text":"as it was %s"}}`+"\n", float64(i)*0.05, i%2, probe)
+		fmt.Fprintf(
+			&b,
+			`{"t":%.3f,"source":%d,"event":"chat.message","payload":{"channel":"channel-0","text":"as it was %s"}}`+"\n",
+			float64(i)*0.05,
+			i%2,
+			probe,
+		)
 	}
 	file := filepath.Join(t.TempDir(), "trace.jsonl")
 	if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
@@ -170,21 +176,50 @@ func TestEveryUpstream(t *testing.T) {
 	quiet := func(more ...string) []string { return smoke(append([]string{"--quiet", "--format=json"}, more...)...) }
 	const chat = `payload: {channel: "channel-{{.Source}}", text: "{{.Probe}}"}`
 	runs := map[string][]string{
-		"feed":   quiet("--set", `upstream={kind: feed, sources: 2, `+chat+`}`, "--set", "target.embedded.feedEvery=50ms"),
-		"tool":   quiet("--set", `upstream={kind: tool, sources: 2, tool: {name: post_message}, `+chat+`}`),
-		"replay": quiet("--set", `upstream={kind: replay, sources: 2, replay: {file: "`+traceOf(t)+`"}}`, "--set", "schedule={kind: trace}"),
-		"http": quiet("--target", ready.URL, "--token", "t", "--set", `lanes.*.arguments={channel: http}`,
-			"--set", `upstream={kind: http, sources: 2, http: {url: "`+ready.Admin+`/inject", body: '{"name":"chat.message","data":{"channel":"http","text":"{{.Probe}}"}}'}}`),
+		"feed": quiet("--set", `upstream={kind: feed, sources: 2, `+chat+`}`, "--set", "target.embedded.feedEvery=50ms"),
+		"tool": quiet("--set", `upstream={kind: tool, sources: 2, tool: {name: post_message}, `+chat+`}`),
+		"replay": quiet(
+			"--set",
+			`upstream={kind: replay, sources: 2, replay: {file: "`+traceOf(t)+`"}}`,
+			"--set",
+			"schedule={kind: trace}",
+		),
+		"http": quiet(
+			"--target",
+			ready.URL,
+			"--token",
+			"t",
+			"--set",
+			`lanes.*.arguments={channel: http}`,
+			"--set",
+			`upstream={kind: http, sources: 2, http: {url: "`+ready.Admin+`/inject", body: '{"name":"chat.message","data":{"channel":"http","text":"{{.Probe}}"}}'}}`,
+		),
 	}
 	if self, err := os.Executable(); err != nil {
 		t.Fatal(err)
 	} else if runtime.GOOS != "windows" { // it needs a shell
-		runs["exec"] = quiet("--set", fmt.Sprintf(`upstream={kind: exec, sources: 2, exec: {ack: true, command: [sh, -c, '%s=1 exec "$0"', %q]}, %s}`, asProgram, self, chat))
+		runs["exec"] = quiet(
+			"--set",
+			fmt.Sprintf(
+				`upstream={kind: exec, sources: 2, exec: {ack: true, command: [sh, -c, '%s=1 exec "$0"', %q]}, %s}`,
+				asProgram,
+				self,
+				chat,
+			),
+		)
 	}
 	all := products()
 	for kind, p := range all {
-		runs[kind] = quiet("--target", ready.URL, "--token", "t", "--set", "lanes.*.arguments={channel: "+kind+"}",
-			"--set", fmt.Sprintf(`upstream={kind: %s, sources: 2, %s: {url: %q, secret: %s}}`, kind, kind, p.serve(t, ready.Admin, kind), hushed))
+		runs[kind] = quiet(
+			"--target",
+			ready.URL,
+			"--token",
+			"t",
+			"--set",
+			"lanes.*.arguments={channel: "+kind+"}",
+			"--set",
+			fmt.Sprintf(`upstream={kind: %s, sources: 2, %s: {url: %q, secret: %s}}`, kind, kind, p.serve(t, ready.Admin, kind), hushed),
+		)
 	}
 	for kind, out := range together(t, runs) {
 		r := out.result(t)
@@ -193,7 +228,13 @@ func TestEveryUpstream(t *testing.T) {
 			t.Errorf("%s: %+v, or the secret is in the result", kind, r.Upstream)
 		}
 		if p := all[kind]; p != nil && (p.bad.Load() != 0 || p.good.Load() != r.Upstream.Published+r.Upstream.Warmup) {
-			t.Errorf("%s: %d signatures were good and %d bad, of %d webhooks", kind, p.good.Load(), p.bad.Load(), r.Upstream.Published+r.Upstream.Warmup)
+			t.Errorf(
+				"%s: %d signatures were good and %d bad, of %d webhooks",
+				kind,
+				p.good.Load(),
+				p.bad.Load(),
+				r.Upstream.Published+r.Upstream.Warmup,
+			)
 		}
 		if t.Failed() {
 			t.Fatalf("%s: %v, %v\n%s", kind, r.Warnings, maps.Keys(r.Upstream.Figures), out.stderr)
@@ -246,7 +287,11 @@ target: {url: "`+ready.URL+`", tokens: [t]}
 	}
 	for _, l := range r.Lanes {
 		f := l.Figures
-		if r.Upstream.Scheduled != 0 || l.Expected != 0 || l.Detail.Unprobed != 36 || f["observedEvents"] != 36 || f["observedDuplicates"] != 0 || f["observedLeast"] != 12 || f["observedMost"] != 12 || l.Timings["observedAge"].Count != 36 {
+		if r.Upstream.Scheduled != 0 || l.Expected != 0 || l.Detail.Unprobed != 36 || f["observedEvents"] != 36 ||
+			f["observedDuplicates"] != 0 ||
+			f["observedLeast"] != 12 ||
+			f["observedMost"] != 12 ||
+			l.Timings["observedAge"].Count != 36 {
 			t.Errorf("%s: %+v, %+v, %v", l.Name, r.Upstream, l.Detail, f)
 		}
 	}

@@ -59,8 +59,26 @@ func TestLeakIsJudgedFromTheMeasuredPhase(t *testing.T) {
 	t.Parallel()
 	const streams = 60
 	out := filepath.Join(t.TempDir(), "out")
-	stdout, stderr, code := execute(t, "run", "push", "--quiet", "--out", out, "--duration", "2s", "--set", "thresholds=[]", "--set", "phases.warmup=100ms", "--set", "phases.ready=60s",
-		"--set", "lanes.push.subscriptions=60", "--set", "lanes.push.attach.rate=20/s")
+	stdout, stderr, code := execute(
+		t,
+		"run",
+		"push",
+		"--quiet",
+		"--out",
+		out,
+		"--duration",
+		"2s",
+		"--set",
+		"thresholds=[]",
+		"--set",
+		"phases.warmup=100ms",
+		"--set",
+		"phases.ready=60s",
+		"--set",
+		"lanes.push.subscriptions=60",
+		"--set",
+		"lanes.push.attach.rate=20/s",
+	)
 	if code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}

@@ -77,7 +77,22 @@ passed on to targets or other programs that eventmeter starts.
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
 		_ = showHelp(c, false) // standard output may be closed
 	})
-	root.AddCommand(newRunCommand(io), newCapacityCommand(io), newMergeCommand(io), newShardCommand(io), newPlanCommand(io), newRecordCommand(io), newCompareCommand(io), newReportCommand(io), newServeCommand(io), newDiscoverCommand(io), newCheckCommand(io), newDoctorCommand(io), newProfilesCommand(io), newVersionCommand(io))
+	root.AddCommand(
+		newRunCommand(io),
+		newCapacityCommand(io),
+		newMergeCommand(io),
+		newShardCommand(io),
+		newPlanCommand(io),
+		newRecordCommand(io),
+		newCompareCommand(io),
+		newReportCommand(io),
+		newServeCommand(io),
+		newDiscoverCommand(io),
+		newCheckCommand(io),
+		newDoctorCommand(io),
+		newProfilesCommand(io),
+		newVersionCommand(io),
+	)
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "help" {

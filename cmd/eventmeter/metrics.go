@@ -29,9 +29,19 @@ type metricsFlags struct {
 
 func (m *metricsFlags) add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&m.addr, "metrics", "", "serve live metrics for Prometheus at this address, such as :9464; without a host, only to this machine")
+	fl.StringVar(
+		&m.addr,
+		"metrics",
+		"",
+		"serve live metrics for Prometheus at this address, such as :9464; without a host, only to this machine",
+	)
 	fl.DurationVar(&m.linger, "metrics-linger", 15*time.Second, "with --metrics: at the end, wait at most this long for one more scrape")
-	fl.BoolVar(&m.pprof, "pprof", false, "with --metrics: serve profiles of this process at /debug/pprof/ of the same address, for go tool pprof")
+	fl.BoolVar(
+		&m.pprof,
+		"pprof",
+		false,
+		"with --metrics: serve profiles of this process at /debug/pprof/ of the same address, for go tool pprof",
+	)
 	fl.StringVar(&m.remoteWrite, "remote-write", "", "push metrics to this URL by Prometheus remote write, and once more at the end")
 	fl.DurationVar(&m.remoteEvery, "remote-write-every", 5*time.Second, "with --remote-write: time between pushes, 1s or more")
 	fl.StringVar(&m.otlp, "otlp", "", "push metrics to this URL by OTLP over HTTP, such as http://127.0.0.1:4318, and once more at the end")
@@ -107,7 +117,10 @@ func (m *metricsFlags) open(io streams, keep int) (*shownMetrics, error) {
 		s.pushers = append(s.pushers, p)
 	}
 	if m.remoteWrite != "" {
-		s.pushers = append(s.pushers, metrics.StartRemoteWrite(metrics.PushOptions{URL: m.remoteWrite, Every: m.remoteEvery, From: registry, Job: "eventmeter"}))
+		s.pushers = append(
+			s.pushers,
+			metrics.StartRemoteWrite(metrics.PushOptions{URL: m.remoteWrite, Every: m.remoteEvery, From: registry, Job: "eventmeter"}),
+		)
 	}
 	return s, nil
 }

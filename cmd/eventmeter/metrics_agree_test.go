@@ -251,7 +251,12 @@ func (s pushed) agreeCapacity(t *testing.T, c *results.Capacity) {
 		s.is(t, "eventmeter_capacity_step_achieved_rate", of("step", n), step.Achieved)
 		for _, l := range step.Lanes {
 			if l.FromIntended.Count > 0 {
-				s.is(t, "eventmeter_capacity_step_latency_seconds", of("step", n, "lane", l.Name, "mode", l.Mode, "figure", "p99"), l.FromIntended.P99.Duration().Seconds())
+				s.is(
+					t,
+					"eventmeter_capacity_step_latency_seconds",
+					of("step", n, "lane", l.Name, "mode", l.Mode, "figure", "p99"),
+					l.FromIntended.P99.Duration().Seconds(),
+				)
 			}
 		}
 	}

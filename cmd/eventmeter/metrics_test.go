@@ -21,8 +21,31 @@ func TestMetricsAgreeEverywhere(t *testing.T) {
 	server := promtest.Start(t, promtest.Options{Every: 2 * time.Second})
 	otlp := promtest.OTLP(t)
 	dir := filepath.Join(t.TempDir(), "out")
-	cmd := watched(t, "run", "--profile", "smoke", "--quiet", "--out", dir, "--set", "phases.ready=60s", "--set", "phases.drain=60s",
-		"--metrics", "127.0.0.1:0", "--metrics-linger", "2m", "--remote-write", server.WriteURL(), "--remote-write-every", "1s", "--otlp", otlp.URL, "--otlp-every", "1s")
+	cmd := watched(
+		t,
+		"run",
+		"--profile",
+		"smoke",
+		"--quiet",
+		"--out",
+		dir,
+		"--set",
+		"phases.ready=60s",
+		"--set",
+		"phases.drain=60s",
+		"--metrics",
+		"127.0.0.1:0",
+		"--metrics-linger",
+		"2m",
+		"--remote-write",
+		server.WriteURL(),
+		"--remote-write-every",
+		"1s",
+		"--otlp",
+		otlp.URL,
+		"--otlp-every",
+		"1s",
+	)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -111,8 +134,25 @@ func TestMetricsOfProcesses(t *testing.T) {
 	t.Parallel()
 	to := promtest.RemoteWrite(t)
 	dir := filepath.Join(t.TempDir(), "out")
-	_, stderr, code := executeWatched(t, "run", "--profile", "smoke", "--processes", "2", "--quiet", "--out", dir, "--set", "phases.ready=60s", "--set", "phases.drain=60s",
-		"--remote-write", to.URL, "--remote-write-every", "1s")
+	_, stderr, code := executeWatched(
+		t,
+		"run",
+		"--profile",
+		"smoke",
+		"--processes",
+		"2",
+		"--quiet",
+		"--out",
+		dir,
+		"--set",
+		"phases.ready=60s",
+		"--set",
+		"phases.drain=60s",
+		"--remote-write",
+		to.URL,
+		"--remote-write-every",
+		"1s",
+	)
 	if code != 0 && code != exitBottleneck || strings.Contains(stderr, "warning") {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
@@ -140,8 +180,31 @@ func TestMetricsNobodyTakes(t *testing.T) {
 	t.Parallel()
 	gone := freePorts(t, 1)[0]
 	dir := filepath.Join(t.TempDir(), "out")
-	_, stderr, code := executeWatched(t, "run", "--profile", "smoke", "--quiet", "--out", dir, "--set", "phases.ready=60s", "--set", "phases.drain=60s",
-		"--set", "phases.measure=500ms", "--set", "phases.warmup=0s", "--remote-write", "http://"+gone+"/write", "--otlp", "http://"+gone, "--metrics", "127.0.0.1:0", "--metrics-linger", "0s")
+	_, stderr, code := executeWatched(
+		t,
+		"run",
+		"--profile",
+		"smoke",
+		"--quiet",
+		"--out",
+		dir,
+		"--set",
+		"phases.ready=60s",
+		"--set",
+		"phases.drain=60s",
+		"--set",
+		"phases.measure=500ms",
+		"--set",
+		"phases.warmup=0s",
+		"--remote-write",
+		"http://"+gone+"/write",
+		"--otlp",
+		"http://"+gone,
+		"--metrics",
+		"127.0.0.1:0",
+		"--metrics-linger",
+		"0s",
+	)
 	if code != 0 && code != exitBottleneck {
 		t.Errorf("exit code %d", code)
 	}
@@ -178,7 +241,8 @@ func TestMetricsFlags(t *testing.T) {
 	} {
 		for _, name := range []string{"run", "capacity"} {
 			stdout, stderr, code := execute(t, append([]string{name}, c.args...)...)
-			if code != exitUsage || !strings.Contains(stderr, c.want) || strings.Count(strings.TrimSpace(stderr), "\n") > 1 || stdout != "" {
+			if code != exitUsage || !strings.Contains(stderr, c.want) || strings.Count(strings.TrimSpace(stderr), "\n") > 1 ||
+				stdout != "" {
 				t.Errorf("%s %v: exit code %d, %q, want %q", name, c.args, code, stderr, c.want)
 			}
 		}

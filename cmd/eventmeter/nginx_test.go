@@ -183,8 +183,18 @@ func TestThroughNginx(t *testing.T) {
 			scheme = "https"
 		}
 		return smoke(append([]string{
-			"--quiet", "--format=json", "--target", scheme + "://" + ports[i] + "/mcp", "--token", "t", "--upstream-url", admin,
-			"--set", `upstream.payload={channel: "` + channel + `", text: "{{.Probe}}"}`, "--set", `lanes.*.arguments={channel: "` + channel + `"}`,
+			"--quiet",
+			"--format=json",
+			"--target",
+			scheme + "://" + ports[i] + "/mcp",
+			"--token",
+			"t",
+			"--upstream-url",
+			admin,
+			"--set",
+			`upstream.payload={channel: "` + channel + `", text: "{{.Probe}}"}`,
+			"--set",
+			`lanes.*.arguments={channel: "` + channel + `"}`,
 		}, more...)...)
 	}
 	pushOnly := func(heartbeat, channel string) string {
@@ -195,7 +205,15 @@ func TestThroughNginx(t *testing.T) {
 		return []string{pushOnly("15s", channel), "--set=schedule.rate=2/s", "--set=phases.measure=7s", "--set=thresholds=[]"}
 	}
 	runs := map[string][]string{
-		"off, callbacks too":  through(0, silent.Admin, "a", "--set", "lanes.webhook.webhook.listen="+ports[8], "--set", "lanes.webhook.webhook.callback=https://"+ports[7]),
+		"off, callbacks too": through(
+			0,
+			silent.Admin,
+			"a",
+			"--set",
+			"lanes.webhook.webhook.listen="+ports[8],
+			"--set",
+			"lanes.webhook.webhook.callback=https://"+ports[7],
+		),
 		"off, HTTP/2 and TLS": through(1, silent.Admin, "b", "--set", "lanes.*.http=2", "--set", "target.caFile="+cert),
 		"on, HTTP/1.1 upward": through(4, silent.Admin, "c"),
 		"on, header obeyed":   through(5, asks.Admin, "d"),
@@ -215,7 +233,15 @@ func TestThroughNginx(t *testing.T) {
 		coalesced := strings.HasSuffix(name, "no header") || strings.HasSuffix(name, "ignored")
 		l := r.Lanes[0]
 		q := l.Latency.FromSent
-		t.Logf("%s: %d of %d, ready after %v, from sent p50 %v, p99 %v", name, l.Delivered, l.Expected, l.Ready.Time.Max.Duration(), q.P50.Duration(), q.P99.Duration())
+		t.Logf(
+			"%s: %d of %d, ready after %v, from sent p50 %v, p99 %v",
+			name,
+			l.Delivered,
+			l.Expected,
+			l.Ready.Time.Max.Duration(),
+			q.P50.Duration(),
+			q.P99.Duration(),
+		)
 		if !coalesced {
 			accounted(t, r, 40, 1)
 		} else if l.Expected != 5*r.Upstream.Accepted || l.Expected == 0 || l.Delivered != l.Expected || l.Unexpected+l.OutOfOrder != 0 {

@@ -63,7 +63,9 @@ func takeOut(path string) (*outDir, error) {
 	case errors.Is(err, lockfile.ErrHeld) && lockfile.GivenBack:
 		return nil, usageError{fmt.Errorf("--out %s: it is %w, which is running; choose another directory", path, err)}
 	case errors.Is(err, lockfile.ErrHeld):
-		return nil, usageError{fmt.Errorf("--out %s: it is %w; choose another directory, or remove %s if that process has ended", path, err, name)}
+		return nil, usageError{
+			fmt.Errorf("--out %s: it is %w; choose another directory, or remove %s if that process has ended", path, err, name),
+		}
 	case err != nil:
 		d.release()
 		return nil, fmt.Errorf("take the directory for the result: %w; choose another with --out", err)

@@ -111,7 +111,9 @@ func TestThePageInABrowser(t *testing.T) {
 	chromium(t)
 	dir := filepath.Join(t.TempDir(), "out")
 	// Every third event comes twice, so that there is something for every chart.
-	stdout, stderr, code := execute(t, smoke("--out", dir, "--quiet", "--name", "PR #41", "--set", "target.embedded.faults=duplicate(every=3)")...)
+	stdout, stderr, code := execute(
+		t,
+		smoke("--out", dir, "--quiet", "--name", "PR #41", "--set", "target.embedded.faults=duplicate(every=3)")...)
 	if code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}

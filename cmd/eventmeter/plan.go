@@ -121,7 +121,12 @@ func readSearches(dirs []string) ([]plan.Search, error) {
 
 // workload reads the flags of the workload.
 func (f *planFlags) workload() (plan.Workload, error) {
-	w := plan.Workload{Subscribers: f.subscribers, TTL: f.ttl, PollEvery: f.pollEvery, Pod: plan.Pod{CPU: f.cpu, Connections: f.connections}}
+	w := plan.Workload{
+		Subscribers: f.subscribers,
+		TTL:         f.ttl,
+		PollEvery:   f.pollEvery,
+		Pod:         plan.Pod{CPU: f.cpu, Connections: f.connections},
+	}
 	if f.over != "" {
 		name, from, _, err := f.span()
 		if err != nil {
@@ -237,7 +242,12 @@ func (f *planFlags) checkSLO(searches []plan.Search) error {
 				}
 			}
 			if was > asked {
-				return fmt.Errorf("--slo %q: the search in %s had no limit as strict as this; repeat it with --slo '%s'", text, s.Name, text)
+				return fmt.Errorf(
+					"--slo %q: the search in %s had no limit as strict as this; repeat it with --slo '%s'",
+					text,
+					s.Name,
+					text,
+				)
 			}
 		}
 	}
@@ -308,7 +318,10 @@ func (f *planFlags) table(sheets []plan.Sheet, w plan.Workload, io streams) erro
 
 // span reads the flag over.
 func (f *planFlags) span() (name string, from, to float64, err error) {
-	bad := fmt.Errorf("--over %q: want subscribers, rate or fan-out=FROM..TO with 0 < FROM < TO, such as subscribers=10000..1000000", f.over)
+	bad := fmt.Errorf(
+		"--over %q: want subscribers, rate or fan-out=FROM..TO with 0 < FROM < TO, such as subscribers=10000..1000000",
+		f.over,
+	)
 	name, span, _ := strings.Cut(f.over, "=")
 	low, high, ok := strings.Cut(span, "..")
 	if name != "subscribers" && name != "rate" && name != "fan-out" || !ok {

@@ -28,8 +28,14 @@ func sheetStep(number int, mode, purpose string, subscriptions, rate, fanOut, co
 	causes["events"] = t
 	process := results.Process{CPU: results.Nanos(cores * seconds * 1e9), Memory: int64(memory)}
 	return results.CapacityStep{
-		Number: number, Purpose: purpose, Lane: mode, Verdict: "aside", Reasons: []string{}, Target: &process, Generator: results.Generator{Reasons: []string{}, Process: process},
-		Lanes: []results.CapacityStepLane{{Name: mode, Mode: mode, Subscriptions: int(subscriptions)}},
+		Number:    number,
+		Purpose:   purpose,
+		Lane:      mode,
+		Verdict:   "aside",
+		Reasons:   []string{},
+		Target:    &process,
+		Generator: results.Generator{Reasons: []string{}, Process: process},
+		Lanes:     []results.CapacityStepLane{{Name: mode, Mode: mode, Subscriptions: int(subscriptions)}},
 		Usage: &results.CapacityUsage{
 			Seconds: seconds, Subscriptions: int(subscriptions), Events: events, Deliveries: deliveries, Connections: int64(subscriptions),
 			Measured: results.OverheadWindow{Received: deliveries, SubscriptionHours: subscriptions * seconds / 3600, Causes: causes},
@@ -45,14 +51,51 @@ func writeSearch(t *testing.T, dir, mode string, delivery, held float64) {
 	cpu := func(n, rate, fanOut float64) float64 { return 0.01 + n*held + rate*0.001 + rate*fanOut*delivery }
 	memory := func(n float64) float64 { return 20*1048576 + n*10*1024 }
 	c := &results.Capacity{
-		Schema: results.CapacitySchema, Version: "test", Profile: json.RawMessage("{}"), Target: results.Target{Embedded: true, Name: "target"},
-		Host: results.Host{CPUs: 4}, Axis: "rate", Unit: "events/s", SLO: results.CapacitySLO{P99: 250e6}, Outcome: "found",
-		Maximum: results.CapacityMaximum{Load: 40, Above: 41, From: 40, To: 41, Events: 40, FanOut: 100, Deliveries: 4000, Limits: []string{}},
-		Steps: []results.CapacityStep{
-			sheetStep(1, mode, "idle", 1, 0, 0, cpu(1, 0, 0), memory(1)), sheetStep(2, mode, "cost", 1, 20, 0.1, cpu(1, 20, 0.1), memory(1)),
-			sheetStep(3, mode, "idle", 1000, 0, 0, cpu(1000, 0, 0), memory(1000)), sheetStep(4, mode, "cost", 1000, 20, 100, cpu(1000, 20, 100), memory(1000)),
+		Schema:  results.CapacitySchema,
+		Version: "test",
+		Profile: json.RawMessage("{}"),
+		Target:  results.Target{Embedded: true, Name: "target"},
+		Host:    results.Host{CPUs: 4},
+		Axis:    "rate",
+		Unit:    "events/s",
+		SLO:     results.CapacitySLO{P99: 250e6},
+		Outcome: "found",
+		Maximum: results.CapacityMaximum{
+			Load:       40,
+			Above:      41,
+			From:       40,
+			To:         41,
+			Events:     40,
+			FanOut:     100,
+			Deliveries: 4000,
+			Limits:     []string{},
 		},
-		Costs: []results.CapacityCost{{Lane: mode, Mode: mode, Missing: []string{}}}, Warnings: []results.Warning{},
+		Steps: []results.CapacityStep{
+			sheetStep(
+				1,
+				mode,
+				"idle",
+				1,
+				0,
+				0,
+				cpu(1, 0, 0),
+				memory(1),
+			),
+			sheetStep(2, mode, "cost", 1, 20, 0.1, cpu(1, 20, 0.1), memory(1)),
+			sheetStep(
+				3,
+				mode,
+				"idle",
+				1000,
+				0,
+				0,
+				cpu(1000, 0, 0),
+				memory(1000),
+			),
+			sheetStep(4, mode, "cost", 1000, 20, 100, cpu(1000, 20, 100), memory(1000)),
+		},
+		Costs:    []results.CapacityCost{{Lane: mode, Mode: mode, Missing: []string{}}},
+		Warnings: []results.Warning{},
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -169,7 +212,11 @@ func TestPlanBadInput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(other, results.CapacityFile), []byte(strings.Replace(string(c), `"name": "target"`, `"name": "another"`, 1)), 0o600); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(other, results.CapacityFile),
+		[]byte(strings.Replace(string(c), `"name": "target"`, `"name": "another"`, 1)),
+		0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	good := []string{"--subscribers", "100", "--rate", "1/s", "--fan-out", "10", "--pod-cpu", "1"}
@@ -218,7 +265,10 @@ func TestPlanBadInput(t *testing.T) {
 	if err := results.WriteFile(filepath.Join(old, results.CapacityFile), searches[0].Capacity.Write); err != nil {
 		t.Fatal(err)
 	}
-	if _, stderr, code := planned(t, append([]string{old}, good...)...); code != exitUsage || !strings.Contains(stderr, "has 0 usable steps of its own") {
+	if _, stderr, code := planned(
+		t,
+		append([]string{old}, good...)...); code != exitUsage ||
+		!strings.Contains(stderr, "has 0 usable steps of its own") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	if _, stderr, code := planned(t, with("--slo", "p99<=250ms", "--slo", "loss<=0.1%")...); code != 0 {

@@ -88,7 +88,12 @@ func TestPlanningPage(t *testing.T) {
 			// Metrics that nobody serves are what is looked at last before the first step.
 			args := append(c.args, "--slo", "x < 1", "--target-metrics", "http://127.0.0.1:1/metrics")
 			var out strings.Builder
-			if err := runCommand(t.Context(), args, streams{in: strings.NewReader(""), out: &out, err: &out}); exitCode(err) != exitTarget || !strings.Contains(err.Error(), "127.0.0.1:1") {
+			if err := runCommand(
+				t.Context(),
+				args,
+				streams{in: strings.NewReader(""), out: &out, err: &out},
+			); exitCode(err) != exitTarget ||
+				!strings.Contains(err.Error(), "127.0.0.1:1") {
 				t.Errorf("%s: exit code %d, %v", c.text, exitCode(err), err)
 			}
 			if i := slices.Index(c.args, "-o"); i > 0 {

@@ -158,7 +158,10 @@ func completeProfiles(_ *cobra.Command, _ []string, _ string) ([]string, cobra.S
 // of upstream.
 func completeSet(c *cobra.Command) {
 	if c.Flags().Lookup("upstream") != nil {
-		_ = c.RegisterFlagCompletionFunc("upstream", fixed("inject", "http", "github", "slack", "stripe", "feed", "tool", "exec", "replay", "none"))
+		_ = c.RegisterFlagCompletionFunc(
+			"upstream",
+			fixed("inject", "http", "github", "slack", "stripe", "feed", "tool", "exec", "replay", "none"),
+		)
 	}
 	_ = c.RegisterFlagCompletionFunc("set", func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return settingsFor(lanesOf(c, args), typed), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace

@@ -51,7 +51,9 @@ line of the file, as the YAML language server reads it:
 func newShowCommand(io streams) *cobra.Command {
 	var set []string
 	c := &cobra.Command{
-		Use: "show PROFILE", Short: "Print a built-in profile, a file or standard input (-), with overrides and comments", Args: cobra.ExactArgs(1),
+		Use:               "show PROFILE",
+		Short:             "Print a built-in profile, a file or standard input (-), with overrides and comments",
+		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeProfiles,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := checkSet(set); err != nil {
@@ -68,7 +70,8 @@ func newShowCommand(io streams) *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().StringArrayVar(&set, "set", nil, "override a value of the profile, path=value (repeatable), e.g. lanes.push.subscriptions=1000")
+	c.Flags().
+		StringArrayVar(&set, "set", nil, "override a value of the profile, path=value (repeatable), e.g. lanes.push.subscriptions=1000")
 	completeSet(c)
 	return c
 }

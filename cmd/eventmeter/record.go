@@ -96,7 +96,9 @@ func record(ctx context.Context, f recordFlags, io streams) error {
 // profile returns a profile that subscribes to each event and publishes nothing.
 func (f *recordFlags) profile() (*profiles.Profile, error) {
 	if f.target.url == "" && f.target.command == "" || len(f.events) == 0 {
-		return nil, usageError{errors.New("give the server with --target or --command, and one of its events with --event; eventmeter discover lists them")}
+		return nil, usageError{
+			errors.New("give the server with --target or --command, and one of its events with --event; eventmeter discover lists them"),
+		}
 	}
 	if f.duration <= 0 {
 		return nil, usageError{fmt.Errorf("--duration %v: want more than 0, such as 1m", f.duration)}
@@ -110,7 +112,13 @@ func (f *recordFlags) profile() (*profiles.Profile, error) {
 	}
 	text := "name: record\nlanes:\n"
 	for i, e := range f.events {
-		text += fmt.Sprintf("  - {name: event-%d, mode: %s, subscriptions: 1, event: %s, arguments: %s}\n", i, strconv.Quote(f.mode), strconv.Quote(e), f.arguments)
+		text += fmt.Sprintf(
+			"  - {name: event-%d, mode: %s, subscriptions: 1, event: %s, arguments: %s}\n",
+			i,
+			strconv.Quote(f.mode),
+			strconv.Quote(e),
+			f.arguments,
+		)
 	}
 	text += fmt.Sprintf("upstream: {kind: none}\nphases: {warmup: 0, measure: %v, drain: 0}\n", f.duration)
 	set, err := f.target.commandOverride()

@@ -45,13 +45,21 @@ func TestRepeat(t *testing.T) {
 		"host":      {[]string{"--target", ready.URL, "--upstream-url", ready.Admin, "--allow-host", ip}, map[bool][]string{true: {"--allow-host", ip}}[ip != "127.0.0.1"]},
 	} {
 		dir := filepath.Join(t.TempDir(), "out")
-		_, stderr, code := execute(t, append([]string{"run", "--quiet", "--profile", writeProfile(t, onePush), "--out", dir}, tt.args...)...)
+		_, stderr, code := execute(
+			t,
+			append([]string{"run", "--quiet", "--profile", writeProfile(t, onePush), "--out", dir}, tt.args...)...)
 		if code != exitOK && code != exitBottleneck {
 			t.Errorf("%s: exit code %d\n%s", name, code, stderr)
 			continue
 		}
 		words := repeatCommand(t, dir)
-		if got, want := strings.Join(words, " "), strings.Join(append([]string{"eventmeter", "run", "--profile", "profile.yaml"}, tt.want...), " "); got != want {
+		if got, want := strings.Join(
+			words,
+			" ",
+		), strings.Join(
+			append([]string{"eventmeter", "run", "--profile", "profile.yaml"}, tt.want...),
+			" ",
+		); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 		cmd := command(t, append(words[1:], "--out", "again", "--quiet")...)
@@ -67,7 +75,8 @@ func TestRepeat(t *testing.T) {
 			t.Fatal(err)
 		}
 		second, err := results.Load(filepath.Join(dir, "again"))
-		if err != nil || second.Upstream.Scheduled != first.Upstream.Scheduled || second.Target.Embedded != first.Target.Embedded || len(second.Shards) != len(first.Shards) {
+		if err != nil || second.Upstream.Scheduled != first.Upstream.Scheduled || second.Target.Embedded != first.Target.Embedded ||
+			len(second.Shards) != len(first.Shards) {
 			t.Errorf("%s: %v: not the same run\n%+v\n%+v", name, err, first.Upstream, second.Upstream)
 		}
 		if name == "processes" {
@@ -128,7 +137,16 @@ func TestCalibrationForCI(t *testing.T) {
 	}
 	dir := t.TempDir()
 	junit, summary := filepath.Join(dir, "junit.xml"), filepath.Join(dir, "summary.md")
-	_, stderr, code := execute(t, "run", "--profile", writeProfile(t, smallCases), "--format", "junit="+junit, "--format", "markdown="+summary)
+	_, stderr, code := execute(
+		t,
+		"run",
+		"--profile",
+		writeProfile(t, smallCases),
+		"--format",
+		"junit="+junit,
+		"--format",
+		"markdown="+summary,
+	)
 	if code != exitOK {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}

@@ -48,7 +48,13 @@ archives; the other formats show one archive.`,
 func rebuild(io streams, dirs []string, f *formatFlags) error {
 	for _, dir := range dirs {
 		if len(dirs) > 1 && results.IsCapacity(dir) {
-			return usageError{fmt.Errorf("%s holds a capacity search, which cannot be laid over other archives; name it alone, or one of its steps, such as %s", dir, filepath.Join(dir, "steps", "001"))}
+			return usageError{
+				fmt.Errorf(
+					"%s holds a capacity search, which cannot be laid over other archives; name it alone, or one of its steps, such as %s",
+					dir,
+					filepath.Join(dir, "steps", "001"),
+				),
+			}
 		}
 	}
 	page := func(w goio.Writer) error { return overlay(w, dirs) }
@@ -68,7 +74,13 @@ func rebuild(io streams, dirs []string, f *formatFlags) error {
 		return usageError{err}
 	}
 	if f.has(formatJUnit) && r.Part != nil {
-		return usageError{fmt.Errorf("--format junit: this is shard %d of %d, and thresholds are judged on the merged run; use eventmeter merge", r.Part.Index, r.Part.Count)}
+		return usageError{
+			fmt.Errorf(
+				"--format junit: this is shard %d of %d, and thresholds are judged on the merged run; use eventmeter merge",
+				r.Part.Index,
+				r.Part.Count,
+			),
+		}
 	}
 	forms := formsOf(r)
 	forms[formatHTML] = page
@@ -101,7 +113,8 @@ type outputFlags struct {
 func (o *outputFlags) add(c *cobra.Command) {
 	o.format.add(c, formatText, formatJSON, formatMarkdown, formatHTML, formatJUnit)
 	c.Flags().BoolVar(&o.full, "full", false, "print all figures, as in report.txt, instead of a summary")
-	c.Flags().StringVar(&o.annotate, "annotate", "auto", "print annotations for "+strings.Join(report.Systems(), ", ")+"; auto: for the CI system that is found, none: never")
+	c.Flags().
+		StringVar(&o.annotate, "annotate", "auto", "print annotations for "+strings.Join(report.Systems(), ", ")+"; auto: for the CI system that is found, none: never")
 	_ = c.RegisterFlagCompletionFunc("annotate", fixed(append([]string{"auto", "none"}, report.Systems()...)...))
 }
 

@@ -164,14 +164,37 @@ phases: {warmup: 0s, measure: 8s, drain: 5s}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.again || u.Accepted != u.Published || u.Accepted <= s.taken+1 {
-		t.Fatalf("restarted %t, %d of %d events accepted, %d before the kill: that says nothing\n%s", s.again, u.Accepted, u.Published, s.taken+1, stderr)
+		t.Fatalf(
+			"restarted %t, %d of %d events accepted, %d before the kill: that says nothing\n%s",
+			s.again,
+			u.Accepted,
+			u.Published,
+			s.taken+1,
+			stderr,
+		)
 	}
-	got := [...]int64{l.Expected, l.Delivered, l.LostAnnounced, l.LostSilent, l.LostOrderUnknown, l.Gaps.FalseAlarms, l.Unexpected, l.Overhead.Causes["subscribe"].Requests, l.Overhead.Causes["verification"].Requests}
+	got := [...]int64{
+		l.Expected,
+		l.Delivered,
+		l.LostAnnounced,
+		l.LostSilent,
+		l.LostOrderUnknown,
+		l.Gaps.FalseAlarms,
+		l.Unexpected,
+		l.Overhead.Causes["subscribe"].Requests,
+		l.Overhead.Causes["verification"].Requests,
+	}
 	want := [...]int64{u.Accepted * subs, (u.Accepted - 1) * subs, subs, 0, 0, 0, 0, subs, subs}
 	if got != want {
-		t.Errorf("expected, delivered, announced, silent, unknown, false alarms, unexpected, subscribes, challenges:\n got %v\nwant %v\n%s", got, want, stderr)
+		t.Errorf(
+			"expected, delivered, announced, silent, unknown, false alarms, unexpected, subscribes, challenges:\n got %v\nwant %v\n%s",
+			got,
+			want,
+			stderr,
+		)
 	}
-	if stats := s.stats(); stats.Gaps != subs || stats.Verifications != 0 || stats.Subscribed != 0 || stats.Deliveries.Webhook != (u.Accepted-s.taken-1)*subs {
+	if stats := s.stats(); stats.Gaps != subs || stats.Verifications != 0 || stats.Subscribed != 0 ||
+		stats.Deliveries.Webhook != (u.Accepted-s.taken-1)*subs {
 		t.Errorf("the second process: %+v", stats)
 	}
 }
@@ -228,7 +251,16 @@ phases: {warmup: 0s, measure: 2s, drain: 60s}
 	if n < subs || f["breaks"] == 0 {
 		t.Fatalf("%v requests, %v of their connections broke: that says nothing\n%s", n, f["breaks"], stderr)
 	}
-	got := [...]float64{f["requestsCompleted"], f["requestsFailed"], f["messagesExpected"], f["messagesDelivered"], f["messagesLost"], f["policiesEarly"], f["resultsWrong"], f["unbalanced"]}
+	got := [...]float64{
+		f["requestsCompleted"],
+		f["requestsFailed"],
+		f["messagesExpected"],
+		f["messagesDelivered"],
+		f["messagesLost"],
+		f["policiesEarly"],
+		f["resultsWrong"],
+		f["unbalanced"],
+	}
 	if want := [...]float64{n, 0, n * (steps + logs + 1), n * (steps + logs + 1), 0, 0, 0, 0}; got != want {
 		t.Errorf("completed, failed, expected, delivered, lost, refused, wrong, unbalanced:\n got %v\nwant %v\n%s", got, want, stderr)
 	}

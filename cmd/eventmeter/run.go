@@ -75,17 +75,48 @@ twice to skip the drain.
 // add adds the flags of the run command.
 func (f *runFlags) add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringArrayVarP(&f.profiles, "profile", "p", []string{"compare"}, "built-in profile, file, or - for standard input, the same as the argument; several are run in turn")
+	fl.StringArrayVarP(
+		&f.profiles,
+		"profile",
+		"p",
+		[]string{"compare"},
+		"built-in profile, file, or - for standard input, the same as the argument; several are run in turn",
+	)
 	profileArgument(c, 0, func(names []string) { f.profiles = names })
 	f.short.add(c)
-	fl.IntVar(&f.trials, "trials", 1, "number of runs of each profile; the trials of several profiles alternate, so that drift affects all of them equally")
+	fl.IntVar(
+		&f.trials,
+		"trials",
+		1,
+		"number of runs of each profile; the trials of several profiles alternate, so that drift affects all of them equally",
+	)
 	f.target.add(c)
-	fl.StringVar(&f.upstream, "upstream", "", "kind of upstream: inject, http, github, slack, stripe, feed, tool, exec, replay or none (default: the profile's)")
-	fl.StringVar(&f.upstreamURL, "upstream-url", "", "URL of the upstream: the admin address for inject and replay, otherwise the URL that requests are sent to")
+	fl.StringVar(
+		&f.upstream,
+		"upstream",
+		"",
+		"kind of upstream: inject, http, github, slack, stripe, feed, tool, exec, replay or none (default: the profile's)",
+	)
+	fl.StringVar(
+		&f.upstreamURL,
+		"upstream-url",
+		"",
+		"URL of the upstream: the admin address for inject and replay, otherwise the URL that requests are sent to",
+	)
 	f.against.add(c)
-	fl.StringVar(&f.record, "record", "", "write a trace of the published events to this file, or, with upstream none, of the received events")
+	fl.StringVar(
+		&f.record,
+		"record",
+		"",
+		"write a trace of the published events to this file, or, with upstream none, of the received events",
+	)
 	fl.StringArrayVar(&f.set, "set", nil, "override a value of the profile, path=value (repeatable), e.g. lanes.push.subscriptions=1000")
-	fl.StringArrayVar(&f.until, "until", nil, "measure until a latency is known this exactly, e.g. 'push.p99 ±5%' or '*.p50 +-2%', from phases.measure on, up to phases.measureAtMost (repeatable: all must hold)")
+	fl.StringArrayVar(
+		&f.until,
+		"until",
+		nil,
+		"measure until a latency is known this exactly, e.g. 'push.p99 ±5%' or '*.p50 +-2%', from phases.measure on, up to phases.measureAtMost (repeatable: all must hold)",
+	)
 	fl.StringVar(&f.ofTarget, "target-metrics", "", targetMetricsHelp)
 	fl.StringArrayVar(&f.allowHosts, "allow-host", nil, "put load on this host, which is not this machine (repeatable)")
 	fl.StringVarP(&f.out, "out", "o", "", "directory for the result (default results/runs/<time>-<profile>)")
@@ -173,7 +204,15 @@ func runProfile(ctx context.Context, stop <-chan struct{}, f *runFlags, p *profi
 		return fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
 	}
 	options := run.Options{
-		Profile: p, AllowHosts: f.allowHosts, Embedded: startEmbedded, EmbeddedCommand: embeddedCommand, Stop: stop, Version: version(), Name: f.name, Collector: f.collector, TargetMetrics: f.ofTarget,
+		Profile:         p,
+		AllowHosts:      f.allowHosts,
+		Embedded:        startEmbedded,
+		EmbeddedCommand: embeddedCommand,
+		Stop:            stop,
+		Version:         version(),
+		Name:            f.name,
+		Collector:       f.collector,
+		TargetMetrics:   f.ofTarget,
 	}
 	var trace *traceFile
 	if f.record != "" {

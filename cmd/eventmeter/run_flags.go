@@ -46,7 +46,8 @@ const targetMetricsHelp = "URL of the target's metrics in Prometheus' text forma
 
 // addName adds --name, which run and capacity share.
 func (f *runFlags) addName(c *cobra.Command) {
-	c.Flags().StringVar(&f.name, "name", "", fmt.Sprintf("name for the result, its pages and its metrics: up to %d letters, digits, spaces and . _ - + # @", results.LongestName))
+	c.Flags().
+		StringVar(&f.name, "name", "", fmt.Sprintf("name for the result, its pages and its metrics: up to %d letters, digits, spaces and . _ - + # @", results.LongestName))
 }
 
 // checkName refuses a name that is given and cannot be one.
@@ -211,7 +212,9 @@ func checkSet(set []string) error {
 		path, value, _ := strings.Cut(text, "=")
 		for _, x := range shorthands {
 			if path = strings.TrimSpace(path); path == x.flag || strings.HasSuffix(x.path, "."+path) {
-				return usageError{fmt.Errorf("--set %s: %s has no path; write --%s %s, or --set '%s=%s'", text, path, x.flag, value, x.path, value)}
+				return usageError{
+					fmt.Errorf("--set %s: %s has no path; write --%s %s, or --set '%s=%s'", text, path, x.flag, value, x.path, value),
+				}
 			}
 		}
 	}
@@ -226,5 +229,8 @@ func upstreamURLOf(kind, url string) (string, error) {
 	case "http", "github", "slack", "stripe":
 		return "upstream." + kind + ".url=" + url, nil
 	}
-	return "", fmt.Errorf("--upstream-url: an upstream of kind %s has no URL; remove the flag, or choose another kind with --upstream", kind)
+	return "", fmt.Errorf(
+		"--upstream-url: an upstream of kind %s has no URL; remove the flag, or choose another kind with --upstream",
+		kind,
+	)
 }

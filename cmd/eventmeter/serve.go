@@ -236,9 +236,24 @@ func (f *serveFlags) add(c *cobra.Command) {
 	fl.StringVar(&o.TLSAddr, "tls-addr", "127.0.0.1:0", "address of the endpoint over TLS")
 	fl.BoolVar(&o.Stdio, "stdio", false, "speak MCP over standard input and output instead of HTTP, until standard input ends")
 	fl.StringArrayVar(&o.Tokens, "token", nil, "accepted bearer token, one principal each (repeatable; default: any)")
-	fl.StringVar(&o.Revision, "revision", "", "revision of MCP Events to speak: sep-3415 (default), sketch, longpoll (the sketch, and polls that wait) or older")
-	fl.Float64Var(&o.Capacity, "capacity", 0, "event deliveries per second, in all modes together; further ones wait in the queues (default: no limit)")
-	fl.StringVar(&f.faults, "faults", "", "faults to commit on purpose: a file, or text such as 'drop(every=10); delay(rate=1, fixed=50ms)' (see docs/faults.md)")
+	fl.StringVar(
+		&o.Revision,
+		"revision",
+		"",
+		"revision of MCP Events to speak: sep-3415 (default), sketch, longpoll (the sketch, and polls that wait) or older",
+	)
+	fl.Float64Var(
+		&o.Capacity,
+		"capacity",
+		0,
+		"event deliveries per second, in all modes together; further ones wait in the queues (default: no limit)",
+	)
+	fl.StringVar(
+		&f.faults,
+		"faults",
+		"",
+		"faults to commit on purpose: a file, or text such as 'drop(every=10); delay(rate=1, fixed=50ms)' (see docs/faults.md)",
+	)
 	fl.StringVar(&o.Feed, "feed", "", "address of a change feed to poll and publish (default: none)")
 	fl.StringArrayVar(&o.AllowHosts, "allow-host", nil, "poll a feed at this host, which is not this machine (repeatable)")
 	fl.BoolVar(&o.ProxiesMayBuffer, "proxies-may-buffer", false, "omit the header X-Accel-Buffering: no from event streams")
@@ -246,7 +261,12 @@ func (f *serveFlags) add(c *cobra.Command) {
 	fl.BoolVar(&o.AllowPrivateCallbacks, "allow-private-callbacks", false, "deliver webhooks to loopback and private addresses")
 	fl.StringVar(&o.CallbackCAFile, "callback-ca", "", "PEM file of certificates that callbacks must match")
 	fl.BoolVar(&o.CallbackInsecure, "callback-insecure", false, "accept any certificate of a callback")
-	fl.StringVar(&f.from, "options", "", "further options: a JSON document, or a file of one; - = standard input, for programs that start this one")
+	fl.StringVar(
+		&f.from,
+		"options",
+		"",
+		"further options: a JSON document, or a file of one; - = standard input, for programs that start this one",
+	)
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log errors to standard error")
 }
 

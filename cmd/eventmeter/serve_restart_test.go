@@ -72,8 +72,11 @@ func TestSubscriptionsSurviveAKill(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state.json")
 	opts := embedded.Options{State: file, AllowPrivateCallbacks: true, CallbackInsecure: true}
 	key := []byte("0123456789abcdef0123456789abcdef")
-	subscribe := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"events/subscribe","params":{"name":"tick","delivery":{"mode":"webhook","url":"%s/h","secret":"whsec_%s"},"ttlMs":null}}`,
-		callback.URL, base64.StdEncoding.EncodeToString(key))
+	subscribe := fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":1,"method":"events/subscribe","params":{"name":"tick","delivery":{"mode":"webhook","url":"%s/h","secret":"whsec_%s"},"ttlMs":null}}`,
+		callback.URL,
+		base64.StdEncoding.EncodeToString(key),
+	)
 
 	first, process := serveTargetWith(t, opts)
 	if answer := postJSON(t, first.URL, subscribe, "a"); !strings.Contains(answer, `"refreshBefore":null`) {
@@ -101,7 +104,11 @@ func TestSubscriptionsSurviveAKill(t *testing.T) {
 			t.Errorf("signature %s, want %s", got, want)
 		}
 	}
-	if stats := getText(t, second.Admin+"/stats"); !strings.Contains(stats, `"verifications":0`) || !strings.Contains(stats, `"webhook":1`) {
+	if stats := getText(
+		t,
+		second.Admin+"/stats",
+	); !strings.Contains(stats, `"verifications":0`) ||
+		!strings.Contains(stats, `"webhook":1`) {
 		t.Errorf("stats %s", stats)
 	}
 	info, err := os.Stat(file)
@@ -131,7 +138,8 @@ func TestServeOverADamagedState(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, stderr, code := execute(t, "serve", "--options", fmt.Sprintf(`{"State":%q}`, file))
-	if code != exitUsage || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, file+" is damaged") || !strings.Contains(stderr, "move it away") {
+	if code != exitUsage || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, file+" is damaged") ||
+		!strings.Contains(stderr, "move it away") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }

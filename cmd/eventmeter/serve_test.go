@@ -81,7 +81,10 @@ func TestFlagsHoldOverOptions(t *testing.T) {
 			t.Errorf("--%s: %v", flag.Name, err)
 			return
 		}
-		if got := fmt.Sprint(reflect.ValueOf(f.options).FieldByName(field)); strings.Trim(got, "[]") != value[0] || f.options.NextPoll != 9*time.Second {
+		if got := fmt.Sprint(
+			reflect.ValueOf(f.options).FieldByName(field),
+		); strings.Trim(got, "[]") != value[0] ||
+			f.options.NextPoll != 9*time.Second {
 			t.Errorf("--%s gives %s with %v", flag.Name, got, f.options.NextPoll)
 		}
 	})

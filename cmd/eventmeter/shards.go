@@ -31,8 +31,18 @@ type shardFlags struct {
 func (s *shardFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.IntVar(&s.processes, "processes", 1, "split the run among this number of processes, and merge their results")
-	fl.StringVar(&s.shard, "shard", "", "run one of several parts of a run, INDEX/COUNT with indices from 0, or /COUNT with the index in JOB_COMPLETION_INDEX; needs --start-at")
-	fl.StringVar(&s.startAt, "start-at", "", "with --shard: wall-clock time at which all shards begin to publish (RFC 3339, 2026-11-20T10:00:00Z); the same for all")
+	fl.StringVar(
+		&s.shard,
+		"shard",
+		"",
+		"run one of several parts of a run, INDEX/COUNT with indices from 0, or /COUNT with the index in JOB_COMPLETION_INDEX; needs --start-at",
+	)
+	fl.StringVar(
+		&s.startAt,
+		"start-at",
+		"",
+		"with --shard: wall-clock time at which all shards begin to publish (RFC 3339, 2026-11-20T10:00:00Z); the same for all",
+	)
 }
 
 // completionIndex is the variable in which Kubernetes gives each pod of an Indexed
@@ -47,7 +57,9 @@ func (s *shardFlags) check(f runFlags) error {
 	case s.processes > results.MaxShards:
 		return usageError{fmt.Errorf("--processes %d: want %d at most", s.processes, results.MaxShards)}
 	case f.ofTarget != "" && (s.processes > 1 || s.shard != ""):
-		return usageError{errors.New("--target-metrics and shards: each shard would count the target once more; run without --processes and --shard")}
+		return usageError{
+			errors.New("--target-metrics and shards: each shard would count the target once more; run without --processes and --shard"),
+		}
 	case s.shard == "" && s.startAt != "":
 		return usageError{errors.New("--start-at needs --shard, which says which part of the run this is")}
 	case s.shard == "":
@@ -65,7 +77,9 @@ func (s *shardFlags) check(f runFlags) error {
 	if ok && index == "" {
 		index = os.Getenv(completionIndex)
 		if index == "" {
-			return usageError{fmt.Errorf("--shard %s: %s is not set; run it in an Indexed Job, or give INDEX/COUNT", s.shard, completionIndex)}
+			return usageError{
+				fmt.Errorf("--shard %s: %s is not set; run it in an Indexed Job, or give INDEX/COUNT", s.shard, completionIndex),
+			}
 		}
 	}
 	var err, err2 error
@@ -100,7 +114,11 @@ func (s *shardFlags) run(ctx context.Context, o run.Options, dir string) (*run.O
 			return nil, err
 		}
 		if o.Profile.Phases.Order == "turns" {
-			return nil, usageError{errors.New("--shard: lanes that take turns have to begin each turn together; use --processes, or --set phases.order=together")}
+			return nil, usageError{
+				errors.New(
+					"--shard: lanes that take turns have to begin each turn together; use --processes, or --set phases.order=together",
+				),
+			}
 		}
 		o.Shard = &run.Shard{Index: s.index, Count: s.count, Run: base, Barrier: run.StartAt(s.start)}
 	}
@@ -201,7 +219,14 @@ func shardDirs(args []string) ([]string, error) {
 		}
 		inside, err := filepath.Glob(filepath.Join(dir, "*", results.PartFile))
 		if err != nil || len(inside) == 0 {
-			return nil, errors.Join(fmt.Errorf("%s has no %s, and no directory in it has one; name the directories that run --shard wrote", dir, results.PartFile), err)
+			return nil, errors.Join(
+				fmt.Errorf(
+					"%s has no %s, and no directory in it has one; name the directories that run --shard wrote",
+					dir,
+					results.PartFile,
+				),
+				err,
+			)
 		}
 		for _, name := range inside {
 			// A shard killed at its first checkpoint may have left one of its two

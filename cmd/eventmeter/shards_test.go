@@ -55,8 +55,16 @@ func shardedExactly(t *testing.T, r *results.Result) {
 	}
 	for i, per := range []int64{2, 2, 1} {
 		l := r.Lanes[i]
-		if l.Expected != per*u.Accepted || l.Delivered != l.Expected || l.Unexpected != 0 || l.Duplicates.SameEvent+l.Duplicates.SameEmission != 0 {
-			t.Errorf("lane %s: expected %d, delivered %d, unexpected %v; %d events", l.Name, l.Expected, l.Delivered, l.Detail.UnexpectedBy, u.Accepted)
+		if l.Expected != per*u.Accepted || l.Delivered != l.Expected || l.Unexpected != 0 ||
+			l.Duplicates.SameEvent+l.Duplicates.SameEmission != 0 {
+			t.Errorf(
+				"lane %s: expected %d, delivered %d, unexpected %v; %d events",
+				l.Name,
+				l.Expected,
+				l.Delivered,
+				l.Detail.UnexpectedBy,
+				u.Accepted,
+			)
 		}
 		if i < 2 && l.Detail.Foreign != 0 {
 			t.Errorf("lane %s: %d foreign copies", l.Name, l.Detail.Foreign)
@@ -114,7 +122,15 @@ func TestProcesses(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "shard-2")); err != nil {
 		t.Fatal(err)
 	}
-	if out, errs, code := execute(t, "merge", dir, "--full", "--out", again); code != exitFailure || !strings.Contains(out, "PARTIAL: shard 2 of 4 is missing") {
+	if out, errs, code := execute(
+		t,
+		"merge",
+		dir,
+		"--full",
+		"--out",
+		again,
+	); code != exitFailure ||
+		!strings.Contains(out, "PARTIAL: shard 2 of 4 is missing") {
 		t.Errorf("merging what is left: code %d\n%s\n%s", code, out, errs)
 	}
 }
@@ -155,7 +171,15 @@ func TestShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	shardedExactly(t, r)
-	if _, stderr, code := execute(t, "merge", filepath.Join(root, "0"), filepath.Join(root, "0"), "--out", out); code != exitUsage || !strings.Contains(stderr, "both shard 0") {
+	if _, stderr, code := execute(
+		t,
+		"merge",
+		filepath.Join(root, "0"),
+		filepath.Join(root, "0"),
+		"--out",
+		out,
+	); code != exitUsage ||
+		!strings.Contains(stderr, "both shard 0") {
 		t.Errorf("the same shard twice: code %d, %s", code, stderr)
 	}
 }
@@ -172,7 +196,18 @@ func runShards(t *testing.T, profile, root string, wait time.Duration, more ...s
 		if i%2 == 0 {
 			which = fmt.Sprintf("%d/4", i)
 		}
-		args := []string{"run", "--profile", profile, "--quiet", "--start-at", at, "--out", filepath.Join(root, fmt.Sprint(i)), "--shard", which}
+		args := []string{
+			"run",
+			"--profile",
+			profile,
+			"--quiet",
+			"--start-at",
+			at,
+			"--out",
+			filepath.Join(root, fmt.Sprint(i)),
+			"--shard",
+			which,
+		}
 		cmd := watched(t, append(args, more...)...)
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", completionIndex, i))
 		wg.Go(func() {
@@ -231,7 +266,8 @@ func TestProcessDies(t *testing.T) {
 		t.Fatal("nothing was kept")
 	}
 	r := out.Result
-	if !r.Partial || r.Reason != "shard 1 of 2 is missing" || r.Upstream.Accepted == 0 || r.Lanes[0].Delivered != r.Lanes[0].Expected || !r.Shards[1].Missing {
+	if !r.Partial || r.Reason != "shard 1 of 2 is missing" || r.Upstream.Accepted == 0 || r.Lanes[0].Delivered != r.Lanes[0].Expected ||
+		!r.Shards[1].Missing {
 		t.Errorf("partial %t, %s, upstream %+v, shards %+v", r.Partial, r.Reason, r.Upstream, r.Shards)
 	}
 }
@@ -297,7 +333,11 @@ func TestShardFlags(t *testing.T) {
 		{"--shard 0/2 --start-at 2026-11-20T10:00:00Z --target http://127.0.0.1:9/mcp --upstream-url http://127.0.0.1:9 --set phases.order=turns", "--processes"},
 	} {
 		var out, errs bytes.Buffer
-		err := runCommand(t.Context(), append([]string{"run", "--quiet", "--out", t.TempDir()}, strings.Fields(tt.args)...), streams{nil, &out, &errs, nil, nil})
+		err := runCommand(
+			t.Context(),
+			append([]string{"run", "--quiet", "--out", t.TempDir()}, strings.Fields(tt.args)...),
+			streams{nil, &out, &errs, nil, nil},
+		)
 		if err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want one line with %q", tt.args, err, tt.want)
 		}

@@ -62,7 +62,9 @@ func (f *discoverFlags) starterOf(t profiles.Target, o run.Discovery) (string, e
 	switch f.upstream.kind {
 	case "inject", "http":
 	default:
-		return "", usageError{fmt.Errorf("--upstream %s: discover writes inject or http; docs/upstreams.md shows the others", f.upstream.kind)}
+		return "", usageError{
+			fmt.Errorf("--upstream %s: discover writes inject or http; docs/upstreams.md shows the others", f.upstream.kind),
+		}
 	}
 	var names []string
 	for _, of := range append([]run.SystemOffer{{System: "events", Events: o.Events}}, o.Others...) {
@@ -75,7 +77,12 @@ func (f *discoverFlags) starterOf(t profiles.Target, o run.Discovery) (string, e
 		}
 	}
 	if f.event != "" {
-		return "", fmt.Errorf("%w: it has no event type %q, which --event names; it has %s", run.ErrTarget, f.event, cmp.Or(strings.Join(slices.Compact(names), ", "), "none"))
+		return "", fmt.Errorf(
+			"%w: it has no event type %q, which --event names; it has %s",
+			run.ErrTarget,
+			f.event,
+			cmp.Or(strings.Join(slices.Compact(names), ", "), "none"),
+		)
 	}
 	for _, of := range systems.All() {
 		if of.Starter == nil {
@@ -140,12 +147,26 @@ func (f *discoverFlags) starter(t profiles.Target, revision, system string, e dr
 		note = "  # change these: the server requires them"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s, as eventmeter discover found it. docs/profile.md explains every key.\nname: first-try\n%slanes:\n", oneLine(e.Name), f.targetLines(t, revision))
+	fmt.Fprintf(
+		&b,
+		"# %s, as eventmeter discover found it. docs/profile.md explains every key.\nname: first-try\n%slanes:\n",
+		oneLine(e.Name),
+		f.targetLines(t, revision),
+	)
 	for _, m := range []eventmeter.Mode{eventmeter.Push, eventmeter.Poll, eventmeter.Webhook} {
 		if !slices.Contains(of.Modes, string(m)) || len(e.Delivery) > 0 && !slices.Contains(e.Delivery, m) {
 			continue
 		}
-		fmt.Fprintf(&b, "  - name: %s\n%s    mode: %s\n    subscriptions: 10\n    event: %q\n    arguments: %s%s\n", m, spoken, m, e.Name, flow(arguments), note)
+		fmt.Fprintf(
+			&b,
+			"  - name: %s\n%s    mode: %s\n    subscriptions: 10\n    event: %q\n    arguments: %s%s\n",
+			m,
+			spoken,
+			m,
+			e.Name,
+			flow(arguments),
+			note,
+		)
 		if m == eventmeter.Webhook {
 			b.WriteString(webhookLines(t))
 		}

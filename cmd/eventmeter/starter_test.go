@@ -66,7 +66,24 @@ func TestDiscoverWrites(t *testing.T) {
 func TestProfileOfStandardInput(t *testing.T) {
 	t.Parallel()
 	const profile = "name: piped\nlanes: [{name: push, mode: push, subscriptions: 1, event: tick}]\nupstream: {event: tick, payload: {text: '{{.Probe}}'}}\nschedule: {kind: constant, rate: 1/s}\nphases: {warmup: 0, measure: 1s, drain: 2s}\n"
-	cmd := command(t, "run", "-", "--quiet", "--subscriptions", "3", "--rate", "30/s", "--event", "chat.message", "--duration", "500ms", "--format", "json", "--out", t.TempDir())
+	cmd := command(
+		t,
+		"run",
+		"-",
+		"--quiet",
+		"--subscriptions",
+		"3",
+		"--rate",
+		"30/s",
+		"--event",
+		"chat.message",
+		"--duration",
+		"500ms",
+		"--format",
+		"json",
+		"--out",
+		t.TempDir(),
+	)
 	cmd.Stdin = strings.NewReader(profile)
 	stdout, stderr, code := toItsEnd(t, cmd)
 	if code != 0 && code != exitBottleneck {
@@ -77,7 +94,8 @@ func TestProfileOfStandardInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	// 30/s for 500 ms are 15 events, to three subscriptions each.
-	if l := r.Lanes[0]; l.Subscriptions != 3 || r.Upstream.Scheduled != 15 || l.Expected != 3*r.Upstream.Accepted || l.Delivered != l.Expected {
+	if l := r.Lanes[0]; l.Subscriptions != 3 || r.Upstream.Scheduled != 15 || l.Expected != 3*r.Upstream.Accepted ||
+		l.Delivered != l.Expected {
 		t.Errorf("%d scheduled; %+v", r.Upstream.Scheduled, l)
 	}
 	var p struct {

@@ -11,7 +11,12 @@ import (
 
 // eventsInShort makes everything of the profile happen within three seconds.
 var eventsInShort = []string{
-	"lanes.*.subscriptions=20", "phases.measure=4s", "target.embedded.ttlDefault=30s", "lanes.rotating.webhook.ttl=30s", "target.embedded.typesEvery=400ms", "lanes.push.events.cutEvery=1s",
+	"lanes.*.subscriptions=20",
+	"phases.measure=4s",
+	"target.embedded.ttlDefault=30s",
+	"lanes.rotating.webhook.ttl=30s",
+	"target.embedded.typesEvery=400ms",
+	"lanes.push.events.cutEvery=1s",
 }
 
 func checkEvents(t *testing.T, r *results.Result) {
@@ -139,8 +144,15 @@ func checkSEP1803(t *testing.T, r *results.Result) {
 		if n := l.Timings["secretWindow"].Count; float64(n) != figureOf(t, l, "registrations") {
 			t.Errorf("%s: %d windows of %v registrations", name, n, l.Figures["registrations"])
 		}
-		if n := l.Timings["secretLate"].Count; float64(n) != figureOf(t, l, "registrationsRaced") || figureOf(t, l, "beforeSecret") < float64(n) {
-			t.Errorf("%s: %d late secrets, %v raced, %v deliveries before", name, n, l.Figures["registrationsRaced"], l.Figures["beforeSecret"])
+		if n := l.Timings["secretLate"].Count; float64(n) != figureOf(t, l, "registrationsRaced") ||
+			figureOf(t, l, "beforeSecret") < float64(n) {
+			t.Errorf(
+				"%s: %d late secrets, %v raced, %v deliveries before",
+				name,
+				n,
+				l.Figures["registrationsRaced"],
+				l.Figures["beforeSecret"],
+			)
 		}
 		if l.Overhead.Causes["verification"].Requests != 0 {
 			t.Errorf("%s: challenged", name)
@@ -159,8 +171,28 @@ func requestsAddUp(t *testing.T, l results.Lane) {
 	t.Helper()
 	positive(t, l, "requestsBegun", "messagesDelivered")
 	sum(t, l, "messagesExpected", "messagesDelivered", "messagesLost", "messagesExcused")
-	sum(t, l, "requestsBegun", "requestsCompleted", "requestsExpired", "requestsOverslept", "requestsFailed", "requestsUnfinished", "requestsAbandoned")
-	none(t, l, "unbalanced", "messagesLost", "messagesUnexpected", "resultsWrong", "requestsFailed", "requestsUnfinished", "policiesMissing")
+	sum(
+		t,
+		l,
+		"requestsBegun",
+		"requestsCompleted",
+		"requestsExpired",
+		"requestsOverslept",
+		"requestsFailed",
+		"requestsUnfinished",
+		"requestsAbandoned",
+	)
+	none(
+		t,
+		l,
+		"unbalanced",
+		"messagesLost",
+		"messagesUnexpected",
+		"resultsWrong",
+		"requestsFailed",
+		"requestsUnfinished",
+		"policiesMissing",
+	)
 	if n := l.Timings["request"].Count; float64(n) != figureOf(t, l, "requestsCompleted") {
 		t.Errorf("%s: %d times of %v requests", l.Name, n, l.Figures["requestsCompleted"])
 	}
@@ -213,10 +245,24 @@ func checkResume(t *testing.T, r *results.Result) {
 // TestAnswersWithoutEventIDs has nothing to resume by: the run says so in a line.
 func TestAnswersWithoutEventIDs(t *testing.T) {
 	t.Parallel()
-	_, stderr, code := execute(t, "run", "--profile", "resume", "--quiet", "--out", filepath.Join(t.TempDir(), "out"), "--set", "lanes.*.subscriptions=2",
-		"--set", "lanes.*.sep975.steps=2", "--set", "target.embedded.faults=noids(every=1)")
+	_, stderr, code := execute(
+		t,
+		"run",
+		"--profile",
+		"resume",
+		"--quiet",
+		"--out",
+		filepath.Join(t.TempDir(), "out"),
+		"--set",
+		"lanes.*.subscriptions=2",
+		"--set",
+		"lanes.*.sep975.steps=2",
+		"--set",
+		"target.embedded.faults=noids(every=1)",
+	)
 	want := "tools/call: the target does not offer this: the events of the answer have no ids, so Last-Event-ID cannot resume it: does the server have an event store?"
-	if code != exitTarget || !strings.HasSuffix(strings.TrimSpace(stderr), want) || !strings.Contains(stderr, "lane event-id: 0 of 2 subscriptions were active") {
+	if code != exitTarget || !strings.HasSuffix(strings.TrimSpace(stderr), want) ||
+		!strings.Contains(stderr, "lane event-id: 0 of 2 subscriptions were active") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 }
@@ -288,10 +334,12 @@ func checkTool(t *testing.T, r *results.Result) {
 
 func checkFeed(t *testing.T, r *results.Result) {
 	f := r.Upstream.Figures
-	if got := f["feedWithChanges"] + f["feedEmpty"] + f["feedNotModified"] + f["feedGone"] + f["feedBadRequests"]; got != f["feedRequests"] || got == 0 {
+	if got := f["feedWithChanges"] + f["feedEmpty"] + f["feedNotModified"] + f["feedGone"] + f["feedBadRequests"]; got != f["feedRequests"] ||
+		got == 0 {
 		t.Errorf("%v requests, %v", got, f)
 	}
-	if all := r.Upstream.Accepted + r.Upstream.Warmup; f["feedServed"] != float64(all) || f["feedRepeated"] != 0 || f["feedUnfetched"] != 0 {
+	if all := r.Upstream.Accepted + r.Upstream.Warmup; f["feedServed"] != float64(all) || f["feedRepeated"] != 0 ||
+		f["feedUnfetched"] != 0 {
 		t.Errorf("%d changes: %v", all, f)
 	}
 	if n := r.Upstream.Timings["feedLag"].Count; n != r.Upstream.Accepted {

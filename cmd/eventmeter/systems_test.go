@@ -84,7 +84,20 @@ func TestBuiltinProfiles(t *testing.T) {
 func (c profileRun) run(t *testing.T) *results.Result {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "out")
-	args := []string{"run", "--profile", c.profile, "--quiet", "--out", dir, "--set", "phases.warmup=500ms", "--set", "phases.ready=60s", "--set", "phases.drain=60s"}
+	args := []string{
+		"run",
+		"--profile",
+		c.profile,
+		"--quiet",
+		"--out",
+		dir,
+		"--set",
+		"phases.warmup=500ms",
+		"--set",
+		"phases.ready=60s",
+		"--set",
+		"phases.drain=60s",
+	}
 	for _, s := range c.set {
 		args = append(args, "--set", s)
 	}
@@ -163,7 +176,15 @@ func (c profileRun) account(t *testing.T, r *results.Result) {
 		}
 		if n := l.Duplicates.SameEvent + l.Duplicates.SameEmission + l.LostAnnounced + l.LostOrderUnknown + l.Unexpected + l.Gaps.FalseAlarms + l.Gaps.Overclaimed +
 			rejected + l.Detail.Malformed + l.Detail.Unprobed + l.Detail.Terminated; n != 0 {
-			t.Errorf("%s is not clean: duplicates %+v, announced %d, unexpected %v, gaps %+v, detail %+v", l.Name, l.Duplicates, l.LostAnnounced, l.Detail.UnexpectedBy, l.Gaps, l.Detail)
+			t.Errorf(
+				"%s is not clean: duplicates %+v, announced %d, unexpected %v, gaps %+v, detail %+v",
+				l.Name,
+				l.Duplicates,
+				l.LostAnnounced,
+				l.Detail.UnexpectedBy,
+				l.Gaps,
+				l.Detail,
+			)
 		}
 		if l.Latency.FromIntended.Count != l.Delivered {
 			t.Errorf("%s: %d latencies of %d deliveries", l.Name, l.Latency.FromIntended.Count, l.Delivered)

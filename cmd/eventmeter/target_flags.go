@@ -25,7 +25,12 @@ type targetFlags struct {
 func (t *targetFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVarP(&t.url, "target", "t", "", "URL of the MCP endpoint")
-	fl.StringVar(&t.command, "command", "", "instead of --target: a program, with its arguments, that speaks MCP over standard input and output")
+	fl.StringVar(
+		&t.command,
+		"command",
+		"",
+		"instead of --target: a program, with its arguments, that speaks MCP over standard input and output",
+	)
 	fl.StringArrayVarP(&t.headers, "header", "H", nil, "header of every request, 'Name: value' (repeatable)")
 	fl.StringArrayVar(&t.tokens, "token", nil, "bearer token, one principal each (repeatable)")
 	fl.StringVar(&t.tokenFile, "token-file", "", "file of bearer tokens, one principal a line")

@@ -33,7 +33,11 @@ func TestBuildOf(t *testing.T) {
 		}
 	}
 	release, commit = "", ""
-	if stdout, _, code := execute(t, "version"); code != 0 || !strings.HasPrefix(stdout, "eventmeter ") || strings.Count(stdout, "\n") != 1 {
+	if stdout, _, code := execute(
+		t,
+		"version",
+	); code != 0 || !strings.HasPrefix(stdout, "eventmeter ") ||
+		strings.Count(stdout, "\n") != 1 {
 		t.Errorf("exit code %d, %q", code, stdout)
 	}
 }

@@ -178,7 +178,19 @@ func (v *view) line(p run.Progress) []string {
 	errtext.CleanAll(&p)
 	out := []string{phaseText(p), emissionsText(p.Live)}
 	for _, l := range p.Live.Lanes {
-		out = append(out, strings.TrimSpace(fmt.Sprintf("%s: %d open, %d delivered, p99 %s %s", l.Name, l.Open, l.Delivered, latency(l.Recent, l.Recent.P99), troubles(l))))
+		out = append(
+			out,
+			strings.TrimSpace(
+				fmt.Sprintf(
+					"%s: %d open, %d delivered, p99 %s %s",
+					l.Name,
+					l.Open,
+					l.Delivered,
+					latency(l.Recent, l.Recent.P99),
+					troubles(l),
+				),
+			),
+		)
 	}
 	return out
 }

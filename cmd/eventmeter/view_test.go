@@ -23,8 +23,18 @@ func measuring(delivered int64) run.Progress {
 	return run.Progress{
 		Phase: "measure", Elapsed: 4 * time.Second, Limit: 10 * time.Second,
 		Live: ledger.Live{Measured: ledger.Scheduled{Fired: 80}, Lanes: []ledger.LiveLane{
-			{Name: "push", Open: 300, LaneCounts: counted(delivered), Recent: ledger.Quantiles{Count: 10, P50: 12 * time.Millisecond, P99: 28 * time.Millisecond}},
-			{Name: "a-lane-with-a-long-name", Open: 300, Holes: 3, LaneCounts: ledger.LaneCounts{SubCounts: ledger.SubCounts{Duplicates: ledger.Duplicates{SameEvent: 2}}}},
+			{
+				Name:       "push",
+				Open:       300,
+				LaneCounts: counted(delivered),
+				Recent:     ledger.Quantiles{Count: 10, P50: 12 * time.Millisecond, P99: 28 * time.Millisecond},
+			},
+			{
+				Name:       "a-lane-with-a-long-name",
+				Open:       300,
+				Holes:      3,
+				LaneCounts: ledger.LaneCounts{SubCounts: ledger.SubCounts{Duplicates: ledger.Duplicates{SameEvent: 2}}},
+			},
 		}},
 	}
 }
@@ -51,7 +61,8 @@ func TestFrames(t *testing.T) {
 		for _, colour := range []bool{false, true} {
 			f.ink = report.Ink{On: colour}
 			for _, l := range f.next(measuring(700), width, start.Add(2*time.Second)) {
-				if strings.Contains(l, "28.") != strings.Contains(l, "28.0ms") || strings.Contains(l, "12.") != strings.Contains(l, "12.0ms") {
+				if strings.Contains(l, "28.") != strings.Contains(l, "28.0ms") ||
+					strings.Contains(l, "12.") != strings.Contains(l, "12.0ms") {
 					t.Errorf("width %d: half a number: %s", width, l)
 				}
 				if shown(l) >= width {
@@ -82,7 +93,10 @@ func TestVerbose(t *testing.T) {
 			kept = append(kept, strings.TrimRight(rest, "\n"))
 		}
 	}
-	want := []string{"attach       250ms  0 open, 0 events published, 0 delivered", "measure      4.00s  600 open, 80 events published, 600 delivered"}
+	want := []string{
+		"attach       250ms  0 open, 0 events published, 0 delivered",
+		"measure      4.00s  600 open, 80 events published, 600 delivered",
+	}
 	if !slices.Equal(kept, want) {
 		t.Errorf("%q, want %q in\n%s", kept, want, out.String())
 	}
@@ -108,7 +122,10 @@ func TestSpark(t *testing.T) {
 	f := frames{}
 	now := time.Unix(0, 0)
 	for i := range 100 {
-		f.trace(ledger.LiveLane{Name: "a", LaneCounts: counted(int64(i) * 5), Recent: ledger.Quantiles{Count: 1, P99: time.Duration(i)}}, now.Add(time.Duration(i)*traceEvery))
+		f.trace(
+			ledger.LiveLane{Name: "a", LaneCounts: counted(int64(i) * 5), Recent: ledger.Quantiles{Count: 1, P99: time.Duration(i)}},
+			now.Add(time.Duration(i)*traceEvery),
+		)
 	}
 	if tr := f.lanes["a"]; len(tr.points) != tracePoints || tr.points[tracePoints-1] != 99 || tr.rate != 10 {
 		t.Errorf("%d points to %v, rate %v", len(tr.points), tr.points[len(tr.points)-1], tr.rate)

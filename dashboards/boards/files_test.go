@@ -120,7 +120,11 @@ func TestFilesFit(t *testing.T) {
 		t.Errorf("the data source is a %s at %s, and there is no such service", source.Type, source.URL)
 	}
 	if source.JSONData.TimeInterval != config.Global.ScrapeInterval {
-		t.Errorf("Grafana takes scrapes to come every %s, and they come every %s", source.JSONData.TimeInterval, config.Global.ScrapeInterval)
+		t.Errorf(
+			"Grafana takes scrapes to come every %s, and they come every %s",
+			source.JSONData.TimeInterval,
+			config.Global.ScrapeInterval,
+		)
 	}
 	if image := compose.Services["prometheus"].Image; !strings.HasSuffix(image, ":v"+source.JSONData.PrometheusVersion) {
 		t.Errorf("Grafana takes Prometheus for a %s, and it is %s", source.JSONData.PrometheusVersion, image)
@@ -134,7 +138,10 @@ func TestFilesFit(t *testing.T) {
 	if i := slices.Index(args, "--metrics"); i < 0 || !strings.HasSuffix(args[i+1], ":"+port) {
 		t.Errorf("Prometheus scrapes %s, and eventmeter has %v", target, args)
 	}
-	if !slices.ContainsFunc(compose.Services["grafana"].Volumes, func(v string) bool { return strings.HasPrefix(v, "./grafana:"+provider.Options.Path) }) {
+	if !slices.ContainsFunc(
+		compose.Services["grafana"].Volumes,
+		func(v string) bool { return strings.HasPrefix(v, "./grafana:"+provider.Options.Path) },
+	) {
 		t.Errorf("Grafana reads dashboards from %s, where none are", provider.Options.Path)
 	}
 }

@@ -18,7 +18,11 @@ func listRate(metric, more, by string) string {
 // lists is the dashboard of lists with a time to live: what caching saves, and how long clients use
 // stale copies.
 func lists() *dashboard.DashboardBuilder {
-	d := board("eventmeter-lists", "eventmeter: TTL and lists", "Lists with a time to live (SEP-2549): what caching saves, and how long clients use stale copies.")
+	d := board(
+		"eventmeter-lists",
+		"eventmeter: TTL and lists",
+		"Lists with a time to live (SEP-2549): what caching saves, and how long clients use stale copies.",
+	)
 	runVariables(d, true)
 	runAnnotations(d)
 	paint := append(fixed(listLanes), dashed)
@@ -35,30 +39,92 @@ func lists() *dashboard.DashboardBuilder {
 	}))
 
 	section(d, "Saved fetches")
-	d.WithPanel(lines(shape{"Fetches", "Pages fetched per second.", "reqps", 8, 0}, laidOver(query{"{{lane}}", listRate("eventmeter_list_fetches_total", "", "lane")}), paint...))
-	d.WithPanel(lines(shape{"Reads answered by the cache", "Pages per second.", "cps", 8, 0}, laidOver(query{"{{lane}}", listRate("eventmeter_list_fetches_avoided_total", "", "lane")}), paint...))
-	d.WithPanel(stacked(lines(shape{"Why pages were fetched", "first, expired, changed (by a notification), uncached, background; of all selected lanes.", "reqps", 8, 0}, alone(query{"{{reason}}", listRate("eventmeter_list_fetches_total", "", "reason")}))))
+	d.WithPanel(
+		lines(
+			shape{"Fetches", "Pages fetched per second.", "reqps", 8, 0},
+			laidOver(query{"{{lane}}", listRate("eventmeter_list_fetches_total", "", "lane")}),
+			paint...),
+	)
+	d.WithPanel(
+		lines(
+			shape{"Reads answered by the cache", "Pages per second.", "cps", 8, 0},
+			laidOver(query{"{{lane}}", listRate("eventmeter_list_fetches_avoided_total", "", "lane")}),
+			paint...),
+	)
+	d.WithPanel(
+		stacked(
+			lines(
+				shape{
+					"Why pages were fetched",
+					"first, expired, changed (by a notification), uncached, background; of all selected lanes.",
+					"reqps",
+					8,
+					0,
+				},
+				alone(query{"{{reason}}", listRate("eventmeter_list_fetches_total", "", "reason")}),
+			),
+		),
+	)
 
 	section(d, "Staleness")
 	d.WithPanel(logarithmic(lines(shape{"Staleness, p99", "From publishing a change until a client has seen it.", "s", 8, 0}, laidOver(
-		query{"{{lane}}", `histogram_quantile(0.99, sum by (lane) (rate(eventmeter_list_staleness_seconds{LANES}[$__rate_interval] SHIFT)))`}), paint...)))
-	d.WithPanel(heat(shape{"Staleness", "All selected lanes.", "s", 8, 0}, ofRun(`sum(rate(eventmeter_list_staleness_seconds{LANES}[$__rate_interval] SHIFT))`)))
-	d.WithPanel(lines(shape{"Changes not yet seen", "", "short", 8, 0}, laidOver(query{"{{lane}}", `sum by (lane) (eventmeter_list_changes_unseen{LANES} SHIFT)`}), paint...))
+		query{
+			"{{lane}}",
+			`histogram_quantile(0.99, sum by (lane) (rate(eventmeter_list_staleness_seconds{LANES}[$__rate_interval] SHIFT)))`,
+		},
+	), paint...)))
+	d.WithPanel(
+		heat(
+			shape{"Staleness", "All selected lanes.", "s", 8, 0},
+			ofRun(`sum(rate(eventmeter_list_staleness_seconds{LANES}[$__rate_interval] SHIFT))`),
+		),
+	)
+	d.WithPanel(
+		lines(
+			shape{"Changes not yet seen", "", "short", 8, 0},
+			laidOver(query{"{{lane}}", `sum by (lane) (eventmeter_list_changes_unseen{LANES} SHIFT)`}),
+			paint...),
+	)
 
 	section(d, "Notifications and herds")
-	d.WithPanel(lines(shape{"Notifications", "List-changed notifications per second: of the list in use, or another.", "cps", 8, 0}, alone(query{"{{lane}} {{list}}", listRate("eventmeter_list_notifications_total", "", "lane, list")})))
-	d.WithPanel(figure(shape{"Herd", "Fetches in the busiest tenth of a second over the mean, by cause.", "short", 8, 0}, alone(query{"{{lane}} {{cause}}", `max by (lane, cause) (last_over_time(eventmeter_list_herd_ratio{LANES}[$__range] SHIFT))`})))
+	d.WithPanel(
+		lines(
+			shape{"Notifications", "List-changed notifications per second: of the list in use, or another.", "cps", 8, 0},
+			alone(query{"{{lane}} {{list}}", listRate("eventmeter_list_notifications_total", "", "lane, list")}),
+		),
+	)
+	d.WithPanel(
+		figure(
+			shape{"Herd", "Fetches in the busiest tenth of a second over the mean, by cause.", "short", 8, 0},
+			alone(query{"{{lane}} {{cause}}", `max by (lane, cause) (last_over_time(eventmeter_list_herd_ratio{LANES}[$__range] SHIFT))`}),
+		),
+	)
 	d.WithPanel(logarithmic(lines(shape{"Fetching a page, p99", "", "s", 8, 0}, laidOver(
-		query{"{{lane}}", `histogram_quantile(0.99, sum by (lane) (rate(eventmeter_list_fetch_seconds{LANES}[$__rate_interval] SHIFT)))`}), paint...)))
+		query{
+			"{{lane}}",
+			`histogram_quantile(0.99, sum by (lane) (rate(eventmeter_list_fetch_seconds{LANES}[$__rate_interval] SHIFT)))`,
+		},
+	), paint...)))
 
 	section(d, "Errors")
-	d.WithPanel(lines(shape{"Errors so far", "Failed uses and fetches, stale pages used because no fresh page was available, failed cursors, and list versions that went back.", "short", 24, 0}, alone(
-		query{"uses failed", `sum(eventmeter_list_uses_total{LANES,outcome="failed"} SHIFT)`},
-		query{"fetches failed", `sum(eventmeter_list_fetches_failed_total{LANES} SHIFT)`},
-		query{"served stale", `sum(eventmeter_list_served_stale_total{LANES} SHIFT)`},
-		query{"cursors failed", `sum(eventmeter_list_cursor_failures_total{LANES} SHIFT)`},
-		query{"went back", `sum(eventmeter_list_regressions_total{LANES} SHIFT)`},
-		query{"uses missed", `sum(eventmeter_list_uses_missed_total{LANES} SHIFT)`})))
+	d.WithPanel(
+		lines(
+			shape{
+				"Errors so far",
+				"Failed uses and fetches, stale pages used because no fresh page was available, failed cursors, and list versions that went back.",
+				"short",
+				24,
+				0,
+			},
+			alone(
+				query{"uses failed", `sum(eventmeter_list_uses_total{LANES,outcome="failed"} SHIFT)`},
+				query{"fetches failed", `sum(eventmeter_list_fetches_failed_total{LANES} SHIFT)`},
+				query{"served stale", `sum(eventmeter_list_served_stale_total{LANES} SHIFT)`},
+				query{"cursors failed", `sum(eventmeter_list_cursor_failures_total{LANES} SHIFT)`},
+				query{"went back", `sum(eventmeter_list_regressions_total{LANES} SHIFT)`},
+				query{"uses missed", `sum(eventmeter_list_uses_missed_total{LANES} SHIFT)`}),
+		),
+	)
 	return d
 }
 

@@ -26,7 +26,9 @@ func serveK6(t *testing.T) *httptest.Server {
 			}
 			switch {
 			case strings.HasSuffix(name, "_seconds"):
-				h := client.NewHistogram(client.HistogramOpts{Name: name, Help: "k6", ConstLabels: labels, NativeHistogramBucketFactor: 1.1})
+				h := client.NewHistogram(
+					client.HistogramOpts{Name: name, Help: "k6", ConstLabels: labels, NativeHistogramBucketFactor: 1.1},
+				)
 				registry.MustRegister(growing{h, func() { h.Observe(0.02); h.Observe(0.3) }})
 			case strings.HasSuffix(name, "_total"):
 				c := client.NewCounter(client.CounterOpts{Name: name, Help: "k6", ConstLabels: labels})

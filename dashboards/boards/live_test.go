@@ -22,13 +22,25 @@ var liveCommands = []struct {
 	name string
 	args string
 }{
-	{"turns", "run --profile compare --set lanes.push.subscriptions=20 --set lanes.poll.subscriptions=20 --set lanes.webhook.subscriptions=20 " +
-		"--set phases.order=turns --set phases.warmup=2s --set phases.measure=2s --set phases.drain=2s"},
-	{"faults", "run --profile compare --set lanes.push.subscriptions=20 --set lanes.poll.subscriptions=20 --set lanes.webhook.subscriptions=20 " +
-		"--set phases.warmup=3s --set phases.measure=4s --set phases.drain=2s --set target.embedded.faults=drop(every=7);duplicate(every=5);delay(every=3,fixed=200ms);early"},
-	{"lists", "run --profile sep-2549 --set lanes.ttl.subscriptions=8 --set lanes.notified.subscriptions=8 --set lanes.no-cache.subscriptions=2 --set phases.warmup=3s --set phases.measure=4s --set phases.drain=5s --set schedule.rate=4/s"},
+	{
+		"turns",
+		"run --profile compare --set lanes.push.subscriptions=20 --set lanes.poll.subscriptions=20 --set lanes.webhook.subscriptions=20 " +
+			"--set phases.order=turns --set phases.warmup=2s --set phases.measure=2s --set phases.drain=2s",
+	},
+	{
+		"faults",
+		"run --profile compare --set lanes.push.subscriptions=20 --set lanes.poll.subscriptions=20 --set lanes.webhook.subscriptions=20 " +
+			"--set phases.warmup=3s --set phases.measure=4s --set phases.drain=2s --set target.embedded.faults=drop(every=7);duplicate(every=5);delay(every=3,fixed=200ms);early",
+	},
+	{
+		"lists",
+		"run --profile sep-2549 --set lanes.ttl.subscriptions=8 --set lanes.notified.subscriptions=8 --set lanes.no-cache.subscriptions=2 --set phases.warmup=3s --set phases.measure=4s --set phases.drain=5s --set schedule.rate=4/s",
+	},
 	{"shards", "run --profile smoke --processes 2 --set phases.warmup=3s --set phases.measure=3s"},
-	{"capacity", "capacity --from 20 --to 40 --set capacity.step=600ms --set phases.warmup=200ms --set phases.drain=1s --set capacity.idle=1s --set capacity.confirm=1 --set capacity.precision=0.5 --set capacity.slo.p99=200ms"},
+	{
+		"capacity",
+		"capacity --from 20 --to 40 --set capacity.step=600ms --set phases.warmup=200ms --set phases.drain=1s --set capacity.idle=1s --set capacity.confirm=1 --set capacity.precision=0.5 --set capacity.slo.p99=200ms",
+	},
 }
 
 // TestLive runs eventmeter under the eyes of a real Prometheus, and then asks it
@@ -151,7 +163,8 @@ func askAll(t *testing.T, s *promtest.Server, d *dashboard.Dashboard, w window, 
 	for _, a := range d.Annotations.List {
 		expr := fill(t, queries(t, d)["annotation "+a.Name], values)
 		got, err := s.TryRange(expr, w.from, w.to, time.Second)
-		if err == nil && len(got) == 0 && a.Name == burstAnnotation && len(s.Query(t, `last_over_time(eventmeter_run_info{run="`+values["run"]+`",schedule!="burst"}[`+w.seconds()+`])`, w.to)) > 0 {
+		if err == nil && len(got) == 0 && a.Name == burstAnnotation &&
+			len(s.Query(t, `last_over_time(eventmeter_run_info{run="`+values["run"]+`",schedule!="burst"}[`+w.seconds()+`])`, w.to)) > 0 {
 			continue // its schedule has none
 		}
 		if err != nil || len(got) == 0 {
@@ -190,7 +203,12 @@ func checkShift(t *testing.T, s *promtest.Server, w window, one, other string) {
 func checkAlerts(t *testing.T, s *promtest.Server, w window, run string) {
 	t.Helper()
 	for _, mode := range modes {
-		expr := fmt.Sprintf(`last_over_time(ALERTS{alertname="EventsLost",alertstate="firing",run=%q,mode=%q}[%s])`, run, mode.name, w.seconds())
+		expr := fmt.Sprintf(
+			`last_over_time(ALERTS{alertname="EventsLost",alertstate="firing",run=%q,mode=%q}[%s])`,
+			run,
+			mode.name,
+			w.seconds(),
+		)
 		promtest.Await(t, "the alert of "+mode.name, func() bool {
 			got, err := s.TryQuery(expr, time.Now())
 			return err == nil && len(got) == 1

@@ -62,7 +62,11 @@ func checkValues(t *testing.T, s *promtest.Server, w window, one, other string) 
 // anything was counted. What it did not see, the growth of a histogram lacks.
 func fromTheBeginning(t *testing.T, s *promtest.Server, w window, r *results.Result) bool {
 	t.Helper()
-	expr := fmt.Sprintf(`min_over_time(histogram_count(eventmeter_latency_from_intended_seconds{run=%q})[%s:250ms]) == 0`, r.Run, w.seconds())
+	expr := fmt.Sprintf(
+		`min_over_time(histogram_count(eventmeter_latency_from_intended_seconds{run=%q})[%s:250ms]) == 0`,
+		r.Run,
+		w.seconds(),
+	)
 	return len(s.Query(t, expr, w.to)) == len(r.Lanes)
 }
 
@@ -103,7 +107,10 @@ var mainPanels = map[string]map[string]shown{
 		"D": {both: true, want: exact(func(l *results.Lane) float64 { return float64(l.LostAnnounced) })},
 		"E": {both: true, want: exact(func(l *results.Lane) float64 { return float64(l.LostOrderUnknown) })},
 		"F": {both: true, want: exact(func(l *results.Lane) float64 { return float64(l.Gaps.Incidents) })},
-		"G": {both: true, want: exact(func(l *results.Lane) float64 { return float64(l.Duplicates.SameEvent + l.Duplicates.SameEmission) })},
+		"G": {
+			both: true,
+			want: exact(func(l *results.Lane) float64 { return float64(l.Duplicates.SameEvent + l.Duplicates.SameEmission) }),
+		},
 		"H": {both: true, rank: true, want: quantile(0.5)},
 		"I": {both: true, rank: true, want: quantile(0.9)},
 		"J": {both: true, rank: true, want: quantile(0.99)},

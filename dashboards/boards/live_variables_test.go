@@ -27,7 +27,13 @@ func (w window) seconds() string { return fmt.Sprintf("%ds", int(w.to.Sub(w.from
 // asks their queries in the order in which they stand. chosen are those that a
 // reader has set, which have to be among the values found. values are what is
 // filled in, and options all that could be chosen.
-func settle(t *testing.T, s *promtest.Server, d *dashboard.Dashboard, w window, chosen map[string]string) (values map[string]string, options map[string][]string) {
+func settle(
+	t *testing.T,
+	s *promtest.Server,
+	d *dashboard.Dashboard,
+	w window,
+	chosen map[string]string,
+) (values map[string]string, options map[string][]string) {
 	t.Helper()
 	// Grafana would look at four scrapes for a rate. On a machine that is busy
 	// with other tests scrapes fail, hence all there is.
@@ -96,5 +102,11 @@ func resultText(s promtest.Sample) string {
 			labels = append(labels, name+"="+string(quoted))
 		}
 	}
-	return fmt.Sprintf("%s{%s} %s %d", s.Labels["__name__"], strings.Join(labels, ","), strconv.FormatFloat(s.Value, 'f', -1, 64), s.At.UnixMilli())
+	return fmt.Sprintf(
+		"%s{%s} %s %d",
+		s.Labels["__name__"],
+		strings.Join(labels, ","),
+		strconv.FormatFloat(s.Value, 'f', -1, 64),
+		s.At.UnixMilli(),
+	)
 }

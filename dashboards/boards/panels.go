@@ -76,8 +76,18 @@ func (s shape) high() uint32 {
 
 // lines returns a chart over time.
 func lines(s shape, queries []query, paint ...override) *timeseries.PanelBuilder {
-	p := timeseries.NewPanelBuilder().Title(s.title).Description(s.about).Datasource(source()).Unit(s.unit).Span(s.width).Height(s.high()).Min(0).
-		LineWidth(2).FillOpacity(0).ShowPoints(common.VisibilityModeAuto).SpanNulls(common.BoolOrFloat64{Bool: ptr(false)}).
+	p := timeseries.NewPanelBuilder().
+		Title(s.title).
+		Description(s.about).
+		Datasource(source()).
+		Unit(s.unit).
+		Span(s.width).
+		Height(s.high()).
+		Min(0).
+		LineWidth(2).
+		FillOpacity(0).
+		ShowPoints(common.VisibilityModeAuto).
+		SpanNulls(common.BoolOrFloat64{Bool: ptr(false)}).
 		ColorScheme(dashboard.NewFieldColorBuilder().Mode(dashboard.FieldColorModeIdPaletteClassic)).
 		Legend(common.NewVizLegendOptionsBuilder().DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom).ShowLegend(true)).
 		Tooltip(common.NewVizTooltipOptionsBuilder().Mode(common.TooltipDisplayModeMulti).Sort(common.SortOrderDescending))
@@ -133,7 +143,14 @@ type column struct {
 // rows returns a table with a line for each set of labels and a column for each
 // query.
 func rows(s shape, labels []string, columns []column) *table.PanelBuilder {
-	p := table.NewPanelBuilder().Title(s.title).Description(s.about).Datasource(source()).Span(s.width).Height(s.high()).CellHeight(common.TableCellHeightSm).MinWidth(70).
+	p := table.NewPanelBuilder().
+		Title(s.title).
+		Description(s.about).
+		Datasource(source()).
+		Span(s.width).
+		Height(s.high()).
+		CellHeight(common.TableCellHeightSm).
+		MinWidth(70).
 		Footer(common.NewTableFooterOptionsBuilder().Show(false).Reducer([]string{}))
 	names, order := map[string]string{}, map[string]int{}
 	for _, l := range labels {
@@ -160,7 +177,8 @@ func rows(s shape, labels []string, columns []column) *table.PanelBuilder {
 // each set of labels.
 func against(s shape, x column, ys []column, paint ...override) *xychart.PanelBuilder {
 	p := xychart.NewPanelBuilder().Title(s.title).Description(s.about).Datasource(source()).Span(s.width).Height(s.high()).Unit(s.unit).
-		Mapping(xychart.SeriesMappingAuto).Show(xychart.XYShowModePoints).PointSize(xychart.NewXychartFieldConfigPointSizeBuilder().Fixed(8)).
+		Mapping(xychart.SeriesMappingAuto).
+		Show(xychart.XYShowModePoints).PointSize(xychart.NewXychartFieldConfigPointSizeBuilder().Fixed(8)).
 		AxisLabel(x.name).Tooltip(ofOne()).
 		Legend(common.NewVizLegendOptionsBuilder().DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom).ShowLegend(true))
 	names, order := map[string]string{}, map[string]int{}

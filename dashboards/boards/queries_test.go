@@ -164,7 +164,11 @@ func TestQueries(t *testing.T) {
 	known := known(t)
 	for _, b := range All() {
 		d := strict(t, b.File)
-		declared := map[string]string{"__range": examples["__range"], "__rate_interval": examples["__rate_interval"], "__interval": examples["__interval"]}
+		declared := map[string]string{
+			"__range":         examples["__range"],
+			"__rate_interval": examples["__rate_interval"],
+			"__interval":      examples["__interval"],
+		}
 		for _, v := range d.Templating.List {
 			declared[v.Name] = examples[v.Name]
 		}

@@ -49,7 +49,8 @@ func dataSource() *dashboard.DatasourceVariableBuilder {
 // finds.
 func choice(name, label, query, regex string) *dashboard.QueryVariableBuilder {
 	return dashboard.NewQueryVariableBuilder(name).Label(label).Datasource(source()).
-		Query(text(query)).Definition(query).Regex(regex).Refresh(dashboard.VariableRefreshOnTimeRangeChanged).Sort(dashboard.VariableSortDisabled)
+		Query(text(query)).
+		Definition(query).Regex(regex).Refresh(dashboard.VariableRefreshOnTimeRangeChanged).Sort(dashboard.VariableSortDisabled)
 }
 
 // filter returns a variable with any number of values, by default all.

@@ -44,7 +44,8 @@ func TestEveryManifestIsChecked(t *testing.T) {
 
 func TestShards(t *testing.T) {
 	job := read[batch.Job](t, "shards.yaml")
-	if job.APIVersion != "batch/v1" || job.Kind != "Job" || job.Spec.CompletionMode == nil || *job.Spec.CompletionMode != batch.IndexedCompletion {
+	if job.APIVersion != "batch/v1" || job.Kind != "Job" || job.Spec.CompletionMode == nil ||
+		*job.Spec.CompletionMode != batch.IndexedCompletion {
 		t.Errorf("%s %s, completion mode %v: want an Indexed Job of batch/v1", job.APIVersion, job.Kind, job.Spec.CompletionMode)
 	}
 	if job.Spec.Completions == nil || job.Spec.Parallelism == nil || *job.Spec.Completions != *job.Spec.Parallelism {
@@ -144,7 +145,12 @@ func checkFlags(t *testing.T, args []string) {
 // TestProfile: the profile is one, and shards can share it without loss.
 func TestProfile(t *testing.T) {
 	m := read[core.ConfigMap](t, "profile.yaml")
-	p, err := profiles.Parse("profile.yaml", []byte(m.Data["profile.yaml"]), []string{"target.url=http://127.0.0.1:8080/mcp", "upstream.admin=http://127.0.0.1:8081"}, systems.Table)
+	p, err := profiles.Parse(
+		"profile.yaml",
+		[]byte(m.Data["profile.yaml"]),
+		[]string{"target.url=http://127.0.0.1:8080/mcp", "upstream.admin=http://127.0.0.1:8081"},
+		systems.Table,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

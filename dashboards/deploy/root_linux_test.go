@@ -36,8 +36,23 @@ func TestRootFS(t *testing.T) {
 	if out, code := run("/eventmeter", "--version"); code != 0 || !strings.Contains(out, "v1.2.3-test") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
-	out, code := run("/eventmeter", "run", "--profile", "push", "--command", "/eventmeter serve --stdio", "--set", "lanes.push.subscriptions=2",
-		"--set", "phases.warmup=0s", "--set", "phases.measure=1s", "--quiet", "--out", "/results/run")
+	out, code := run(
+		"/eventmeter",
+		"run",
+		"--profile",
+		"push",
+		"--command",
+		"/eventmeter serve --stdio",
+		"--set",
+		"lanes.push.subscriptions=2",
+		"--set",
+		"phases.warmup=0s",
+		"--set",
+		"phases.measure=1s",
+		"--quiet",
+		"--out",
+		"/results/run",
+	)
 	if code != 0 && code != 4 && code != 5 { // a busy machine, a doubtful latency
 		t.Errorf("exit code %d\n%s", code, out)
 	}
@@ -48,7 +63,18 @@ func TestRootFS(t *testing.T) {
 	if !bytes.Contains(result, []byte(`"v1.2.3-test"`)) {
 		t.Error("the result does not have the version")
 	}
-	if _, code := run("/eventmeter", "run", "--profile", "push", "--command", "/eventmeter serve --stdio", "--quiet", "--out", "/etc/run"); code != 2 && code != 1 {
+	if _, code := run(
+		"/eventmeter",
+		"run",
+		"--profile",
+		"push",
+		"--command",
+		"/eventmeter serve --stdio",
+		"--quiet",
+		"--out",
+		"/etc/run",
+	); code != 2 &&
+		code != 1 {
 		t.Errorf("a run whose result goes to /etc, as another user than root: exit code %d", code)
 	}
 }

@@ -90,7 +90,8 @@ func TestTestRun(t *testing.T) {
 	if s.Parallelism < 2 {
 		t.Errorf("parallelism %d: nothing is distributed", s.Parallelism)
 	}
-	if pod.SecurityContext.RunAsNonRoot == nil || pod.ContainerSecurityContext.Capabilities == nil || pod.Resources.Requests.Cpu().IsZero() ||
+	if pod.SecurityContext.RunAsNonRoot == nil || pod.ContainerSecurityContext.Capabilities == nil ||
+		pod.Resources.Requests.Cpu().IsZero() ||
 		pod.AutomountServiceAccountToken != "false" {
 		t.Error("the runners have no security context, or ask for no processor, or get a token of the cluster")
 	}
@@ -153,7 +154,10 @@ func TestImage(t *testing.T) {
 			}
 		}
 	}
-	if _, err := os.Stat("../../xk6-mcpevents/cmd/k6/main.go"); err != nil || !strings.Contains(image(t), "RUN CGO_ENABLED=0 go build -trimpath -ldflags=-s -o /k6 ./xk6-mcpevents/cmd/k6\n") {
+	if _, err := os.Stat(
+		"../../xk6-mcpevents/cmd/k6/main.go",
+	); err != nil ||
+		!strings.Contains(image(t), "RUN CGO_ENABLED=0 go build -trimpath -ldflags=-s -o /k6 ./xk6-mcpevents/cmd/k6\n") {
 		t.Errorf("the image builds no k6 (%v)", err)
 	}
 }

@@ -88,8 +88,12 @@ type times struct {
 
 // impliedBy are the rows that faults other than break imply, by mode; "" = any mode.
 var impliedBy = map[faults.Kind]map[eventmeter.Mode][]conform.ID{
-	faults.Reid:       {"": {conform.OccurrenceEventIDFromUpstream}},
-	faults.Malformed:  {eventmeter.Push: {conform.StreamEventNotification}, eventmeter.Poll: {conform.PollEventsArray}, eventmeter.Webhook: {conform.DeliveryPostJSON}},
+	faults.Reid: {"": {conform.OccurrenceEventIDFromUpstream}},
+	faults.Malformed: {
+		eventmeter.Push:    {conform.StreamEventNotification},
+		eventmeter.Poll:    {conform.PollEventsArray},
+		eventmeter.Webhook: {conform.DeliveryPostJSON},
+	},
 	faults.Oversize:   {eventmeter.Webhook: {conform.DeliveryBodySize}},
 	faults.Signature:  {eventmeter.Webhook: {conform.DeliverySignatureFormula, conform.DeliveryStandardWebhooksHeaders}},
 	faults.Heartbeats: {eventmeter.Push: {conform.StreamHeartbeatRequired}},

@@ -76,7 +76,12 @@ func calibrateCase(ctx context.Context, opts run.Options, c profiles.Case) (rows
 			return rows, err
 		}
 	}
-	return nil, fmt.Errorf("%w: in each of %d tries, the last time because %s: this machine is too busy to calibrate on", errBusy, tries, unsound)
+	return nil, fmt.Errorf(
+		"%w: in each of %d tries, the last time because %s: this machine is too busy to calibrate on",
+		errBusy,
+		tries,
+		unsound,
+	)
 }
 
 var errBusy = errors.New("no calibration")

@@ -166,7 +166,8 @@ func (m *expectedCounts) early() bool {
 // unfit reports whether the lane's client refuses every event, because it requires that
 // the webhook-id is the event's, and the target gives messages ids of their own.
 func (m *expectedCounts) unfit() bool {
-	return m.mode == eventmeter.Webhook && m.target.Embedded.WebhookID == "message" && slices.Contains(m.settings.Webhook.Require, "eventId")
+	return m.mode == eventmeter.Webhook && m.target.Embedded.WebhookID == "message" &&
+		slices.Contains(m.settings.Webhook.Require, "eventId")
 }
 
 // judged is how many deliveries the lane's client refuses, each of which is tried once.

@@ -119,7 +119,8 @@ func (m *expectedCounts) source(p *planned, source, sub int) {
 // has arrived all the same.
 func (m *expectedCounts) refuses() int64 {
 	for _, a := range m.settings.Webhook.Answer {
-		if !a.Challenge && (a.Hang || a.Reset || a.Status >= 300) && a.Status != http.StatusGone && a.Status != http.StatusRequestEntityTooLarge {
+		if !a.Challenge && (a.Hang || a.Reset || a.Status >= 300) && a.Status != http.StatusGone &&
+			a.Status != http.StatusRequestEntityTooLarge {
 			return int64(max(a.Times, 1))
 		}
 	}
@@ -176,7 +177,10 @@ func (m *expectedCounts) lane(a *ledger.LaneAccount) []Check {
 	}
 	out = append(out, m.orderConflicts(a)...)
 	if m.gone() {
-		out = append(out, exactly("subscriptions that 410 ended", m.receivers, m.applied.Executed[string(eventmeter.Webhook)+"."+string(faults.Gone)]))
+		out = append(
+			out,
+			exactly("subscriptions that 410 ended", m.receivers, m.applied.Executed[string(eventmeter.Webhook)+"."+string(faults.Gone)]),
+		)
 	}
 	out = append(out, m.proofs(a, refused)...)
 	reconnects := exactly("reconnects", m.hits(faults.Cut), a.Reconnects)
@@ -216,10 +220,19 @@ func (m *expectedCounts) lane(a *ledger.LaneAccount) []Check {
 func (m *expectedCounts) proofs(a *ledger.LaneAccount, refused int64) (out []Check) {
 	if m.unproven() {
 		unopened := m.applied.Verified - m.applied.Subscribed
-		out = append(out, m.figure("challengesFailed", unopened), exactly("not opened by the target", unopened, refused), atLeast("not opened by the target", 1, unopened))
+		out = append(
+			out,
+			m.figure("challengesFailed", unopened),
+			exactly("not opened by the target", unopened, refused),
+			atLeast("not opened by the target", 1, unopened),
+		)
 	}
 	if m.mode == eventmeter.Webhook && m.target.Embedded.Proof == "allow-list" {
-		out = append(out, exactly("challenges", 0, a.Traffic[eventmeter.Verification].Requests), exactly("not opened by the target", refused, int64(m.settings.Subscriptions)-m.applied.Subscribed))
+		out = append(
+			out,
+			exactly("challenges", 0, a.Traffic[eventmeter.Verification].Requests),
+			exactly("not opened by the target", refused, int64(m.settings.Subscriptions)-m.applied.Subscribed),
+		)
 	}
 	return out
 }

@@ -97,8 +97,22 @@ func TestMatrix(t *testing.T) {
 	add([]string{"webhook", "triggers", "callbacks"}, patient, "oversize(rate=0.1)", "signature(rate=0.2, sign=wrong)", "repeat(rate=0.3)")
 	add([]string{"webhook", "triggers"}, patient, "noretry()", "signature(rate=0.2, sign=wrong)", "drop(rate=0.1)")
 	add([]string{"updates"}, []string{"target.era=legacy"}, "cut(rate=0.15, replay=true)", "cut(rate=0.15, replay=false)", "drop(rate=0.2)")
-	add([]string{"requests"}, []string{"phases.warmup=0s"}, "drop(rate=0.2)", "duplicate(rate=0.2)", "cut(rate=0.1, replay=true)", "cut(rate=0.1, replay=false)")
-	add([]string{"ids"}, []string{"phases.warmup=0s"}, "drop(rate=0.2)", "duplicate(rate=0.2)", "cut(rate=0.1, replay=true)", "cut(rate=0.1, replay=false)")
+	add(
+		[]string{"requests"},
+		[]string{"phases.warmup=0s"},
+		"drop(rate=0.2)",
+		"duplicate(rate=0.2)",
+		"cut(rate=0.1, replay=true)",
+		"cut(rate=0.1, replay=false)",
+	)
+	add(
+		[]string{"ids"},
+		[]string{"phases.warmup=0s"},
+		"drop(rate=0.2)",
+		"duplicate(rate=0.2)",
+		"cut(rate=0.1, replay=true)",
+		"cut(rate=0.1, replay=false)",
+	)
 	add([]string{"lists"}, []string{"upstream.sources=1", "schedule.rate=20/s"}, "stale(rate=0.3)", "duplicate(rate=0.3)")
 	add([]string{"resources"}, nil, "drop(rate=0.2)", "duplicate(rate=0.2)", "delay(rate=0.5, uniform=5ms..40ms)")
 	add([]string{"resources"}, []string{"target.era=legacy"}, "drop(rate=0.2)", "duplicate(rate=0.2)", "refuse(code=-32013, every=3)")

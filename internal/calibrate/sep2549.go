@@ -95,7 +95,11 @@ func (m *expectedCounts) listed() []Check {
 	}
 	if !all.lossy {
 		seen := m.result.Figures["changesSeen"] + m.result.Figures["changesSuperseded"]
-		out = append(out, m.figure("changesNeverSeen", all.lostSilent), exactly("changesSeen + changesSuperseded", all.delivered, int64(seen)))
+		out = append(
+			out,
+			m.figure("changesNeverSeen", all.lostSilent),
+			exactly("changesSeen + changesSuperseded", all.delivered, int64(seen)),
+		)
 	}
 	if _, ok := m.spec.Server(faults.MixScope, m.mode); ok {
 		// Without a time to live every use reads each page, unless the use is

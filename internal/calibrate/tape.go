@@ -43,7 +43,14 @@ type taped struct {
 }
 
 func newTape() *tape {
-	return &tape{Recorder: eventmeter.Tee(), fired: map[eventmeter.Stamp]*taped{}, gaps: map[eventmeter.Sub][]eventmeter.Instant{}, over: map[eventmeter.Sub]eventmeter.Instant{}, failed: map[eventmeter.Sub]bool{}, calls: map[uint16]*laneCalls{}}
+	return &tape{
+		Recorder: eventmeter.Tee(),
+		fired:    map[eventmeter.Stamp]*taped{},
+		gaps:     map[eventmeter.Sub][]eventmeter.Instant{},
+		over:     map[eventmeter.Sub]eventmeter.Instant{},
+		failed:   map[eventmeter.Sub]bool{},
+		calls:    map[uint16]*laneCalls{},
+	}
 }
 
 // Fired implements [eventmeter.Recorder].
@@ -235,7 +242,14 @@ func askAppliedFaults(ctx context.Context, admin string, client *http.Client) (a
 			return appliedFaults{}, fmt.Errorf("%w: %s: %w", run.ErrTarget, path, err)
 		}
 	}
-	return appliedFaults{Requests: stats.Resumable.Started, Verified: stats.Verifications, Subscribed: stats.Subscribed, Overflow: stats.QueueOverflow, Executed: plan.Executed, Tokens: stats.Tokens}, nil
+	return appliedFaults{
+		Requests:   stats.Resumable.Started,
+		Verified:   stats.Verifications,
+		Subscribed: stats.Subscribed,
+		Overflow:   stats.QueueOverflow,
+		Executed:   plan.Executed,
+		Tokens:     stats.Tokens,
+	}, nil
 }
 
 func getJSON(ctx context.Context, client *http.Client, url string, into any) error {

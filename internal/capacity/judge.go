@@ -51,7 +51,10 @@ const maxDropped = 0.01
 func (l SLO) Judge(m Measured) (Verdict, []string) {
 	reasons := append(l.broken(m), m.Broken...)
 	if m.Dropped > maxDropped {
-		return Unclear, append(reasons, fmt.Sprintf("%.1f %% of the events were never published, so the load was not applied", 100*m.Dropped))
+		return Unclear, append(
+			reasons,
+			fmt.Sprintf("%.1f %% of the events were never published, so the load was not applied", 100*m.Dropped),
+		)
 	}
 	if m.Expected == 0 && len(reasons) == 0 {
 		return Unclear, []string{"nothing was owed to any lane, so there is no evidence"}
@@ -89,13 +92,39 @@ func (l SLO) broken(m Measured) []string {
 		}
 	}
 	if loss := share(m.Lost, m.Expected); loss > l.Loss {
-		out = append(out, fmt.Sprintf("%d of %d deliveries missing after the drain (%s %%, limit %s %%)", m.Lost, m.Expected, digits(100*loss, 2), digits(100*l.Loss, 2)))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"%d of %d deliveries missing after the drain (%s %%, limit %s %%)",
+				m.Lost,
+				m.Expected,
+				digits(100*loss, 2),
+				digits(100*l.Loss, 2),
+			),
+		)
 	}
 	if failed := share(m.Failed, m.Fired); failed > l.Loss {
-		out = append(out, fmt.Sprintf("%d of %d events not confirmed (%s %%, limit %s %%)", m.Failed, m.Fired, digits(100*failed, 2), digits(100*l.Loss, 2)))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"%d of %d events not confirmed (%s %%, limit %s %%)",
+				m.Failed,
+				m.Fired,
+				digits(100*failed, 2),
+				digits(100*l.Loss, 2),
+			),
+		)
 	}
 	if m.Offered > 0 && m.Growth > l.Backlog*m.Offered && m.Growth > 2*m.GrowthError {
-		out = append(out, fmt.Sprintf("backlog grows by %s deliveries/s, %.1f %% of the offered rate (limit %.1f %%)", digits(m.Growth, 3), 100*m.Growth/m.Offered, 100*l.Backlog))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"backlog grows by %s deliveries/s, %.1f %% of the offered rate (limit %.1f %%)",
+				digits(m.Growth, 3),
+				100*m.Growth/m.Offered,
+				100*l.Backlog,
+			),
+		)
 	}
 	return out
 }

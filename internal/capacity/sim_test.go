@@ -103,7 +103,12 @@ func TestFindsAKnownCapacity(t *testing.T) {
 			worst, most, found := 0.0, 0, 0
 			for seed := range uint64(seeds) {
 				random := rand.New(rand.NewPCG(seed, uint64(fanout)))
-				s := &system{capacity: 100 * (1 + 2*random.Float64()) * math.Sqrt(float64(fanout)), fanout: fanout, random: random, disturbed: disturbed}
+				s := &system{
+					capacity:  100 * (1 + 2*random.Float64()) * math.Sqrt(float64(fanout)),
+					fanout:    fanout,
+					random:    random,
+					disturbed: disturbed,
+				}
 				s.burst = max(1, s.capacity/20)
 				maximum, outcome, trials := s.find(t, slo)
 				most = max(most, trials)
@@ -113,7 +118,15 @@ func TestFindsAKnownCapacity(t *testing.T) {
 				case outcome == Generator && got <= 1.05*want:
 					continue
 				case outcome != Found || off > 0.05:
-					t.Errorf("fan-out %d, seed %d: %s, capacity %.0f found as %.0f, off by %.1f %%", fanout, seed, outcome, want, got, 100*off)
+					t.Errorf(
+						"fan-out %d, seed %d: %s, capacity %.0f found as %.0f, off by %.1f %%",
+						fanout,
+						seed,
+						outcome,
+						want,
+						got,
+						100*off,
+					)
 				}
 				found++
 				worst = max(worst, off)
@@ -121,7 +134,15 @@ func TestFindsAKnownCapacity(t *testing.T) {
 			if least := map[float64]int{0: seeds, 0.15: seeds * 8 / 10}[disturbed]; found < least {
 				t.Errorf("disturbed %.0f %%, fan-out %d: found in %d of %d, want %d", 100*disturbed, fanout, found, seeds, least)
 			}
-			t.Logf("disturbed %.0f %%, fan-out %d: %d of %d found, off by at most %.1f %%, at most %d trials", 100*disturbed, fanout, found, seeds, 100*worst, most)
+			t.Logf(
+				"disturbed %.0f %%, fan-out %d: %d of %d found, off by at most %.1f %%, at most %d trials",
+				100*disturbed,
+				fanout,
+				found,
+				seeds,
+				100*worst,
+				most,
+			)
 		}
 	}
 }

@@ -94,7 +94,14 @@ func FitUSL(samples []Sample, seed uint64) (Fit, error) {
 	}
 	f.Low, f.High = loads[0], loads[len(loads)-1]
 	if f.High < minSpan*f.Low {
-		return f, fmt.Errorf("%w: loads from %.4g to %.4g span a factor of %.1f, at least %.0f is needed to see a bend", ErrDegenerate, f.Low, f.High, f.High/f.Low, minSpan)
+		return f, fmt.Errorf(
+			"%w: loads from %.4g to %.4g span a factor of %.1f, at least %.0f is needed to see a bend",
+			ErrDegenerate,
+			f.Low,
+			f.High,
+			f.High/f.Low,
+			minSpan,
+		)
 	}
 	var ok bool
 	if f.USL, ok = solve(good, f.Low); !ok {
@@ -102,7 +109,11 @@ func FitUSL(samples []Sample, seed uint64) (Fit, error) {
 	}
 	f.quality(good)
 	if f.Residual > refuseOff {
-		return f, fmt.Errorf("%w: the best law is off by %.0f %% (root mean square), so it does not describe this curve", ErrDegenerate, 100*f.Residual)
+		return f, fmt.Errorf(
+			"%w: the best law is off by %.0f %% (root mean square), so it does not describe this curve",
+			ErrDegenerate,
+			100*f.Residual,
+		)
 	}
 	if !f.resample(good, rand.New(rand.NewPCG(seed, 0x05ca1ab1e))) {
 		return f, fmt.Errorf("%w: too many resamples of these points allow no fit", ErrDegenerate)
@@ -308,7 +319,10 @@ func middle(values []float64) Range {
 func (f *Fit) doubt() {
 	add := func(format string, args ...any) { f.Doubts = append(f.Doubts, fmt.Sprintf(format, args...)) }
 	if f.Residual > maxOff {
-		add("it is off by %.0f %% (root mean square): this law does not describe a limit that is reached abruptly, such as a quota", 100*f.Residual)
+		add(
+			"it is off by %.0f %% (root mean square): this law does not describe a limit that is reached abruptly, such as a quota",
+			100*f.Residual,
+		)
 	}
 	at, ok := f.Peak()
 	switch {

@@ -34,7 +34,9 @@ func TestFitUSL(t *testing.T) {
 			t.Errorf("%+v: %v", want, err)
 			continue
 		}
-		if !near(f.Lambda, want.Lambda, 1e-6) || !near(f.Sigma, want.Sigma, 1e-6) || !near(f.Kappa, want.Kappa, 1e-6) || f.Residual > 1e-6 || f.R2 < 0.999 {
+		if !near(f.Lambda, want.Lambda, 1e-6) || !near(f.Sigma, want.Sigma, 1e-6) || !near(f.Kappa, want.Kappa, 1e-6) ||
+			f.Residual > 1e-6 ||
+			f.R2 < 0.999 {
 			t.Errorf("fitted %+v to %+v", f, want)
 		}
 	}

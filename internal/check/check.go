@@ -29,7 +29,13 @@ func Run(ctx context.Context, o Options) (*results.Check, error) {
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(ctx, began.Add(o.Limit))
 	defer cancel()
-	out := &results.Check{Schema: results.CheckSchema, Version: o.Run.Version, Started: began.UTC(), Event: o.Run.Profile.Lanes[0].Event, Stages: []results.CheckStage{}}
+	out := &results.Check{
+		Schema:  results.CheckSchema,
+		Version: o.Run.Version,
+		Started: began.UTC(),
+		Event:   o.Run.Profile.Lanes[0].Event,
+		Stages:  []results.CheckStage{},
+	}
 	var seen [2]results.CheckSeen
 	var err error
 	for i, name := range results.CheckStages {
@@ -82,10 +88,21 @@ func (o *Options) stage(ctx context.Context, name string, until time.Time, out *
 		return results.CheckSeen{}, fmt.Errorf("%w: its subscriptions were not open in time; give more with --limit", run.ErrTarget)
 	case outcome == nil && errors.Is(err, run.ErrTarget) && early.Broken():
 		// What kept the run from its measurement may be what it broke.
-		out.Stages = append(out.Stages, results.CheckStage{Name: name, Subscriptions: subscriptions, Rate: float64(p.Schedule.Rate), Ended: errtext.Line(err.Error())})
+		out.Stages = append(
+			out.Stages,
+			results.CheckStage{Name: name, Subscriptions: subscriptions, Rate: float64(p.Schedule.Rate), Ended: errtext.Line(err.Error())},
+		)
 		return results.CheckSeen{Account: early}, nil
 	case outcome == nil && err == nil:
-		out.Stages = append(out.Stages, results.CheckStage{Name: name, Subscriptions: subscriptions, Rate: float64(p.Schedule.Rate), Ended: "the subscriptions were not open in time"})
+		out.Stages = append(
+			out.Stages,
+			results.CheckStage{
+				Name:          name,
+				Subscriptions: subscriptions,
+				Rate:          float64(p.Schedule.Rate),
+				Ended:         "the subscriptions were not open in time",
+			},
+		)
 		return results.CheckSeen{}, nil
 	case outcome == nil:
 		return results.CheckSeen{}, err

@@ -253,7 +253,12 @@ func failedDelivery(ctx context.Context, p *probe) {
 		return again != nil
 	})
 	if again != nil {
-		p.judge(conform.DeliveryRetryRegeneratesSignature, again.stamped != last.stamped, "event %s came again with the same webhook-timestamp", again.id)
+		p.judge(
+			conform.DeliveryRetryRegeneratesSignature,
+			again.stamped != last.stamped,
+			"event %s came again with the same webhook-timestamp",
+			again.id,
+		)
 	}
 	p.skip("no copy came 4 s after one that failed", conform.DeliveryRetryRegeneratesSignature)
 }

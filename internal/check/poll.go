@@ -131,7 +131,8 @@ func unsupportedMode(ctx context.Context, p *probe) {
 			continue
 		}
 		a := p.poll(ctx, params{"name": t.Name, "arguments": args})
-		if a.code == -32601 && !slices.ContainsFunc(p.Types, func(t driver.EventType) bool { return slices.Contains(t.Delivery, eventmeter.Poll) }) {
+		if a.code == -32601 &&
+			!slices.ContainsFunc(p.Types, func(t driver.EventType) bool { return slices.Contains(t.Delivery, eventmeter.Poll) }) {
 			p.skip("no event type can be polled, and there is no events/poll", p.step.Rows...)
 			return
 		}
@@ -255,7 +256,13 @@ func replay(ctx context.Context, p *probe) {
 		return
 	}
 	p.judge(conform.PollHasMore, one.isTrue("hasMore"), "%s", one.text)
-	p.judge(conform.PollMaxEventsCap, begins(a.ids(), append(one.ids(), next.ids()...)), "%v one by one, and %v at once", append(one.ids(), next.ids()...), a.ids())
+	p.judge(
+		conform.PollMaxEventsCap,
+		begins(a.ids(), append(one.ids(), next.ids()...)),
+		"%v one by one, and %v at once",
+		append(one.ids(), next.ids()...),
+		a.ids(),
+	)
 }
 
 // begins tells whether all begins with part.

@@ -54,7 +54,14 @@ func (s *stage) round(ctx context.Context, b run.Beside) {
 	var all sync.WaitGroup
 	for i := range Steps {
 		step := &Steps[i]
-		p := &probe{Beside: b, caller: b.Endpoint.Caller(b.Clock, new(wire.Traffic)), opts: s.opts, step: step, found: s.found, judged: map[conform.ID]bool{}}
+		p := &probe{
+			Beside: b,
+			caller: b.Endpoint.Caller(b.Clock, new(wire.Traffic)),
+			opts:   s.opts,
+			step:   step,
+			found:  s.found,
+			judged: map[conform.ID]bool{},
+		}
 		if why := s.obstacle(step, &b); why != "" {
 			p.skip(why, step.Rows...)
 			continue

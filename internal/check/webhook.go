@@ -131,7 +131,10 @@ func privateCallbacks(ctx context.Context, p *probe) {
 			p.skip("the refusal does not tell whether the address was tried", conform.SSRFRejectNonRoutable)
 		case a.granted() || a.reached():
 			if isLocal(p.hook().url) {
-				p.skip("the callbacks of this check are at such an address, too, and the server accepts them", conform.SSRFRejectNonRoutable)
+				p.skip(
+					"the callbacks of this check are at such an address, too, and the server accepts them",
+					conform.SSRFRejectNonRoutable,
+				)
 				return
 			}
 			p.judge(conform.SSRFRejectNonRoutable, false, "callback %s: %s", at, a.text)

@@ -66,7 +66,11 @@ func TestDocs(t *testing.T) {
 	for _, r := range conform.Rows {
 		if r.Section != section {
 			section = r.Section
-			fmt.Fprintf(&b, "\n### %s\n\n| row | level | promise | lanes | broken in a run by, or why not judged | what a check does |\n|---|---|---|---|---|---|\n", section)
+			fmt.Fprintf(
+				&b,
+				"\n### %s\n\n| row | level | promise | lanes | broken in a run by, or why not judged | what a check does |\n|---|---|---|---|---|---|\n",
+				section,
+			)
 		}
 		how := r.Broken
 		if r.Unseen != "" {
@@ -97,7 +101,9 @@ func TestAccount(t *testing.T) {
 	b.Break(3, 91, conform.StreamHeartbeatRequired, []byte("silence"))
 	got := a.Account().Of("push", 4).Plus(b.Account().Of("webhook", 0))
 	if c := got["occurrence-name"]; c.Seen != 80 || c.Broken != 3 || c.First == nil || c.First.Subscription != 9 || c.First.At != 40 || c.First.Lane != "push" ||
-		!strings.HasPrefix(c.First.Message, "early") || strings.Contains(c.First.Message, "\x1b") || len(c.First.Message) > 210 {
+		!strings.HasPrefix(c.First.Message, "early") ||
+		strings.Contains(c.First.Message, "\x1b") ||
+		len(c.First.Message) > 210 {
 		t.Errorf("occurrence-name is %+v, %+v", c, c.First)
 	}
 	if c := got["stream-heartbeat-required"]; c.Seen != 1 || c.Broken != 1 {

@@ -127,7 +127,11 @@ func (g *Guard) Check(ip netip.Addr) error {
 	if g.allowed[ip.WithZone("")] {
 		return nil
 	}
-	return fmt.Errorf("connection to %s refused: %w; if you may put load on it, name it with --allow-host and begin a new run", ip, ErrRefused)
+	return fmt.Errorf(
+		"connection to %s refused: %w; if you may put load on it, name it with --allow-host and begin a new run",
+		ip,
+		ErrRefused,
+	)
 }
 
 // Pin checks the address of a host that is resolved by another resolver than the guard's. It allows

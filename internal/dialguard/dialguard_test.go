@@ -96,7 +96,12 @@ func TestPin(t *testing.T) {
 		{"k6.test", "127.0.0.1", true}, {"k6.test", "192.0.2.8", true}, {"K6.test.", "127.0.0.1", true},
 		{"k6.test", "192.0.2.9", false}, {"k6.test", "127.0.0.2", false}, {"other.test", "192.0.2.9", true},
 	} {
-		if err := g.Pin(t.Context(), c.host, netip.MustParseAddr(c.ip)); (err == nil) != c.want || err != nil && !errors.Is(err, ErrRefused) {
+		if err := g.Pin(
+			t.Context(),
+			c.host,
+			netip.MustParseAddr(c.ip),
+		); (err == nil) != c.want ||
+			err != nil && !errors.Is(err, ErrRefused) {
 			t.Errorf("%d: %s at %s: %v", i, c.host, c.ip, err)
 		}
 	}

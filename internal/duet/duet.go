@@ -43,17 +43,31 @@ func CheckBase(p *profiles.Profile) error {
 	case len(p.Cases) > 0:
 		return fmt.Errorf("%w: a calibration starts its own targets; run it without --against", run.ErrProfile)
 	case p.Target.IsEmbedded():
-		return fmt.Errorf("%w: a duet needs two targets, and the first one is not given; name it with --target or --command", run.ErrProfile)
+		return fmt.Errorf(
+			"%w: a duet needs two targets, and the first one is not given; name it with --target or --command",
+			run.ErrProfile,
+		)
 	case len(p.Phases.Until) > 0:
-		return fmt.Errorf("%w: phases.until: a duet judges pairs of deliveries, not the latencies of one run; remove it and set phases.measure", run.ErrProfile)
+		return fmt.Errorf(
+			"%w: phases.until: a duet judges pairs of deliveries, not the latencies of one run; remove it and set phases.measure",
+			run.ErrProfile,
+		)
 	case p.Phases.Order == "turns":
 		return fmt.Errorf("%w: phases.order: turns: the lanes of a duet run together; write together", run.ErrProfile)
 	case p.Upstream.Kind == "none" || p.Upstream.Kind == "feed":
-		return fmt.Errorf("%w: upstream.kind %s: a duet publishes each event to both targets; use another kind", run.ErrProfile, p.Upstream.Kind)
+		return fmt.Errorf(
+			"%w: upstream.kind %s: a duet publishes each event to both targets; use another kind",
+			run.ErrProfile,
+			p.Upstream.Kind,
+		)
 	}
 	for _, l := range p.Lanes {
 		if l.Webhook.Listen != "" || l.Webhook.Callback != "" {
-			return fmt.Errorf("%w: lanes.%s.webhook: a duet has a listener for each target, so that listen and callback cannot be given; leave them out", run.ErrProfile, l.Name)
+			return fmt.Errorf(
+				"%w: lanes.%s.webhook: a duet has a listener for each target, so that listen and callback cannot be given; leave them out",
+				run.ErrProfile,
+				l.Name,
+			)
 		}
 	}
 	return nil
@@ -70,7 +84,10 @@ func Check(base, against *profiles.Profile) error {
 	a, b := publishesTo(&base.Upstream), publishesTo(&against.Upstream)
 	for i := range a {
 		if a[i] != "" && a[i] == b[i] {
-			return fmt.Errorf("%w: both targets would get their events through the same URL; name that of the second one with --against-upstream-url", run.ErrProfile)
+			return fmt.Errorf(
+				"%w: both targets would get their events through the same URL; name that of the second one with --against-upstream-url",
+				run.ErrProfile,
+			)
 		}
 	}
 	return nil

@@ -151,7 +151,11 @@ func TestCheck(t *testing.T) {
 	// The second target is checked as the first is, before either is loaded.
 	foreign := url("2")
 	foreign.Target.URL = "http://192.0.2.1/mcp"
-	if _, err := Run(t.Context(), options(url("1"), foreign)); !errors.Is(err, run.ErrProfile) || !strings.Contains(err.Error(), "against: ") || !strings.Contains(err.Error(), "--allow-host 192.0.2.1") {
+	if _, err := Run(
+		t.Context(),
+		options(url("1"), foreign),
+	); !errors.Is(err, run.ErrProfile) || !strings.Contains(err.Error(), "against: ") ||
+		!strings.Contains(err.Error(), "--allow-host 192.0.2.1") {
 		t.Error(err)
 	}
 }

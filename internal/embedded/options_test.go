@@ -75,7 +75,8 @@ func TestEveryOptionSurvivesTheTrip(t *testing.T) {
 	}
 	var typed Options
 	err := ReadOptions(strings.NewReader(`{"NextPoll":"50ms","Lists":{"TTL":"2s","Entries":3}}`), &typed)
-	if want := (Options{NextPoll: 50 * time.Millisecond, Lists: refserver.ListOptions{TTL: 2 * time.Second, Entries: 3}}); err != nil || !reflect.DeepEqual(typed, want) {
+	if want := (Options{NextPoll: 50 * time.Millisecond, Lists: refserver.ListOptions{TTL: 2 * time.Second, Entries: 3}}); err != nil ||
+		!reflect.DeepEqual(typed, want) {
 		t.Errorf("%+v, %v", typed, err)
 	}
 	for _, bad := range []string{"", "{", `{"Adr":"x"}`, `[]`, `{"NextPoll":"soon"}`, `{"Lists":{"TTL":"soon"}}`, `{"Lists":{"Ttl2":1}}`} {

@@ -34,8 +34,28 @@ func slow(timing string, percent float64) float64 {
 
 func TestMerge(t *testing.T) {
 	a := map[string]float64{"parts": 1, "whole": 4, "share": 0.25, "perWhole": 10, "most": 3, "least": 3, "peak": 5, "tookP95Ms": 40}
-	b := map[string]float64{"parts": 7, "whole": 12, "share": 7.0 / 12, "perWhole": 30, "most": -2, "least": -2, "peak": 9, "unknown": 1, "tookP95Ms": 20}
-	want := map[string]float64{"parts": 8, "whole": 16, "share": 0.5, "perWhole": 25, "most": 3, "least": -2, "peak": 9, "unknown": 1, "tookP95Ms": 40}
+	b := map[string]float64{
+		"parts":     7,
+		"whole":     12,
+		"share":     7.0 / 12,
+		"perWhole":  30,
+		"most":      -2,
+		"least":     -2,
+		"peak":      9,
+		"unknown":   1,
+		"tookP95Ms": 20,
+	}
+	want := map[string]float64{
+		"parts":     8,
+		"whole":     16,
+		"share":     0.5,
+		"perWhole":  25,
+		"most":      3,
+		"least":     -2,
+		"peak":      9,
+		"unknown":   1,
+		"tookP95Ms": 40,
+	}
 	before := maps.Clone(a)
 	got, peaks := made().Merge(slow, a, b)
 	if !maps.Equal(got, want) || !slices.Equal(peaks, []string{"peak"}) {

@@ -63,7 +63,10 @@ func (r Rule) parts() []string {
 // also returns the names of the peaks among the figures, of which only a bound is
 // known. The parts are not changed. quantile returns a percentile of a merged timing,
 // in milliseconds.
-func (ts Tables) Merge(quantile func(timing string, percent float64) float64, parts ...map[string]float64) (all map[string]float64, peaks []string) {
+func (ts Tables) Merge(
+	quantile func(timing string, percent float64) float64,
+	parts ...map[string]float64,
+) (all map[string]float64, peaks []string) {
 	all = map[string]float64{}
 	weights := map[string]float64{}
 	for _, p := range parts {

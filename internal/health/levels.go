@@ -238,9 +238,16 @@ func growth(name string, g leak.Gauge, m Marks) results.Growth {
 	f, ok := leak.Judge(g)
 	switch {
 	case !ok:
-		out.Reason = fmt.Sprintf("the measured phase has %d samples, and a trend needs two in each of %d equal windows: raise phases.measure", len(g.Measured), leak.Windows)
+		out.Reason = fmt.Sprintf(
+			"the measured phase has %d samples, and a trend needs two in each of %d equal windows: raise phases.measure",
+			len(g.Measured),
+			leak.Windows,
+		)
 		if len(g.Measured) >= 2*leak.Windows {
-			out.Reason = fmt.Sprintf("of %d equal windows of the measured phase one has fewer than two samples: the machine was too busy to take them", leak.Windows)
+			out.Reason = fmt.Sprintf(
+				"of %d equal windows of the measured phase one has fewer than two samples: the machine was too busy to take them",
+				leak.Windows,
+			)
 		}
 		if len(g.Measured) > 0 {
 			out.Start = g.Measured[0].Value
@@ -259,7 +266,11 @@ func growth(name string, g leak.Gauge, m Marks) results.Growth {
 	switch {
 	case !f.Rises:
 		out.Verdict = results.LeakNone
-		out.Reason = fmt.Sprintf("it does not rise steadily under constant load (slope %s to %s a minute)", amount(name, f.Low), amount(name, f.High))
+		out.Reason = fmt.Sprintf(
+			"it does not rise steadily under constant load (slope %s to %s a minute)",
+			amount(name, f.Low),
+			amount(name, f.High),
+		)
 	case len(g.After) == 0 && m.Cooled > 0:
 		out.Reason = rises + "; it could not be read in the cool-down"
 	case len(g.After) == 0 && m.Planned:
@@ -267,7 +278,11 @@ func growth(name string, g leak.Gauge, m Marks) results.Growth {
 	case len(g.After) == 0:
 		out.Reason = rises + "; there was no cool-down that shows whether it comes back: set phases.cooldown"
 	case f.Stayed:
-		out.Verdict, out.Reason = results.LeakFound, fmt.Sprintf("%s, and in the cool-down it stays %s above its value before the first subscription; a buffer that fills looks the same, unless the warm-up filled it", rises, amount(name, f.After-f.Before))
+		out.Verdict, out.Reason = results.LeakFound, fmt.Sprintf(
+			"%s, and in the cool-down it stays %s above its value before the first subscription; a buffer that fills looks the same, unless the warm-up filled it",
+			rises,
+			amount(name, f.After-f.Before),
+		)
 	default:
 		out.Verdict, out.Reason = results.LeakNone, rises+", and comes back in the cool-down"
 	}

@@ -43,7 +43,10 @@ func (s Sending) Remedy() string {
 	if s.Burst > s.Workers {
 		return fmt.Sprintf("a burst of %d needs upstream.workers: %d", s.Burst, s.Burst)
 	}
-	return fmt.Sprintf("the upstream answered within %s at the 99th percentile: raise upstream.workers, or lower the rate", results.FormatNanos(s.Answer.P99))
+	return fmt.Sprintf(
+		"the upstream answered within %s at the 99th percentile: raise upstream.workers, or lower the rate",
+		results.FormatNanos(s.Answer.P99),
+	)
 }
 
 // Bottlenecks returns the reasons why the generator was the bottleneck, one sentence
@@ -51,25 +54,73 @@ func (s Sending) Remedy() string {
 func Bottlenecks(in results.Generator, cpus int, s Sending) []string {
 	out := []string{}
 	if in.DroppedEvents > maxDropped {
-		out = append(out, fmt.Sprintf("%.1f %% of the events were due while all %d workers waited for the upstream's answers, and were dropped (limit 1 %%); %s", 100*in.DroppedEvents, s.Workers, s.Remedy()))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"%.1f %% of the events were due while all %d workers waited for the upstream's answers, and were dropped (limit 1 %%); %s",
+				100*in.DroppedEvents,
+				s.Workers,
+				s.Remedy(),
+			),
+		)
 	}
 	if late := s.Lag.P99.Duration(); late > maxSentLate {
-		out = append(out, fmt.Sprintf("events were sent %s after they were due, at the 99th percentile (limit %v): the machine is too busy for this rate, or for bursts of this size", results.FormatNanos(s.Lag.P99), maxSentLate))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"events were sent %s after they were due, at the 99th percentile (limit %v): the machine is too busy for this rate, or for bursts of this size",
+				results.FormatNanos(s.Lag.P99),
+				maxSentLate,
+			),
+		)
 	}
 	if lag := in.TimerLag.P99.Duration(); lag > maxTimerLag {
-		out = append(out, fmt.Sprintf("timers woke %s late at the 99th percentile (limit %v): the machine is too busy", results.FormatNanos(in.TimerLag.P99), maxTimerLag))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"timers woke %s late at the 99th percentile (limit %v): the machine is too busy",
+				results.FormatNanos(in.TimerLag.P99),
+				maxTimerLag,
+			),
+		)
 	}
 	if in.Process.CPUShare > maxCPUShare*float64(cpus) {
-		out = append(out, fmt.Sprintf("the generator used %.2f of %d CPUs (limit %.0f %%): use fewer subscriptions, a lower rate or a larger machine", in.Process.CPUShare, cpus, 100*maxCPUShare))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"the generator used %.2f of %d CPUs (limit %.0f %%): use fewer subscriptions, a lower rate or a larger machine",
+				in.Process.CPUShare,
+				cpus,
+				100*maxCPUShare,
+			),
+		)
 	}
 	if in.Others > maxOthers*float64(cpus) {
-		out = append(out, fmt.Sprintf("other processes used %.2f of %d CPUs (limit %.0f %%): measure on a machine that does nothing else", in.Others, cpus, 100*maxOthers))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"other processes used %.2f of %d CPUs (limit %.0f %%): measure on a machine that does nothing else",
+				in.Others,
+				cpus,
+				100*maxOthers,
+			),
+		)
 	}
 	if own := in.ReadDelay.P99.Duration(); own > MaxReadDelay {
-		out = append(out, fmt.Sprintf("the generator took %s to read what had arrived, at the 99th percentile (limit %v): it cannot keep up", results.FormatNanos(in.ReadDelay.P99), MaxReadDelay))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"the generator took %s to read what had arrived, at the 99th percentile (limit %v): it cannot keep up",
+				results.FormatNanos(in.ReadDelay.P99),
+				MaxReadDelay,
+			),
+		)
 	}
 	if in.GCPauses.Max.Duration() > maxGCPause {
-		out = append(out, fmt.Sprintf("the garbage collector stopped the generator for %s (limit %v)", results.FormatNanos(in.GCPauses.Max), maxGCPause))
+		out = append(
+			out,
+			fmt.Sprintf("the garbage collector stopped the generator for %s (limit %v)", results.FormatNanos(in.GCPauses.Max), maxGCPause),
+		)
 	}
 	return out
 }

@@ -146,7 +146,12 @@ func (m *remoteMeter) finish(wall time.Duration) *results.Process {
 		return nil
 	}
 	cpu := m.last - m.before
-	return &results.Process{CPU: results.Nanos(cpu * 1e9), CPUShare: cpu / wall.Seconds(), Memory: m.memory, Resolution: results.Nanos(tick)}
+	return &results.Process{
+		CPU:        results.Nanos(cpu * 1e9),
+		CPUShare:   cpu / wall.Seconds(),
+		Memory:     m.memory,
+		Resolution: results.Nanos(tick),
+	}
 }
 
 // scrape reads the metrics at url.
@@ -184,7 +189,9 @@ func processOf(all map[string]*dto.MetricFamily) (cpu float64, memory int64, err
 	cpu, ok := sum(all[metricCPU])
 	bytes, has := sum(all[metricMemory])
 	if !ok || !has {
-		return 0, 0, errors.New("there is no " + metricCPU + " or no " + metricMemory + "; give the address of metrics that a Prometheus client library exports")
+		return 0, 0, errors.New(
+			"there is no " + metricCPU + " or no " + metricMemory + "; give the address of metrics that a Prometheus client library exports",
+		)
 	}
 	return cpu, int64(bytes), nil
 }

@@ -193,7 +193,11 @@ func (w *Watch) SoFar(dropped float64) (results.Generator, *results.Process) {
 }
 
 // read returns the state of the watch after wall; usage reads a process.
-func (w *Watch) read(wall time.Duration, delay *hdrhistogram.Histogram, usage func(gauge) *results.Process) (results.Generator, *results.Process) {
+func (w *Watch) read(
+	wall time.Duration,
+	delay *hdrhistogram.Histogram,
+	usage func(gauge) *results.Process,
+) (results.Generator, *results.Process) {
 	w.mu.Lock()
 	lag, after, most := w.timerLag.Timing(), w.gcAfter, w.goroutines
 	w.mu.Unlock()

@@ -153,7 +153,14 @@ func rows() []row {
 				x.hold()
 			}
 		}), codes: ended, oversized: cursor, rss: 480},
-		{name: "many data lines", streams: 4, answers: stream(func(x *exchange) { x.flood("data: "+pad(1000)+"\n", 24*mib) }), codes: ended, oversized: noRoom + tooLarge, rss: 480},
+		{
+			name:      "many data lines",
+			streams:   4,
+			answers:   stream(func(x *exchange) { x.flood("data: "+pad(1000)+"\n", 24*mib) }),
+			codes:     ended,
+			oversized: noRoom + tooLarge,
+			rss:       480,
+		},
 		{name: "deep JSON on streams", answers: stream(func(x *exchange) {
 			if x.say("data: " + strings.Repeat("[", 1_000_000) + "\n\ndata: " + strings.Repeat(`{"a":`, 200_000) + "\n\n") {
 				x.hold()
@@ -163,32 +170,111 @@ func rows() []row {
 			x.flood("data: "+x.notification("heartbeat", `"cursor":"c"`)+"\n\n", 12*mib)
 		}), codes: ended},
 		{name: "storm for others", streams: 4, answers: stream(func(x *exchange) {
-			x.flood(`data: {"jsonrpc":"2.0","method":"notifications/events/event","params":{"requestId":999999,"eventId":"e","cursor":"c"}}`+"\n\n", 8*mib)
+			x.flood(
+				`data: {"jsonrpc":"2.0","method":"notifications/events/event","params":{"requestId":999999,"eventId":"e","cursor":"c"}}`+"\n\n",
+				8*mib,
+			)
 		}), codes: ended},
-		{name: "chunk extension without end", answers: raw("events/stream", "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n5;", "x", 8*mib), codes: refused, output: "a line is too long"},
+		{
+			name: "chunk extension without end",
+			answers: raw(
+				"events/stream",
+				"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n5;",
+				"x",
+				8*mib,
+			),
+			codes:  refused,
+			output: "a line is too long",
+		},
 		{name: "stream cut in the head", answers: raw("events/stream", "HTTP/1.1 200 OK\r\nContent-Ty", "", 0), codes: refused},
 
 		// Heads.
-		{name: "head without end on streams", streams: 200, answers: raw("events/stream", "HTTP/1.1 200 OK\r\n", "X-Field: "+pad(1000)+"\r\n", 4*mib), codes: refused, output: "the head is too long"},
-		{name: "head without end on polls", mode: "poll", streams: 200, answers: raw("events/poll", "HTTP/1.1 200 OK\r\n", "X-Field: "+pad(1000)+"\r\n", 4*mib), codes: refused},
-		{name: "head without end in the handshake", answers: handshake(raw, "HTTP/1.1 200 OK\r\n", "X-Field: "+pad(1000)+"\r\n", 64*mib), codes: refused},
-		{name: "interim answers without end on streams", answers: raw("events/stream", "", "HTTP/1.1 103 Early Hints\r\n\r\n", 8*mib), codes: refused, output: "too many interim answers"},
-		{name: "interim answers without end on polls", mode: "poll", answers: raw("events/poll", "", "HTTP/1.1 103 Early Hints\r\n\r\n", 8*mib), codes: refused},
-		{name: "interim answers without end in the handshake", answers: handshake(raw, "", "HTTP/1.1 103 Early Hints\r\nX: "+pad(100)+"\r\n\r\n", 8*mib), codes: refused},
-		{name: "redirects", answers: raw("events/stream", "HTTP/1.1 307 Temporary Redirect\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n", "", 0), codes: refused, output: "http 307", notCalled: "/elsewhere"},
-		{name: "redirect of the handshake", answers: handshake(raw, "HTTP/1.1 307 Temporary Redirect\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n", "", 0), codes: ended, notCalled: "/elsewhere"},
+		{
+			name:    "head without end on streams",
+			streams: 200,
+			answers: raw("events/stream", "HTTP/1.1 200 OK\r\n", "X-Field: "+pad(1000)+"\r\n", 4*mib),
+			codes:   refused,
+			output:  "the head is too long",
+		},
+		{
+			name:    "head without end on polls",
+			mode:    "poll",
+			streams: 200,
+			answers: raw("events/poll", "HTTP/1.1 200 OK\r\n", "X-Field: "+pad(1000)+"\r\n", 4*mib),
+			codes:   refused,
+		},
+		{
+			name:    "head without end in the handshake",
+			answers: handshake(raw, "HTTP/1.1 200 OK\r\n", "X-Field: "+pad(1000)+"\r\n", 64*mib),
+			codes:   refused,
+		},
+		{
+			name:    "interim answers without end on streams",
+			answers: raw("events/stream", "", "HTTP/1.1 103 Early Hints\r\n\r\n", 8*mib),
+			codes:   refused,
+			output:  "too many interim answers",
+		},
+		{
+			name:    "interim answers without end on polls",
+			mode:    "poll",
+			answers: raw("events/poll", "", "HTTP/1.1 103 Early Hints\r\n\r\n", 8*mib),
+			codes:   refused,
+		},
+		{
+			name:    "interim answers without end in the handshake",
+			answers: handshake(raw, "", "HTTP/1.1 103 Early Hints\r\nX: "+pad(100)+"\r\n\r\n", 8*mib),
+			codes:   refused,
+		},
+		{
+			name:      "redirects",
+			answers:   raw("events/stream", "HTTP/1.1 307 Temporary Redirect\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n", "", 0),
+			codes:     refused,
+			output:    "http 307",
+			notCalled: "/elsewhere",
+		},
+		{
+			name:      "redirect of the handshake",
+			answers:   handshake(raw, "HTTP/1.1 307 Temporary Redirect\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n", "", 0),
+			codes:     ended,
+			notCalled: "/elsewhere",
+		},
 
 		// Refusals.
-		{name: "refusal 400 of 80 MiB", streams: 100, answers: body("events/stream", 400, "application/json", "x", 80*mib), codes: refused, output: "http 400"},
-		{name: "refusal 500 of 80 MiB", streams: 100, answers: body("events/stream", 500, "text/plain", "x", 80*mib), codes: refused, output: "http 500"},
+		{
+			name:    "refusal 400 of 80 MiB",
+			streams: 100,
+			answers: body("events/stream", 400, "application/json", "x", 80*mib),
+			codes:   refused,
+			output:  "http 400",
+		},
+		{
+			name:    "refusal 500 of 80 MiB",
+			streams: 100,
+			answers: body("events/stream", 500, "text/plain", "x", 80*mib),
+			codes:   refused,
+			output:  "http 500",
+		},
 		{name: "refusal 200 of 80 MiB", streams: 100, answers: body("events/stream", 200, "application/json", "x", 80*mib), codes: refused},
-		{name: "refusal of a poll of 80 MiB", mode: "poll", streams: 100, answers: body("events/poll", 500, "application/json", "x", 80*mib), codes: refused, output: "http 500"},
+		{
+			name:    "refusal of a poll of 80 MiB",
+			mode:    "poll",
+			streams: 100,
+			answers: body("events/poll", 500, "application/json", "x", 80*mib),
+			codes:   refused,
+			output:  "http 500",
+		},
 		{name: "answer to a poll of 80 MiB", mode: "poll", streams: 100, answers: afterFirstPoll(func(x *exchange) {
 			if x.open(200, "application/json") && x.flood("x", 80*mib) {
 				x.hold()
 			}
 		}), codes: ended, oversized: noRoom + tooLarge, rss: 480},
-		{name: "error text of 20 MiB", streams: 10, answers: text("events/stream", 200, func(x *exchange) string { return x.fail(-32000, pad(20*mib)) }), codes: refused, rss: 480},
+		{
+			name:    "error text of 20 MiB",
+			streams: 10,
+			answers: text("events/stream", 200, func(x *exchange) string { return x.fail(-32000, pad(20*mib)) }),
+			codes:   refused,
+			rss:     480,
+		},
 		{name: "error that trickles in", answers: map[string]answerer{"events/stream": func(x *exchange) {
 			if x.open(400, "text/event-stream") {
 				_ = x.flood(":\n", 900<<10) && x.drip(strings.Repeat(":\n", 20_000), 4, time.Millisecond)
@@ -205,7 +291,17 @@ func rows() []row {
 		{name: "next poll in an age", mode: "poll", answers: text("events/poll", 200, func(x *exchange) string {
 			return x.result(`{"events":[],"cursor":"c","hasMore":false,"nextPollMs":1e18}`)
 		}), codes: ended, took: 80 * time.Second}, // the end of a run waits a minute for pollers
-		{name: "Content-Length too large", mode: "poll", answers: raw("events/poll", "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 999999999999\r\n\r\n{}", "", 0), codes: refused},
+		{
+			name: "Content-Length too large",
+			mode: "poll",
+			answers: raw(
+				"events/poll",
+				"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 999999999999\r\n\r\n{}",
+				"",
+				0,
+			),
+			codes: refused,
+		},
 		{name: "Content-Length too small", mode: "poll", answers: map[string]answerer{"events/poll": func(x *exchange) {
 			x.say("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n" + goodAnswer(x))
 		}}, codes: refused},
@@ -214,8 +310,17 @@ func rows() []row {
 		}}, codes: refused},
 
 		// Handshake and lists.
-		{name: "handshake without end", answers: handshake(raw, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n", "x", 512*mib), codes: refused, output: "larger than 256 KiB"},
-		{name: "handshake of one line without end", answers: handshake(raw, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", "x", 512*mib), codes: refused},
+		{
+			name:    "handshake without end",
+			answers: handshake(raw, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n", "x", 512*mib),
+			codes:   refused,
+			output:  "larger than 256 KiB",
+		},
+		{
+			name:    "handshake of one line without end",
+			answers: handshake(raw, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", "x", 512*mib),
+			codes:   refused,
+		},
 		{name: "initialize without end", answers: map[string]answerer{
 			"server/discover": func(x *exchange) { x.json(404, x.fail(-32601, "Method not found")) },
 			"initialize": func(x *exchange) {
@@ -259,48 +364,103 @@ func rows() []row {
 				x.drip(x.active(), 1, 200*time.Millisecond)
 			}
 		}}, codes: refused, took: 20 * time.Second},
-		{name: "throttled for a year", answers: raw("events/stream", "HTTP/1.1 429 Too Many\r\nRetry-After: 31536000\r\nContent-Length: 0\r\n\r\n", "", 0), codes: refused, took: 20 * time.Second},
-		{name: "polls throttled for a year", mode: "poll", answers: raw("events/poll", "HTTP/1.1 429 Too Many\r\nRetry-After: 31536000\r\nContent-Length: 0\r\n\r\n", "", 0), codes: refused, took: 20 * time.Second},
+		{
+			name:    "throttled for a year",
+			answers: raw("events/stream", "HTTP/1.1 429 Too Many\r\nRetry-After: 31536000\r\nContent-Length: 0\r\n\r\n", "", 0),
+			codes:   refused,
+			took:    20 * time.Second,
+		},
+		{
+			name:    "polls throttled for a year",
+			mode:    "poll",
+			answers: raw("events/poll", "HTTP/1.1 429 Too Many\r\nRetry-After: 31536000\r\nContent-Length: 0\r\n\r\n", "", 0),
+			codes:   refused,
+			took:    20 * time.Second,
+		},
 
 		// Webhooks.
-		{name: "grant until 9999", mode: "webhook", answers: text("events/subscribe", 200, func(x *exchange) string { return x.result(grant("9999-12-31T23:59:59Z")) }), codes: ended},
-		{name: "grant that is over", mode: "webhook", answers: text("events/subscribe", 200, func(x *exchange) string { return x.result(grant("1999-12-31T23:59:59Z")) }), codes: ended},
+		{
+			name:    "grant until 9999",
+			mode:    "webhook",
+			answers: text("events/subscribe", 200, func(x *exchange) string { return x.result(grant("9999-12-31T23:59:59Z")) }),
+			codes:   ended,
+		},
+		{
+			name:    "grant that is over",
+			mode:    "webhook",
+			answers: text("events/subscribe", 200, func(x *exchange) string { return x.result(grant("1999-12-31T23:59:59Z")) }),
+			codes:   ended,
+		},
 		{name: "huge subscription ids", mode: "webhook", answers: text("events/subscribe", 200, func(x *exchange) string {
 			return x.result(`{"id":"` + pad(10*mib) + `","refreshBefore":null}`)
 		}), codes: refused, output: "events/subscribe: oversized", rss: 480},
-		{name: "huge webhook bodies", mode: "webhook", streams: 10, answers: map[string]answerer{"events/subscribe": deliver}, codes: ended, rss: 480},
+		{
+			name:    "huge webhook bodies",
+			mode:    "webhook",
+			streams: 10,
+			answers: map[string]answerer{"events/subscribe": deliver},
+			codes:   ended,
+			rss:     480,
+		},
 
 		// HTTP/2.
-		{name: "h2c: endless lines", http: "h2c", streams: 60, h2: map[string]h2Answerer{"events/stream": func(c *h2Conn, id uint32, x *exchange) {
-			_ = c.head(id, "text/event-stream", true) && c.data(id, []byte(x.active()+"data: "+pad(8*mib)), false)
-		}}, codes: ended, oversized: noRoom + tooLarge, rss: 480},
+		{
+			name:    "h2c: endless lines",
+			http:    "h2c",
+			streams: 60,
+			h2: map[string]h2Answerer{"events/stream": func(c *h2Conn, id uint32, x *exchange) {
+				_ = c.head(id, "text/event-stream", true) && c.data(id, []byte(x.active()+"data: "+pad(8*mib)), false)
+			}},
+			codes:     ended,
+			oversized: noRoom + tooLarge,
+			rss:       480,
+		},
 		{name: "h2c: CONTINUATION flood", http: "h2c", h2: map[string]h2Answerer{"events/stream": func(c *h2Conn, id uint32, x *exchange) {
 			if c.head(id, "text/event-stream", false) {
 				c.repeat(10_000, func() error { return c.framer.WriteContinuation(id, false, make([]byte, 16<<10)) })
 			}
 		}}, codes: refused},
-		{name: "h2c: SETTINGS flood", http: "h2c", streams: 4, h2: map[string]h2Answerer{"events/stream": func(c *h2Conn, id uint32, x *exchange) {
-			_ = c.head(id, "text/event-stream", true) && c.data(id, []byte(x.active()), false)
-			c.repeat(100_000, func() error {
-				return c.framer.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 1000})
-			})
-		}}, codes: append(slices.Clone(ended), 3)},
-		{name: "h2c: PING flood", http: "h2c", streams: 4, h2: map[string]h2Answerer{"events/stream": func(c *h2Conn, id uint32, x *exchange) {
-			_ = c.head(id, "text/event-stream", true) && c.data(id, []byte(x.active()), false)
-			var n uint64
-			c.repeat(100_000, func() error {
-				var b [8]byte
-				n++
-				binary.BigEndian.PutUint64(b[:], n)
-				return c.framer.WritePing(false, b)
-			})
-		}}, codes: append(slices.Clone(ended), 3)},
-		{name: "h2c: one stream a connection", http: "h2c", streams: 100, h2: map[string]h2Answerer{"events/stream": func(c *h2Conn, id uint32, x *exchange) {
-			c.write(func() error {
-				return c.framer.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 1})
-			})
-			_ = c.head(id, "text/event-stream", true) && c.data(id, []byte(x.active()+"data: "+pad(mib)), false)
-		}}, codes: append(slices.Clone(ended), 3), rss: 480},
+		{
+			name:    "h2c: SETTINGS flood",
+			http:    "h2c",
+			streams: 4,
+			h2: map[string]h2Answerer{"events/stream": func(c *h2Conn, id uint32, x *exchange) {
+				_ = c.head(id, "text/event-stream", true) && c.data(id, []byte(x.active()), false)
+				c.repeat(100_000, func() error {
+					return c.framer.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 1000})
+				})
+			}},
+			codes: append(slices.Clone(ended), 3),
+		},
+		{
+			name:    "h2c: PING flood",
+			http:    "h2c",
+			streams: 4,
+			h2: map[string]h2Answerer{"events/stream": func(c *h2Conn, id uint32, x *exchange) {
+				_ = c.head(id, "text/event-stream", true) && c.data(id, []byte(x.active()), false)
+				var n uint64
+				c.repeat(100_000, func() error {
+					var b [8]byte
+					n++
+					binary.BigEndian.PutUint64(b[:], n)
+					return c.framer.WritePing(false, b)
+				})
+			}},
+			codes: append(slices.Clone(ended), 3),
+		},
+		{
+			name:    "h2c: one stream a connection",
+			http:    "h2c",
+			streams: 100,
+			h2: map[string]h2Answerer{"events/stream": func(c *h2Conn, id uint32, x *exchange) {
+				c.write(func() error {
+					return c.framer.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 1})
+				})
+				_ = c.head(id, "text/event-stream", true) && c.data(id, []byte(x.active()+"data: "+pad(mib)), false)
+			}},
+			codes: append(slices.Clone(ended), 3),
+			rss:   480,
+		},
 
 		// Standard input and output.
 		{name: "stdio: endless line in the handshake", command: "handshake", streams: 2, codes: refused, took: 45 * time.Second},
@@ -404,7 +564,14 @@ func TestHostile(t *testing.T) {
 				env = append(env, fmt.Sprintf("GOMEMLIMIT=%dMiB", r.rss*3/4))
 			}
 			o := run(t, r.profile(s), env...)
-			t.Logf("exit %d, %d MiB, %v CPU, %v, oversized %v", o.code, o.rss/mib, o.cpu.Round(time.Millisecond), o.took.Round(time.Millisecond), o.result.oversized())
+			t.Logf(
+				"exit %d, %d MiB, %v CPU, %v, oversized %v",
+				o.code,
+				o.rss/mib,
+				o.cpu.Round(time.Millisecond),
+				o.took.Round(time.Millisecond),
+				o.result.oversized(),
+			)
 			if !slices.Contains(r.codes, o.code) {
 				t.Errorf("exit %d, want one of %v", o.code, r.codes)
 			}

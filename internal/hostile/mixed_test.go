@@ -126,29 +126,103 @@ func moreRows() []row {
 		// Over TLS.
 		{name: "TLS: handshake without end on streams", secure: true, streams: 200, stall: "events/list", codes: refused},
 		{name: "TLS: handshake without end", secure: true, stall: "none", codes: refused},
-		{name: "TLS: half a record on 400 streams", secure: true, streams: 400, ready: "15s", answers: map[string]answerer{"events/stream": halfRecord}, codes: ended},
-		{name: "TLS: head without end", secure: true, streams: 100, answers: raw("events/stream", "HTTP/1.1 200 OK\r\n", "X-Field: "+pad(1000)+"\r\n", 4*mib), codes: refused},
-		{name: "TLS: body without end in the handshake", secure: true, answers: handshake(raw, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n", "x", 512*mib), codes: refused, output: "larger than 256 KiB"},
-		{name: "TLS: bodies without end", secure: true, streams: 60, answers: alternate("events/stream", streamAttacks(8*mib)...), codes: ended, oversized: tooMuch, rss: 480},
+		{
+			name:    "TLS: half a record on 400 streams",
+			secure:  true,
+			streams: 400,
+			ready:   "15s",
+			answers: map[string]answerer{"events/stream": halfRecord},
+			codes:   ended,
+		},
+		{
+			name:    "TLS: head without end",
+			secure:  true,
+			streams: 100,
+			answers: raw("events/stream", "HTTP/1.1 200 OK\r\n", "X-Field: "+pad(1000)+"\r\n", 4*mib),
+			codes:   refused,
+		},
+		{
+			name:    "TLS: body without end in the handshake",
+			secure:  true,
+			answers: handshake(raw, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n", "x", 512*mib),
+			codes:   refused,
+			output:  "larger than 256 KiB",
+		},
+		{
+			name:      "TLS: bodies without end",
+			secure:    true,
+			streams:   60,
+			answers:   alternate("events/stream", streamAttacks(8*mib)...),
+			codes:     ended,
+			oversized: tooMuch,
+			rss:       480,
+		},
 
 		// A thousand streams.
-		{name: "1,000 streams, six attacks", streams: 1000, ready: "25s", answers: alternate("events/stream", streamAttacks(mib)...), codes: ended, oversized: tooMuch, rss: 512, cpu: 30 * time.Second},
-		{name: "1,000 refusals", streams: 1000, answers: alternate("events/stream", refusals(4*mib)...), codes: refused, rss: 512, cpu: 30 * time.Second},
+		{
+			name:      "1,000 streams, six attacks",
+			streams:   1000,
+			ready:     "25s",
+			answers:   alternate("events/stream", streamAttacks(mib)...),
+			codes:     ended,
+			oversized: tooMuch,
+			rss:       512,
+			cpu:       30 * time.Second,
+		},
+		{
+			name:    "1,000 refusals",
+			streams: 1000,
+			answers: alternate("events/stream", refusals(4*mib)...),
+			codes:   refused,
+			rss:     512,
+			cpu:     30 * time.Second,
+		},
 
 		// Webhooks.
-		{name: "1,300 connections to a callback", mode: "webhook", streams: 1, limits: "{memory: 64MiB}", answers: manyCallbacks(1300), codes: ended, output: "too many connections at once: more than 1024"},
+		{
+			name:    "1,300 connections to a callback",
+			mode:    "webhook",
+			streams: 1,
+			limits:  "{memory: 64MiB}",
+			answers: manyCallbacks(1300),
+			codes:   ended,
+			output:  "too many connections at once: more than 1024",
+		},
 
 		// Answers that trickle in: CPU must grow linearly with their bytes.
-		{name: "six errors that trickle in", streams: 60, answers: alternate("events/stream", trickles()...), codes: refused, cpu: 8 * time.Second, took: 20 * time.Second},
-		{name: "errors of polls that trickle in", mode: "poll", streams: 20, answers: alternate("events/poll", trickles()[:3]...), codes: refused, cpu: 8 * time.Second, took: 20 * time.Second},
-		{name: "h2c: error that trickles in", http: "h2c", answers: nil, h2: map[string]h2Answerer{"events/stream": func(c *h2Conn, id uint32, x *exchange) {
-			if c.head(id, "application/json", true) && c.data(id, []byte(`{"jsonrpc":"2.0","error":{"message":"`+pad(900<<10)), false) {
-				for c.data(id, []byte("x"), false) {
-					if !x.pause(time.Millisecond) {
-						return
+		{
+			name:    "six errors that trickle in",
+			streams: 60,
+			answers: alternate("events/stream", trickles()...),
+			codes:   refused,
+			cpu:     8 * time.Second,
+			took:    20 * time.Second,
+		},
+		{
+			name:    "errors of polls that trickle in",
+			mode:    "poll",
+			streams: 20,
+			answers: alternate("events/poll", trickles()[:3]...),
+			codes:   refused,
+			cpu:     8 * time.Second,
+			took:    20 * time.Second,
+		},
+		{
+			name:    "h2c: error that trickles in",
+			http:    "h2c",
+			answers: nil,
+			h2: map[string]h2Answerer{"events/stream": func(c *h2Conn, id uint32, x *exchange) {
+				if c.head(id, "application/json", true) && c.data(id, []byte(`{"jsonrpc":"2.0","error":{"message":"`+pad(900<<10)), false) {
+					for c.data(id, []byte("x"), false) {
+						if !x.pause(time.Millisecond) {
+							return
+						}
 					}
 				}
-			}
-		}}, codes: refused, cpu: 8 * time.Second, took: 20 * time.Second},
+			}},
+			codes: refused,
+			cpu:   8 * time.Second,
+			took:  20 * time.Second,
+		},
 	}
 }

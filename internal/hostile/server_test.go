@@ -215,7 +215,9 @@ func (s *server) answer(x *exchange) bool {
 func goodAnswer(x *exchange) string {
 	switch x.method {
 	case "server/discover":
-		return x.result(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"hostile","version":"1"}}}`)
+		return x.result(
+			`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"hostile","version":"1"}}}`,
+		)
 	case "events/list":
 		return x.result(`{"events":[` + eventType + `]}`)
 	case "events/poll":

@@ -67,13 +67,19 @@ func startAISDK(t *testing.T, o refserver.Options) *aiSDK {
 			t.Error(err)
 		}
 	})
-	return &aiSDK{server: server, script: start(t, "ai-sdk.mjs", "--server", server.URL(), "--token", "alice", "--cert", cert, "--key", key, "--until-eof")}
+	return &aiSDK{
+		server: server,
+		script: start(t, "ai-sdk.mjs", "--server", server.URL(), "--token", "alice", "--cert", cert, "--key", key, "--until-eof"),
+	}
 }
 
 // subscribe subscribes to the messages of a channel and returns the record's key.
 func (a *aiSDK) subscribe(channel string, ttl time.Duration) string {
 	a.t.Helper()
-	answer := a.control("subscribe", map[string]any{"name": "chat.message", "arguments": map[string]any{"channel": channel}, "ttlMs": ttl.Milliseconds()})
+	answer := a.control(
+		"subscribe",
+		map[string]any{"name": "chat.message", "arguments": map[string]any{"channel": channel}, "ttlMs": ttl.Milliseconds()},
+	)
 	key, _ := answer["key"].(string)
 	if key == "" || answer["refreshBefore"] == nil {
 		a.t.Fatalf("subscribe: %v", answer)
@@ -132,7 +138,9 @@ func TestAISDKReceivesAll(t *testing.T) {
 	a.control("unsubscribe", map[string]any{"key": key})
 	a.publish("c")
 	counts := a.server.Stats()
-	if counts.Subscribed != 1 || counts.Refreshes != 1 || counts.Verifications != 1 || counts.Deliveries.Webhook != int64(len(want)) || counts.Retries != 0 || counts.Subscriptions.Webhook != 0 {
+	if counts.Subscribed != 1 || counts.Refreshes != 1 || counts.Verifications != 1 || counts.Deliveries.Webhook != int64(len(want)) ||
+		counts.Retries != 0 ||
+		counts.Subscriptions.Webhook != 0 {
 		t.Errorf("the server counts %+v", counts)
 	}
 }

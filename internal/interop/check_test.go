@@ -43,7 +43,10 @@ func checkFinds(t *testing.T, name string, args ...string) *results.Check {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), path, append([]string{"check", "--format=json", "--quiet", "--duration", "1s", "--subscriptions", "30"}, args...)...)
+	cmd := exec.CommandContext(
+		t.Context(),
+		path,
+		append([]string{"check", "--format=json", "--quiet", "--duration", "1s", "--subscriptions", "30"}, args...)...)
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr
 	runErr := cmd.Run()

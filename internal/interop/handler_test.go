@@ -164,7 +164,12 @@ func TestHandlerCounts(t *testing.T) {
 				return left == 0
 			})
 			compare(t, lane, server)
-			about := map[string]int64{"delivered": server.Delivered, "refused": server.Refused, "rotated": server.Rotated, "forged": server.Forged["401"]}
+			about := map[string]int64{
+				"delivered": server.Delivered,
+				"refused":   server.Refused,
+				"rotated":   server.Rotated,
+				"forged":    server.Forged["401"],
+			}
 			if about[c.wants] == 0 {
 				t.Errorf("the server counts no %s: %+v", c.wants, server)
 			}

@@ -97,11 +97,17 @@ func TestNoEventStoreNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "resume.yaml")
-	if err := os.WriteFile(file, []byte(strings.NewReplacer("SETTINGS", "", "step: 250ms", "step: 10ms").Replace(resumeProfile)), 0o600); err != nil {
+	if err := os.WriteFile(
+		file,
+		[]byte(strings.NewReplacer("SETTINGS", "", "step: 250ms", "step: 10ms").Replace(resumeProfile)),
+		0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
-	said, err := exec.CommandContext(t.Context(), path, "run", "--quiet", "--out", t.TempDir(), "--profile", file, "--target", s.URL).CombinedOutput()
-	if want := "the events of the answer have no ids, so Last-Event-ID cannot resume it: does the server have an event store?\n"; err == nil || !strings.HasSuffix(string(said), want) {
+	said, err := exec.CommandContext(t.Context(), path, "run", "--quiet", "--out", t.TempDir(), "--profile", file, "--target", s.URL).
+		CombinedOutput()
+	if want := "the events of the answer have no ids, so Last-Event-ID cannot resume it: does the server have an event store?\n"; err == nil ||
+		!strings.HasSuffix(string(said), want) {
 		t.Errorf("%v\n%s", err, said)
 	}
 }

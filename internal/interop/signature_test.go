@@ -48,7 +48,10 @@ func newCallback(t *testing.T) *callback {
 			return
 		}
 		c.mu.Lock()
-		c.posts = append(c.posts, signed{r.Header.Get("Webhook-Id"), r.Header.Get("Webhook-Timestamp"), r.Header.Get("Webhook-Signature"), string(body)})
+		c.posts = append(
+			c.posts,
+			signed{r.Header.Get("Webhook-Id"), r.Header.Get("Webhook-Timestamp"), r.Header.Get("Webhook-Signature"), string(body)},
+		)
 		c.mu.Unlock()
 		var in struct{ Challenge string }
 		if json.Unmarshal(body, &in) == nil && in.Challenge != "" {
@@ -75,8 +78,24 @@ func (c *callback) messages() []signed {
 // subscribeTo subscribes, or refreshes with another secret.
 func subscribeTo(t *testing.T, s *refserver.Server, url, secret string) {
 	t.Helper()
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"events/subscribe","params":{"name":"chat.message","arguments":{},"delivery":{"mode":"webhook","url":%q,"secret":%q},"cursor":null,%s}}`, url, secret, modernMeta)
-	answer := exchange(t, http.MethodPost, s.URL(), body, "Authorization", "Bearer alice", "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "events/subscribe")
+	body := fmt.Sprintf(
+		`{"jsonrpc":"2.0","id":1,"method":"events/subscribe","params":{"name":"chat.message","arguments":{},"delivery":{"mode":"webhook","url":%q,"secret":%q},"cursor":null,%s}}`,
+		url,
+		secret,
+		modernMeta,
+	)
+	answer := exchange(
+		t,
+		http.MethodPost,
+		s.URL(),
+		body,
+		"Authorization",
+		"Bearer alice",
+		"Mcp-Protocol-Version",
+		"2026-07-28",
+		"Mcp-Method",
+		"events/subscribe",
+	)
 	if m := messages(t, answer.Body)(); m["result"] == nil {
 		t.Fatalf("subscribe: %v", m)
 	}
@@ -104,7 +123,16 @@ func judge(t *testing.T, library *script, secret string, m signed) {
 	if err := call(t.Context(), http.MethodPost, library.Control+"/verify", ask, &verdict); err != nil {
 		t.Fatal(err)
 	}
-	if want := len(m.ID) + len(m.Time) + len(m.Signature) + utf8.RuneCountInString(m.Body); !verdict.Accepted || verdict.Forgeries != want || len(verdict.AcceptedForgeries) > 0 {
+	if want := len(
+		m.ID,
+	) + len(
+		m.Time,
+	) + len(
+		m.Signature,
+	) + utf8.RuneCountInString(
+		m.Body,
+	); !verdict.Accepted || verdict.Forgeries != want ||
+		len(verdict.AcceptedForgeries) > 0 {
 		t.Errorf("standardwebhooks on %+v: %+v, want it accepted and %d forgeries refused", m, verdict, want)
 	}
 }
@@ -128,7 +156,10 @@ func TestWhatWeSign(t *testing.T) {
 	defer s.Close(t.Context())
 	publish := func(seq uint32, text string) {
 		t.Helper()
-		if _, err := s.Publish("chat.message", fmt.Appendf(nil, `{"channel":"c","text":%q}`, text+eventmeter.Stamp{Run: 1, Source: 1, Seq: seq}.String())); err != nil {
+		if _, err := s.Publish(
+			"chat.message",
+			fmt.Appendf(nil, `{"channel":"c","text":%q}`, text+eventmeter.Stamp{Run: 1, Source: 1, Seq: seq}.String()),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}

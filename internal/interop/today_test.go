@@ -47,7 +47,13 @@ func nodeArgs(control, era string) []string {
 func checkToday(t *testing.T, lanes map[string]laneResult) (updates, lists, bystander map[string]float64) {
 	t.Helper()
 	if u := lanes["updates"]; u.Expected == 0 || u.Delivered != u.Expected || u.LostSilent != 0 || u.Duplicates.Count != 0 {
-		t.Errorf("of %d changes that clients were owed, %d arrived, %d were lost, %d came twice", u.Expected, u.Delivered, u.LostSilent, u.Duplicates.Count)
+		t.Errorf(
+			"of %d changes that clients were owed, %d arrived, %d were lost, %d came twice",
+			u.Expected,
+			u.Delivered,
+			u.LostSilent,
+			u.Duplicates.Count,
+		)
 	}
 	updates, lists, bystander = lanes["updates"].Figures, lanes["lists"].Figures, lanes["bystander"].Figures
 	for _, f := range []map[string]float64{updates, lists} {
@@ -105,7 +111,10 @@ func TestTodayNode(t *testing.T) {
 			if c.era == "legacy" {
 				counts["subscriptions"] = [2]float64{30, float64(server.Subscribed)}
 				counts["ends of subscriptions"] = [2]float64{30, float64(server.Unsubscribed)}
-				counts["sessions"] = [2]float64{u["sessions"] + l["sessions"] + 1, float64(server.Sessions)} // and one that the requests share
+				counts["sessions"] = [2]float64{
+					u["sessions"] + l["sessions"] + 1,
+					float64(server.Sessions),
+				} // and one that the requests share
 			} else {
 				counts["streams"] = [2]float64{35, float64(server.Requests["subscriptions/listen"])}
 			}
@@ -228,9 +237,13 @@ func newGoTools() *goServer {
 
 // echo adds a tool again, which changes the list of tools.
 func (s *goServer) echo(mark string) {
-	mcp.AddTool(s.mcp, &mcp.Tool{Name: "echo", Description: "answers " + mark}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
-		return nil, nil, nil
-	})
+	mcp.AddTool(
+		s.mcp,
+		&mcp.Tool{Name: "echo", Description: "answers " + mark},
+		func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+			return nil, nil, nil
+		},
+	)
 }
 
 func (s *goServer) seen() map[string]int {
@@ -247,7 +260,20 @@ func TestTodayGo(t *testing.T) {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
 			s := newGoServer(t)
-			u, l, _ := checkToday(t, runToday(t, "--target", s.http.URL, "--set", "target.era="+era, "--set", "upstream.kind=tool", "--set", "upstream.tool.name=touch"))
+			u, l, _ := checkToday(
+				t,
+				runToday(
+					t,
+					"--target",
+					s.http.URL,
+					"--set",
+					"target.era="+era,
+					"--set",
+					"upstream.kind=tool",
+					"--set",
+					"upstream.tool.name=touch",
+				),
+			)
 			seen := s.seen()
 			counts := map[string][2]float64{
 				"notifications": {u["notifications"], float64(seen["notifications/resources/updated"])},
@@ -275,10 +301,28 @@ func TestTodayGoPiped(t *testing.T) {
 	for era, clients := range map[string][2]string{"legacy": {"30", "5"}, "modern": {"10", "1"}} {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
-			u, l, _ := checkToday(t, runToday(t, "--command", fmt.Sprintf("'%s' %s", os.Args[0], goPiped), "--set", "target.era="+era,
-				"--set", "upstream.kind=tool", "--set", "upstream.tool.name=touch", "--set", "lanes.updates.subscriptions="+clients[0], "--set", "lanes.lists.subscriptions="+clients[1]))
+			u, l, _ := checkToday(t, runToday(
+				t,
+				"--command",
+				fmt.Sprintf("'%s' %s", os.Args[0], goPiped),
+				"--set",
+				"target.era="+era,
+				"--set",
+				"upstream.kind=tool",
+				"--set",
+				"upstream.tool.name=touch",
+				"--set",
+				"lanes.updates.subscriptions="+clients[0],
+				"--set",
+				"lanes.lists.subscriptions="+clients[1],
+			))
 			if u["reads"] < 10 || u["notifications"] == 0 || l["notifications"] == 0 {
-				t.Errorf("%v notifications and %v reads, and %v changes of the list of tools", u["notifications"], u["reads"], l["notifications"])
+				t.Errorf(
+					"%v notifications and %v reads, and %v changes of the list of tools",
+					u["notifications"],
+					u["reads"],
+					l["notifications"],
+				)
 			}
 		})
 	}
@@ -305,7 +349,13 @@ func TestTodayFull(t *testing.T) {
 	s := start(t, "sdk2.mjs", "--until-eof", "--max-subscriptions", "10")
 	l := eventmeterRun(t, fmt.Sprintf(fullProfile, s.URL))
 	if l.Ready.Active != 10 || l.Ready.Failed != 20 || l.Figures["refused"] != 20 || l.Figures["refusedInside200"] != 20 {
-		t.Errorf("%d active and %d failed; %v refused, %v of them inside HTTP 200; want 10, 20, 20 and 20", l.Ready.Active, l.Ready.Failed, l.Figures["refused"], l.Figures["refusedInside200"])
+		t.Errorf(
+			"%d active and %d failed; %v refused, %v of them inside HTTP 200; want 10, 20, 20 and 20",
+			l.Ready.Active,
+			l.Ready.Failed,
+			l.Figures["refused"],
+			l.Figures["refusedInside200"],
+		)
 	}
 	if n := stats[sdkStats](s).Requests["subscriptions/listen"]; n != 30 {
 		t.Errorf("the server has seen %d requests to listen, want 30", n)

@@ -18,7 +18,13 @@ import (
 // twice, 4 ms after it was intended, the second never, the third after 20 ms.
 func history(t *testing.T) *ledger.Ledger {
 	t.Helper()
-	l, err := ledger.New(ledger.Options{Run: 7, Sources: 1, Lanes: []ledger.LaneSpec{{Name: "a", System: "events", Mode: eventmeter.Push, Subscriptions: 1}}})
+	l, err := ledger.New(
+		ledger.Options{
+			Run:     7,
+			Sources: 1,
+			Lanes:   []ledger.LaneSpec{{Name: "a", System: "events", Mode: eventmeter.Push, Subscriptions: 1}},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +37,9 @@ func history(t *testing.T) *ledger.Ledger {
 		l.Resolved(s, eventmeter.Accepted, ms(at+2))
 	}
 	got := func(seq uint32, at int) {
-		l.Delivered(eventmeter.Delivery{Stamp: eventmeter.Stamp{Run: 7, Seq: seq}, Probed: true, EventID: uint64(seq), At: ms(at), Bytes: 100})
+		l.Delivered(
+			eventmeter.Delivery{Stamp: eventmeter.Stamp{Run: 7, Seq: seq}, Probed: true, EventID: uint64(seq), At: ms(at), Bytes: 100},
+		)
 	}
 	got(1, 14)
 	got(1, 15)
@@ -50,7 +58,8 @@ func follow(t *testing.T, l *ledger.Ledger) (*prometheus.Registry, *Following, *
 	f := c.Begin(Run{ID: "00000007", Profile: "test", Version: "v1", Upstream: "inject", Schedule: "constant", Fleet: "00000007"})
 	return r, f, f.Pass(func() Look {
 		return Look{
-			Detail: l.Detail(), Phases: []Phase{{Name: "attach", Start: time.Unix(90, 0), End: time.Unix(100, 0)}, {Name: "measure", Start: time.Unix(100, 0)}},
+			Detail: l.Detail(),
+			Phases: []Phase{{Name: "attach", Start: time.Unix(90, 0), End: time.Unix(100, 0)}, {Name: "measure", Start: time.Unix(100, 0)}},
 			Health: Health{Target: Usage{CPU: 1.5, Memory: 4096, OK: true}, Measured: true, Used: map[string]float64{Target: 0.5}},
 		}
 	})

@@ -34,36 +34,56 @@ func countFamilies() []family[oneLane] {
 }
 
 var turnFamilies = []family[oneLane]{
-	newFamily(LaneLabels, counter, "eventmeter_turn_cpu_seconds_total", "CPU time of the target while the run published and drained in this lane's turn. Only where lanes take turns: otherwise it cannot be attributed to a lane.", nil,
+	newFamily(
+		LaneLabels,
+		counter,
+		"eventmeter_turn_cpu_seconds_total",
+		"CPU time of the target while the run published and drained in this lane's turn. Only where lanes take turns: otherwise it cannot be attributed to a lane.",
+		nil,
 		func(x *oneLane, emit emitter) {
 			if v, ok := x.health.Used[Target]; ok && x.alone {
 				emit(v)
 			}
-		}),
+		},
+	),
 }
 
 var figureFamilies = []family[oneLane]{
-	newFamily(LaneLabels, gauge, "eventmeter_figure", "Figures that only one system has, by their name and in their unit in result.json (lanes[].figures).", []string{"figure"},
+	newFamily(
+		LaneLabels,
+		gauge,
+		"eventmeter_figure",
+		"Figures that only one system has, by their name and in their unit in result.json (lanes[].figures).",
+		[]string{"figure"},
 		func(x *oneLane, emit emitter) {
 			for name, v := range x.own.Values {
 				emit(v, name)
 			}
-		}),
+		},
+	),
 }
 
 var laneHistograms = []histogramFamily[oneLane]{
-	laneHistogram("eventmeter_latency_from_intended_seconds", "From the scheduled instant of the event until it was received, of first deliveries.",
-		func(x *oneLane) ledger.Distribution { return x.FromIntended }),
+	laneHistogram(
+		"eventmeter_latency_from_intended_seconds",
+		"From the scheduled instant of the event until it was received, of first deliveries.",
+		func(x *oneLane) ledger.Distribution { return x.FromIntended },
+	),
 	laneHistogram("eventmeter_latency_from_sent_seconds", "From sending the event until it was received, of first deliveries.",
 		func(x *oneLane) ledger.Distribution { return x.FromSent }),
 	laneHistogram("eventmeter_subscription_ready_seconds", "From the subscribe request until the subscription was confirmed active.",
 		func(x *oneLane) ledger.Distribution { return x.Ready }),
-	newHistogram(LaneLabels, "eventmeter_figure_seconds", "Times that only one system has, by their name in result.json (lanes[].timings).", []string{"figure"},
+	newHistogram(
+		LaneLabels,
+		"eventmeter_figure_seconds",
+		"Times that only one system has, by their name in result.json (lanes[].timings).",
+		[]string{"figure"},
 		func(x *oneLane, emit func([]ledger.Distribution, ...string)) {
 			for name, d := range x.own.Timings {
 				emit([]ledger.Distribution{d}, name)
 			}
-		}),
+		},
+	),
 }
 
 func laneHistogram(name, help string, of func(x *oneLane) ledger.Distribution) histogramFamily[oneLane] {

@@ -16,7 +16,10 @@ func ownFamilies(tables figure.Tables) (families []family[oneLane], histograms [
 			if first.Metric == nil {
 				continue
 			}
-			shown := slices.DeleteFunc(slices.Clone(t.Figures), func(f figure.Figure) bool { return f.Metric == nil || f.Metric.Name != first.Metric.Name })
+			shown := slices.DeleteFunc(
+				slices.Clone(t.Figures),
+				func(f figure.Figure) bool { return f.Metric == nil || f.Metric.Name != first.Metric.Name },
+			)
 			switch {
 			case shown[0].Name != first.Name: // it is there
 			case first.Timing:

@@ -28,15 +28,38 @@ func once(name, help string, of func(x *wholeRun) float64) family[wholeRun] {
 }
 
 var identityFamilies = []family[wholeRun]{
-	ofRun(gauge, "eventmeter_run_info", "1, for each run that is shown. name is the one that was given with --name, or empty. fleet is the name that all shards of a run share, or that of the run if it is not split; shard is the index of this shard, or empty.",
+	ofRun(
+		gauge,
+		"eventmeter_run_info",
+		"1, for each run that is shown. name is the one that was given with --name, or empty. fleet is the name that all shards of a run share, or that of the run if it is not split; shard is the index of this shard, or empty.",
 		func(x *wholeRun, emit emitter) {
 			emit(1, x.Name, x.Profile, x.Version, x.Upstream, x.Schedule, x.Fleet, x.Shard)
 		},
-		"name", "profile", "version", "upstream", "schedule", "fleet", "shard"),
-	ofRun(gauge, "eventmeter_run_start_timestamp_seconds", "When the run began.", func(x *wholeRun, emit emitter) { emit(seconds(x.Started)) }),
-	once("eventmeter_run_end_timestamp_seconds", "When the run ended. Like every metric that comes from the result, it appears only then.", func(x *wholeRun) float64 { return seconds(x.result.Finished) }),
+		"name",
+		"profile",
+		"version",
+		"upstream",
+		"schedule",
+		"fleet",
+		"shard",
+	),
+	ofRun(
+		gauge,
+		"eventmeter_run_start_timestamp_seconds",
+		"When the run began.",
+		func(x *wholeRun, emit emitter) { emit(seconds(x.Started)) },
+	),
+	once(
+		"eventmeter_run_end_timestamp_seconds",
+		"When the run ended. Like every metric that comes from the result, it appears only then.",
+		func(x *wholeRun) float64 { return seconds(x.result.Finished) },
+	),
 	once("eventmeter_run_partial", "1 if the run ended early.", func(x *wholeRun) float64 { return truth(x.result.Partial) }),
-	once("eventmeter_run_bottleneck", "1 if the figures describe the generator more than the target.", func(x *wholeRun) float64 { return truth(x.result.Generator.Bottleneck) }),
+	once(
+		"eventmeter_run_bottleneck",
+		"1 if the figures describe the generator more than the target.",
+		func(x *wholeRun) float64 { return truth(x.result.Generator.Bottleneck) },
+	),
 	ofRun(gauge, "eventmeter_run_warnings", "Warnings of the result, by their code.", func(x *wholeRun, emit emitter) {
 		if x.result == nil {
 			return
@@ -49,12 +72,26 @@ var identityFamilies = []family[wholeRun]{
 			emit(v, code)
 		}
 	}, "code"),
-	ofRun(gauge, "eventmeter_threshold_passed", "1 for a threshold of the profile that held, 0 for one that failed or was not evaluated. lane is empty for a figure of the run.", func(x *wholeRun, emit emitter) {
-		x.eachThreshold(func(v *results.Verdict) { emit(truth(v.Passed), v.Threshold, v.Lane) })
-	}, "threshold", "lane"),
-	ofRun(gauge, "eventmeter_threshold_evaluated", "1 for a threshold of the profile that was evaluated, 0 for one that judged nothing: nothing was owed to the lane, it received nothing at all, or its latency is in doubt.", func(x *wholeRun, emit emitter) {
-		x.eachThreshold(func(v *results.Verdict) { emit(truth(v.NotEvaluated == ""), v.Threshold, v.Lane) })
-	}, "threshold", "lane"),
+	ofRun(
+		gauge,
+		"eventmeter_threshold_passed",
+		"1 for a threshold of the profile that held, 0 for one that failed or was not evaluated. lane is empty for a figure of the run.",
+		func(x *wholeRun, emit emitter) {
+			x.eachThreshold(func(v *results.Verdict) { emit(truth(v.Passed), v.Threshold, v.Lane) })
+		},
+		"threshold",
+		"lane",
+	),
+	ofRun(
+		gauge,
+		"eventmeter_threshold_evaluated",
+		"1 for a threshold of the profile that was evaluated, 0 for one that judged nothing: nothing was owed to the lane, it received nothing at all, or its latency is in doubt.",
+		func(x *wholeRun, emit emitter) {
+			x.eachThreshold(func(v *results.Verdict) { emit(truth(v.NotEvaluated == ""), v.Threshold, v.Lane) })
+		},
+		"threshold",
+		"lane",
+	),
 }
 
 // eachThreshold calls do once for every threshold and lane, if the run is over.
@@ -73,24 +110,37 @@ func (x *wholeRun) eachThreshold(do func(*results.Verdict)) {
 }
 
 var conformanceFamilies = []family[wholeRun]{
-	ofRun(gauge, "eventmeter_conformance_broken_rows", "Rows of conformance that the target broke so far, by level: must, should, shape. Present only if a lane speaks MCP Events.", func(x *wholeRun, emit emitter) {
-		if c := x.conformance(); c != nil {
-			emit(float64(c.Must), string(conform.Must))
-			emit(float64(c.Should), string(conform.Should))
-			emit(float64(c.Shape), string(conform.Shape))
-		}
-	}, "level"),
-	ofRun(counter, "eventmeter_conformance_broken_total", "How often the target broke a row of conformance that was seen; 0 if the row held.", func(x *wholeRun, emit emitter) {
-		c := x.conformance()
-		if c == nil {
-			return
-		}
-		for i := range c.Rows {
-			if row := &c.Rows[i]; row.Seen > 0 {
-				emit(float64(row.Broken), row.Level, row.Row)
+	ofRun(
+		gauge,
+		"eventmeter_conformance_broken_rows",
+		"Rows of conformance that the target broke so far, by level: must, should, shape. Present only if a lane speaks MCP Events.",
+		func(x *wholeRun, emit emitter) {
+			if c := x.conformance(); c != nil {
+				emit(float64(c.Must), string(conform.Must))
+				emit(float64(c.Should), string(conform.Should))
+				emit(float64(c.Shape), string(conform.Shape))
 			}
-		}
-	}, "level", "row"),
+		},
+		"level",
+	),
+	ofRun(
+		counter,
+		"eventmeter_conformance_broken_total",
+		"How often the target broke a row of conformance that was seen; 0 if the row held.",
+		func(x *wholeRun, emit emitter) {
+			c := x.conformance()
+			if c == nil {
+				return
+			}
+			for i := range c.Rows {
+				if row := &c.Rows[i]; row.Seen > 0 {
+					emit(float64(row.Broken), row.Level, row.Row)
+				}
+			}
+		},
+		"level",
+		"row",
+	),
 }
 
 // conformance returns the rows so far, as the result has them; nil where no lane is
@@ -111,10 +161,23 @@ func (x *wholeRun) conformance() *results.Conformance {
 }
 
 var phaseFamilies = []family[wholeRun]{
-	ofRun(gauge, "eventmeter_phase", "1 for the phase that the run is in, 0 for the others: attach, wait (for other shards), warm-up, measure, drain, detach, cool-down, done.", phases, "phase"),
-	ofRun(gauge, "eventmeter_phase_start_timestamp_seconds", "When a phase began. lane is empty unless lanes take turns.", func(x *wholeRun, emit emitter) {
-		x.eachPhase(func(p *Phase) { emit(seconds(p.Start), p.Lane, p.Name) })
-	}, "lane", "phase"),
+	ofRun(
+		gauge,
+		"eventmeter_phase",
+		"1 for the phase that the run is in, 0 for the others: attach, wait (for other shards), warm-up, measure, drain, detach, cool-down, done.",
+		phases,
+		"phase",
+	),
+	ofRun(
+		gauge,
+		"eventmeter_phase_start_timestamp_seconds",
+		"When a phase began. lane is empty unless lanes take turns.",
+		func(x *wholeRun, emit emitter) {
+			x.eachPhase(func(p *Phase) { emit(seconds(p.Start), p.Lane, p.Name) })
+		},
+		"lane",
+		"phase",
+	),
 	ofRun(gauge, "eventmeter_phase_end_timestamp_seconds", "When a phase was over.", func(x *wholeRun, emit emitter) {
 		x.eachPhase(func(p *Phase) {
 			if !p.End.IsZero() {
@@ -132,39 +195,64 @@ var phaseFamilies = []family[wholeRun]{
 		}
 		emit(float64(n))
 	}),
-	ofRun(gauge, "eventmeter_burst_start_timestamp_seconds", "When the last burst of the schedule was due.", func(x *wholeRun, emit emitter) {
-		for i := len(x.passes) - 1; i >= 0; i-- {
-			if at := x.passes[i].Burst; !at.IsZero() {
-				emit(seconds(at))
-				return
+	ofRun(
+		gauge,
+		"eventmeter_burst_start_timestamp_seconds",
+		"When the last burst of the schedule was due.",
+		func(x *wholeRun, emit emitter) {
+			for i := len(x.passes) - 1; i >= 0; i-- {
+				if at := x.passes[i].Burst; !at.IsZero() {
+					emit(seconds(at))
+					return
+				}
 			}
-		}
-	}),
+		},
+	),
 }
 
 var firingFamilies = []family[wholeRun]{
 	ofEmissions("eventmeter_events_published_total", "Measured events that were sent.", func(s *ledger.Scheduled) int64 { return s.Fired }),
-	ofRun(counter, "eventmeter_events_resolved_total", "Measured events by what became of them: accepted by the upstream, uncertain, or refused.",
+	ofRun(
+		counter,
+		"eventmeter_events_resolved_total",
+		"Measured events by what became of them: accepted by the upstream, uncertain, or refused.",
 		func(x *wholeRun, emit emitter) {
 			s, _ := x.emissions()
 			emit(float64(s.Accepted), "accepted")
 			emit(float64(s.Uncertain), "uncertain")
 			emit(float64(s.Refused), "refused")
-		}, "outcome"),
-	ofEmissions("eventmeter_events_dropped_total", "Measured events that were due while every worker was busy, and were never sent.", func(s *ledger.Scheduled) int64 { return s.Dropped }),
+		},
+		"outcome",
+	),
+	ofEmissions(
+		"eventmeter_events_dropped_total",
+		"Measured events that were due while every worker was busy, and were never sent.",
+		func(s *ledger.Scheduled) int64 { return s.Dropped },
+	),
 	ofRun(gauge, "eventmeter_events_pending", "Measured events that were sent and are not answered yet.", func(x *wholeRun, emit emitter) {
 		s, _ := x.emissions()
 		emit(float64(s.Pending))
 	}),
-	ofRun(counter, "eventmeter_events_warmup_published_total", "Events of the warm-up, which enter no figure.", func(x *wholeRun, emit emitter) {
-		_, w := x.emissions()
-		emit(float64(w.Fired))
-	}),
-	ofRun(gauge, "eventmeter_upstream_figure", "Figures that only one kind of upstream has, by their name and in their unit in result.json (upstream.figures).", func(x *wholeRun, emit emitter) {
-		for name, v := range x.upstream().Values {
-			emit(v, name)
-		}
-	}, "figure"),
+	ofRun(
+		counter,
+		"eventmeter_events_warmup_published_total",
+		"Events of the warm-up, which enter no figure.",
+		func(x *wholeRun, emit emitter) {
+			_, w := x.emissions()
+			emit(float64(w.Fired))
+		},
+	),
+	ofRun(
+		gauge,
+		"eventmeter_upstream_figure",
+		"Figures that only one kind of upstream has, by their name and in their unit in result.json (upstream.figures).",
+		func(x *wholeRun, emit emitter) {
+			for name, v := range x.upstream().Values {
+				emit(v, name)
+			}
+		},
+		"figure",
+	),
 }
 
 // The processes in the order in which they are shown.
@@ -179,7 +267,10 @@ var processFamilies = []family[wholeRun]{
 		func(x *wholeRun, emit emitter) {
 			x.usage(func(u Usage, process string) { emit(float64(u.Memory), process) })
 		}, "process"),
-	ofRun(counter, "eventmeter_measured_cpu_seconds_total", "CPU time while the run published and drained: of the generator, and of the target where it can be read.",
+	ofRun(
+		counter,
+		"eventmeter_measured_cpu_seconds_total",
+		"CPU time while the run published and drained: of the generator, and of the target where it can be read.",
 		func(x *wholeRun, emit emitter) {
 			for _, process := range processes {
 				var sum float64
@@ -192,7 +283,9 @@ var processFamilies = []family[wholeRun]{
 					emit(sum, process)
 				}
 			}
-		}, "process"),
+		},
+		"process",
+	),
 	ofRun(gauge, "eventmeter_process_resident_memory_max_bytes", "Largest resident memory while the run published and drained.",
 		func(x *wholeRun, emit emitter) {
 			for _, process := range processes {
@@ -207,13 +300,18 @@ var processFamilies = []family[wholeRun]{
 				}
 			}
 		}, "process"),
-	ofRun(gauge, "eventmeter_generator_others_cores", "CPU time of all other processes of the machine over wall time, since publishing began.", func(x *wholeRun, emit emitter) {
-		if x.result != nil {
-			emit(x.result.Generator.Others)
-		} else if n := len(x.passes); n > 0 && x.passes[n-1].Health.Measured {
-			emit(x.passes[n-1].Health.Others)
-		}
-	}),
+	ofRun(
+		gauge,
+		"eventmeter_generator_others_cores",
+		"CPU time of all other processes of the machine over wall time, since publishing began.",
+		func(x *wholeRun, emit emitter) {
+			if x.result != nil {
+				emit(x.result.Generator.Others)
+			} else if n := len(x.passes); n > 0 && x.passes[n-1].Health.Measured {
+				emit(x.passes[n-1].Health.Others)
+			}
+		},
+	),
 	ofRun(gauge, "eventmeter_generator_goroutines", "Goroutines of the generator.", func(x *wholeRun, emit emitter) {
 		if len(x.passes) > 0 {
 			emit(float64(x.passes[len(x.passes)-1].Health.Goroutines))
@@ -222,17 +320,42 @@ var processFamilies = []family[wholeRun]{
 }
 
 var runHistograms = []histogramFamily[wholeRun]{
-	runHistogram("eventmeter_upstream_lag_seconds", "From scheduled until the upstream began to send, of measured events.", func(l *Look) ledger.Distribution { return l.Detail.FireLag }),
-	runHistogram("eventmeter_upstream_answer_seconds", "From sending until the upstream had answered, of measured events that were accepted.", func(l *Look) ledger.Distribution { return l.Detail.FireLatency }),
-	runHistogram("eventmeter_generator_read_delay_seconds", "From writing a byte to a loopback connection until this process had read it, tried every 7 ms, and more rarely in a long run: the generator's own share in every latency.", func(l *Look) ledger.Distribution { return l.Health.ReadDelay }),
-	runHistogram("eventmeter_generator_timer_lag_seconds", "How late a timer of 10 ms woke, in a long run of up to 100 ms.", func(l *Look) ledger.Distribution { return l.Health.TimerLag }),
-	runHistogram("eventmeter_generator_gc_pause_seconds", "Stop-the-world pauses of the generator's garbage collector.", func(l *Look) ledger.Distribution { return l.Health.GCPauses }),
-	newHistogram(RunLabels, "eventmeter_upstream_figure_seconds", "Times that only one kind of upstream has, by their name in result.json (upstream.timings).", []string{"figure"},
+	runHistogram(
+		"eventmeter_upstream_lag_seconds",
+		"From scheduled until the upstream began to send, of measured events.",
+		func(l *Look) ledger.Distribution { return l.Detail.FireLag },
+	),
+	runHistogram(
+		"eventmeter_upstream_answer_seconds",
+		"From sending until the upstream had answered, of measured events that were accepted.",
+		func(l *Look) ledger.Distribution { return l.Detail.FireLatency },
+	),
+	runHistogram(
+		"eventmeter_generator_read_delay_seconds",
+		"From writing a byte to a loopback connection until this process had read it, tried every 7 ms, and more rarely in a long run: the generator's own share in every latency.",
+		func(l *Look) ledger.Distribution { return l.Health.ReadDelay },
+	),
+	runHistogram(
+		"eventmeter_generator_timer_lag_seconds",
+		"How late a timer of 10 ms woke, in a long run of up to 100 ms.",
+		func(l *Look) ledger.Distribution { return l.Health.TimerLag },
+	),
+	runHistogram(
+		"eventmeter_generator_gc_pause_seconds",
+		"Stop-the-world pauses of the generator's garbage collector.",
+		func(l *Look) ledger.Distribution { return l.Health.GCPauses },
+	),
+	newHistogram(
+		RunLabels,
+		"eventmeter_upstream_figure_seconds",
+		"Times that only one kind of upstream has, by their name in result.json (upstream.timings).",
+		[]string{"figure"},
 		func(x *wholeRun, emit func([]ledger.Distribution, ...string)) {
 			for name, d := range x.upstream().Timings {
 				emit([]ledger.Distribution{d}, name)
 			}
-		}),
+		},
+	),
 }
 
 func runHistogram(name, help string, of func(*Look) ledger.Distribution) histogramFamily[wholeRun] {

@@ -82,49 +82,125 @@ func ofEnd(name, help string, of func(*results.CapacityMaximum) float64) family[
 // searchFamilies are the metrics of searches for a capacity. They are told when
 // a step is over.
 var searchFamilies = []family[Search]{
-	ofSearch("eventmeter_capacity_info", "1, for each search that is shown. name is the one that was given with --name, or empty. axis is rate, subscriptions, burst or cpu.", func(x *Search, emit emitter) { emit(1, x.given, x.profile, x.axis) }, "name", "profile", "axis"),
-	ofSearch("eventmeter_capacity_step_info", "1, for each step: what it was for, and how it was judged (passed, failed, unclear or aside).", func(x *Search, emit emitter) {
-		for _, s := range x.steps {
-			emit(1, strconv.Itoa(s.Number), s.Purpose, s.Verdict)
-		}
-	}, "step", "purpose", "verdict"),
-	ofStep("eventmeter_capacity_step_load", "Load of a step, in the unit of the axis.", func(s *results.CapacityStep) float64 { return s.Load }),
-	ofStep("eventmeter_capacity_step_offered_rate", "Deliveries per second that were due in a step.", func(s *results.CapacityStep) float64 { return s.Offered }),
-	ofStep("eventmeter_capacity_step_achieved_rate", "Copies of events received per second in a step.", func(s *results.CapacityStep) float64 { return s.Achieved }),
-	ofStep("eventmeter_capacity_step_expected", "Owed pairs of a step.", func(s *results.CapacityStep) float64 { return float64(s.Expected) }),
-	ofStep("eventmeter_capacity_step_lost", "Owed pairs of a step that were never received.", func(s *results.CapacityStep) float64 { return float64(s.Lost) }),
-	ofStep("eventmeter_capacity_step_backlog_growth_rate", "Growth of the backlog of owed deliveries, in deliveries per second.", func(s *results.CapacityStep) float64 { return s.Backlog.Growth }),
-	ofSearch("eventmeter_capacity_step_latency_seconds", "Scheduled → received of a lane in a step, by figure: p50, p90, p95, p99 or p999.", func(x *Search, emit emitter) {
-		for _, s := range x.steps {
-			for _, l := range s.Lanes {
-				q := l.FromIntended
-				if q.Count == 0 {
-					continue
-				}
-				for _, v := range []struct {
-					figure string
-					value  results.Nanos
-				}{{"p50", q.P50}, {"p90", q.P90}, {"p95", q.P95}, {"p99", q.P99}, {"p999", q.P999}} {
-					emit(v.value.Duration().Seconds(), strconv.Itoa(s.Number), l.Name, l.Mode, v.figure)
+	ofSearch(
+		"eventmeter_capacity_info",
+		"1, for each search that is shown. name is the one that was given with --name, or empty. axis is rate, subscriptions, burst or cpu.",
+		func(x *Search, emit emitter) { emit(1, x.given, x.profile, x.axis) },
+		"name",
+		"profile",
+		"axis",
+	),
+	ofSearch(
+		"eventmeter_capacity_step_info",
+		"1, for each step: what it was for, and how it was judged (passed, failed, unclear or aside).",
+		func(x *Search, emit emitter) {
+			for _, s := range x.steps {
+				emit(1, strconv.Itoa(s.Number), s.Purpose, s.Verdict)
+			}
+		},
+		"step",
+		"purpose",
+		"verdict",
+	),
+	ofStep(
+		"eventmeter_capacity_step_load",
+		"Load of a step, in the unit of the axis.",
+		func(s *results.CapacityStep) float64 { return s.Load },
+	),
+	ofStep(
+		"eventmeter_capacity_step_offered_rate",
+		"Deliveries per second that were due in a step.",
+		func(s *results.CapacityStep) float64 { return s.Offered },
+	),
+	ofStep(
+		"eventmeter_capacity_step_achieved_rate",
+		"Copies of events received per second in a step.",
+		func(s *results.CapacityStep) float64 { return s.Achieved },
+	),
+	ofStep(
+		"eventmeter_capacity_step_expected",
+		"Owed pairs of a step.",
+		func(s *results.CapacityStep) float64 { return float64(s.Expected) },
+	),
+	ofStep(
+		"eventmeter_capacity_step_lost",
+		"Owed pairs of a step that were never received.",
+		func(s *results.CapacityStep) float64 { return float64(s.Lost) },
+	),
+	ofStep(
+		"eventmeter_capacity_step_backlog_growth_rate",
+		"Growth of the backlog of owed deliveries, in deliveries per second.",
+		func(s *results.CapacityStep) float64 { return s.Backlog.Growth },
+	),
+	ofSearch(
+		"eventmeter_capacity_step_latency_seconds",
+		"Scheduled → received of a lane in a step, by figure: p50, p90, p95, p99 or p999.",
+		func(x *Search, emit emitter) {
+			for _, s := range x.steps {
+				for _, l := range s.Lanes {
+					q := l.FromIntended
+					if q.Count == 0 {
+						continue
+					}
+					for _, v := range []struct {
+						figure string
+						value  results.Nanos
+					}{{"p50", q.P50}, {"p90", q.P90}, {"p95", q.P95}, {"p99", q.P99}, {"p999", q.P999}} {
+						emit(v.value.Duration().Seconds(), strconv.Itoa(s.Number), l.Name, l.Mode, v.figure)
+					}
 				}
 			}
-		}
-	}, "step", "lane", "mode", "figure"),
-	ofSearch("eventmeter_capacity_step_target_cpu_cores", "CPU time of the target over wall time in a step, where it is known.", func(x *Search, emit emitter) {
-		for _, s := range x.steps {
-			if s.Target != nil {
-				emit(s.Target.CPUShare, strconv.Itoa(s.Number))
+		},
+		"step",
+		"lane",
+		"mode",
+		"figure",
+	),
+	ofSearch(
+		"eventmeter_capacity_step_target_cpu_cores",
+		"CPU time of the target over wall time in a step, where it is known.",
+		func(x *Search, emit emitter) {
+			for _, s := range x.steps {
+				if s.Target != nil {
+					emit(s.Target.CPUShare, strconv.Itoa(s.Number))
+				}
 			}
-		}
-	}, "step"),
-	ofSearch("eventmeter_capacity_outcome", "1 for how the search ended: found, none, bound, generator, exhausted or searching (interrupted).", func(x *Search, emit emitter) {
-		if x.end != nil {
-			emit(1, x.end.Outcome)
-		}
-	}, "outcome"),
-	ofEnd("eventmeter_capacity_maximum_load", "The largest load that met the SLO below all that did not; 0 when there is none.", func(k *results.CapacityMaximum) float64 { return k.Load }),
-	ofEnd("eventmeter_capacity_maximum_above_load", "The smallest load that did not meet the SLO; 0 when there is none.", func(k *results.CapacityMaximum) float64 { return k.Above }),
-	ofEnd("eventmeter_capacity_maximum_from_load", "Lower end of the maximum load's interval: no trial at or below it failed; 0 = open.", func(k *results.CapacityMaximum) float64 { return k.From }),
-	ofEnd("eventmeter_capacity_maximum_to_load", "Upper end of the maximum load's interval: no trial at or above it passed; 0 = open.", func(k *results.CapacityMaximum) float64 { return k.To }),
-	ofEnd("eventmeter_capacity_maximum_deliveries_rate", "Deliveries per second at the maximum.", func(k *results.CapacityMaximum) float64 { return k.Deliveries }),
+		},
+		"step",
+	),
+	ofSearch(
+		"eventmeter_capacity_outcome",
+		"1 for how the search ended: found, none, bound, generator, exhausted or searching (interrupted).",
+		func(x *Search, emit emitter) {
+			if x.end != nil {
+				emit(1, x.end.Outcome)
+			}
+		},
+		"outcome",
+	),
+	ofEnd(
+		"eventmeter_capacity_maximum_load",
+		"The largest load that met the SLO below all that did not; 0 when there is none.",
+		func(k *results.CapacityMaximum) float64 { return k.Load },
+	),
+	ofEnd(
+		"eventmeter_capacity_maximum_above_load",
+		"The smallest load that did not meet the SLO; 0 when there is none.",
+		func(k *results.CapacityMaximum) float64 { return k.Above },
+	),
+	ofEnd(
+		"eventmeter_capacity_maximum_from_load",
+		"Lower end of the maximum load's interval: no trial at or below it failed; 0 = open.",
+		func(k *results.CapacityMaximum) float64 { return k.From },
+	),
+	ofEnd(
+		"eventmeter_capacity_maximum_to_load",
+		"Upper end of the maximum load's interval: no trial at or above it passed; 0 = open.",
+		func(k *results.CapacityMaximum) float64 { return k.To },
+	),
+	ofEnd(
+		"eventmeter_capacity_maximum_deliveries_rate",
+		"Deliveries per second at the maximum.",
+		func(k *results.CapacityMaximum) float64 { return k.Deliveries },
+	),
 }

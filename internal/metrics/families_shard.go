@@ -35,9 +35,34 @@ func ofShard(kind prometheus.ValueType, name, help string, of func(*Shard) float
 // they have in common, also where each shard is asked by itself.
 var shardFamilies = []family[Shard]{
 	ofShard(gauge, "eventmeter_shard_up", "1 for a shard that is running.", func(s *Shard) float64 { return truth(s.Up) }),
-	ofShard(gauge, "eventmeter_shard_subscriptions_open", "Subscriptions of the shard that are active now.", func(s *Shard) float64 { return float64(s.Open) }),
-	ofShard(counter, "eventmeter_shard_events_published_total", "Measured events that the shard sent.", func(s *Shard) float64 { return float64(s.Fired) }),
-	ofShard(counter, "eventmeter_shard_deliveries_total", "Owed pairs of the shard that were received at least once.", func(s *Shard) float64 { return float64(s.Delivered) }),
-	ofShard(counter, "eventmeter_shard_deliveries_foreign_total", "Copies that the shard received of events published by other shards.", func(s *Shard) float64 { return float64(s.Foreign) }),
-	ofShard(counter, "eventmeter_shard_cpu_seconds_total", "CPU time of the shard while it published and drained.", func(s *Shard) float64 { return s.CPU }),
+	ofShard(
+		gauge,
+		"eventmeter_shard_subscriptions_open",
+		"Subscriptions of the shard that are active now.",
+		func(s *Shard) float64 { return float64(s.Open) },
+	),
+	ofShard(
+		counter,
+		"eventmeter_shard_events_published_total",
+		"Measured events that the shard sent.",
+		func(s *Shard) float64 { return float64(s.Fired) },
+	),
+	ofShard(
+		counter,
+		"eventmeter_shard_deliveries_total",
+		"Owed pairs of the shard that were received at least once.",
+		func(s *Shard) float64 { return float64(s.Delivered) },
+	),
+	ofShard(
+		counter,
+		"eventmeter_shard_deliveries_foreign_total",
+		"Copies that the shard received of events published by other shards.",
+		func(s *Shard) float64 { return float64(s.Foreign) },
+	),
+	ofShard(
+		counter,
+		"eventmeter_shard_cpu_seconds_total",
+		"CPU time of the shard while it published and drained.",
+		func(s *Shard) float64 { return s.CPU },
+	),
 }

@@ -42,7 +42,13 @@ func TestMetricsOfTurns(t *testing.T) {
 	second := lookAt("b", "sep-2549", 20)
 	second.Phases = []Phase{{Name: "attach", Lane: "b", Start: time.Unix(71, 0)}}
 	second.Bursts, second.Burst = 1, time.Unix(72, 0)
-	second.Health = Health{Measured: true, Goroutines: 9, Others: 0.25, Used: map[string]float64{Generator: 1, Target: 0.5}, Most: map[string]int64{Target: 300}}
+	second.Health = Health{
+		Measured:   true,
+		Goroutines: 9,
+		Others:     0.25,
+		Used:       map[string]float64{Generator: 1, Target: 0.5},
+		Most:       map[string]int64{Target: 300},
+	}
 	second.Own = []Figures{{Values: map[string]float64{"usesServed": 4, "ttlMs": 1500, "clientHours": 0.5, "fetchesExpired": 2}}}
 	second.Upstream = Figures{Values: map[string]float64{"retries": 6}}
 	p := f.Pass(func() Look { return second })
@@ -75,7 +81,14 @@ func TestMetricsOfTurns(t *testing.T) {
 		`eventmeter_deliveries_expected_total{lane="b",mode="poll",run="ab",system="sep-2549"}`:                                  21,
 	}
 	expect(t, r, want)
-	absent(t, r, `eventmeter_phase_end_timestamp_seconds{lane="b"`, "eventmeter_run_partial", "eventmeter_threshold_passed", `eventmeter_list_uses_total{lane="a"`)
+	absent(
+		t,
+		r,
+		`eventmeter_phase_end_timestamp_seconds{lane="b"`,
+		"eventmeter_run_partial",
+		"eventmeter_threshold_passed",
+		`eventmeter_list_uses_total{lane="a"`,
+	)
 
 	// A counter does not fall, whatever is owed no more.
 	second.Detail.Lanes[0].Expected = 19
@@ -83,9 +96,16 @@ func TestMetricsOfTurns(t *testing.T) {
 
 	p.Settle(nil)
 	f.Finish(&results.Result{
-		Finished: time.Unix(80, 0), Partial: true, Generator: results.Generator{Bottleneck: true, Others: 0.5},
-		Warnings:   []results.Warning{{Code: "churn"}, {Code: "churn"}},
-		Thresholds: []results.Verdict{{Threshold: "*.late == 0", Lane: "a", Passed: true}, {Threshold: "*.late == 0", Lane: "b"}, {Threshold: "*.late == 0", Lane: "b"}, {Threshold: "*.late == 0", Lane: "c", NotEvaluated: "nothing was owed"}},
+		Finished:  time.Unix(80, 0),
+		Partial:   true,
+		Generator: results.Generator{Bottleneck: true, Others: 0.5},
+		Warnings:  []results.Warning{{Code: "churn"}, {Code: "churn"}},
+		Thresholds: []results.Verdict{
+			{Threshold: "*.late == 0", Lane: "a", Passed: true},
+			{Threshold: "*.late == 0", Lane: "b"},
+			{Threshold: "*.late == 0", Lane: "b"},
+			{Threshold: "*.late == 0", Lane: "c", NotEvaluated: "nothing was owed"},
+		},
 	}, Figures{Values: map[string]float64{"retries": 8}})
 	expect(t, r, map[string]float64{
 		`eventmeter_phase{phase="done",run="ab"}`:                                   1,
@@ -128,11 +148,27 @@ func TestMetricsOfConformance(t *testing.T) {
 	f := c.Begin(Run{ID: "ab"})
 	absent(t, r, "eventmeter_conformance")
 	first, shard, second := lookAt("a", "events", 10), lookAt("a", "events", 10), lookAt("b", "events", 20)
-	first.Own = []Figures{{Conform: conform.Account{"occurrence-event-id": {Seen: 10, Broken: 2}, "occurrence-event-id-from-upstream": {Seen: 10}, "delivery-410-non-retryable": {Seen: 1}}}}
+	first.Own = []Figures{
+		{
+			Conform: conform.Account{
+				"occurrence-event-id":               {Seen: 10, Broken: 2},
+				"occurrence-event-id-from-upstream": {Seen: 10},
+				"delivery-410-non-retryable":        {Seen: 1},
+			},
+		},
+	}
 	shard.Own = []Figures{{Conform: conform.Account{"occurrence-event-id": {Seen: 10, Broken: 3}}}}
 	first.Add(&shard, systems.FigureTables)
 	f.Pass(nil).Settle(&first)
-	second.Own = []Figures{{Conform: conform.Account{"occurrence-event-id": {Seen: 20}, "occurrence-event-id-from-upstream": {Seen: 10}, "stream-heartbeat-required": {Seen: 4, Broken: 4}}}}
+	second.Own = []Figures{
+		{
+			Conform: conform.Account{
+				"occurrence-event-id":               {Seen: 20},
+				"occurrence-event-id-from-upstream": {Seen: 10},
+				"stream-heartbeat-required":         {Seen: 4, Broken: 4},
+			},
+		},
+	}
 	second.Detail.Lanes[0].Duplicates.SameEmission = 7
 	p := f.Pass(func() Look { return second })
 	for range 2 { // what is looked at twice counts once
@@ -191,8 +227,18 @@ func TestMetricsOfASearch(t *testing.T) {
 	}
 	s := c.Search("now-find", "", "find", "rate")
 	s.Step(results.CapacityStep{
-		Number: 1, Purpose: "bracket", Verdict: "failed", Load: 40, Offered: 200, Achieved: 150, Expected: 100, Lost: 3,
-		Lanes:  []results.CapacityStepLane{{Name: "a", Mode: "push", FromIntended: results.Quantiles{Count: 97, P99: results.Nanos(250 * time.Millisecond)}}, {Name: "idle", Mode: "push"}},
+		Number:   1,
+		Purpose:  "bracket",
+		Verdict:  "failed",
+		Load:     40,
+		Offered:  200,
+		Achieved: 150,
+		Expected: 100,
+		Lost:     3,
+		Lanes: []results.CapacityStepLane{
+			{Name: "a", Mode: "push", FromIntended: results.Quantiles{Count: 97, P99: results.Nanos(250 * time.Millisecond)}},
+			{Name: "idle", Mode: "push"},
+		},
 		Target: &results.Process{CPUShare: 0.75},
 	})
 	want := map[string]float64{
@@ -206,7 +252,13 @@ func TestMetricsOfASearch(t *testing.T) {
 		`eventmeter_capacity_step_target_cpu_cores{search="now-find",step="1"}`:                                  0.75,
 	}
 	expect(t, r, want)
-	absent(t, r, "eventmeter_capacity_maximum", "eventmeter_capacity_outcome", `eventmeter_capacity_step_latency_seconds{figure="p99",lane="idle"`)
+	absent(
+		t,
+		r,
+		"eventmeter_capacity_maximum",
+		"eventmeter_capacity_outcome",
+		`eventmeter_capacity_step_latency_seconds{figure="p99",lane="idle"`,
+	)
 	s.Finish(&results.Capacity{Outcome: "found", Maximum: results.CapacityMaximum{Load: 20, Above: 40, From: 10, To: 50, Deliveries: 99}})
 	expect(t, r, map[string]float64{
 		`eventmeter_capacity_outcome{outcome="found",search="now-find"}`: 1,
@@ -232,16 +284,33 @@ func TestNobodyFollows(*testing.T) {
 
 func TestLooksAddUp(t *testing.T) {
 	d := func(low, count int) ledger.Distribution {
-		return ledger.Distribution{Buckets: []ledger.Bucket{{Low: time.Duration(low), High: time.Duration(low + 1), Count: int64(count)}}, Count: int64(count)}
+		return ledger.Distribution{
+			Buckets: []ledger.Bucket{{Low: time.Duration(low), High: time.Duration(low + 1), Count: int64(count)}},
+			Count:   int64(count),
+		}
 	}
 	a, b := lookAt("a", "events", 10), lookAt("a", "events", 5)
 	a.Phases = []Phase{{Name: "attach"}, {Name: "measure"}}
 	b.Phases = []Phase{{Name: "attach"}}
 	b.Burst, b.Bursts = time.Unix(5, 0), 2
 	a.Own = []Figures{{Values: map[string]float64{"uses": 2, "ttlMs": 5}, Timings: map[string]ledger.Distribution{"fetch": d(10, 1)}}}
-	b.Own = []Figures{{Values: map[string]float64{"uses": 3, "ttlMs": 4, "fetches": 1}, Timings: map[string]ledger.Distribution{"fetch": d(20, 2)}}}
-	a.Health = Health{Goroutines: 1, Used: map[string]float64{Generator: 1, Target: 3}, ReadDelay: d(10, 1), Generator: Usage{CPU: 1, OK: true}}
-	b.Health = Health{Goroutines: 2, Used: map[string]float64{Generator: 2, Target: 2}, ReadDelay: d(10, 4), Generator: Usage{CPU: 2, OK: true}, Target: Usage{CPU: 9, OK: true}, Measured: true}
+	b.Own = []Figures{
+		{Values: map[string]float64{"uses": 3, "ttlMs": 4, "fetches": 1}, Timings: map[string]ledger.Distribution{"fetch": d(20, 2)}},
+	}
+	a.Health = Health{
+		Goroutines: 1,
+		Used:       map[string]float64{Generator: 1, Target: 3},
+		ReadDelay:  d(10, 1),
+		Generator:  Usage{CPU: 1, OK: true},
+	}
+	b.Health = Health{
+		Goroutines: 2,
+		Used:       map[string]float64{Generator: 2, Target: 2},
+		ReadDelay:  d(10, 4),
+		Generator:  Usage{CPU: 2, OK: true},
+		Target:     Usage{CPU: 9, OK: true},
+		Measured:   true,
+	}
 	before := mustJSON(t, a)
 	sum := a.Clone()
 	sum.Add(&b, systems.FigureTables)

@@ -19,7 +19,12 @@ type histogramFamily[X any] struct {
 	of func(x *X, emit func(from []ledger.Distribution, labels ...string))
 }
 
-func newHistogram[X any](base []string, name, help string, own []string, of func(x *X, emit func([]ledger.Distribution, ...string))) histogramFamily[X] {
+func newHistogram[X any](
+	base []string,
+	name, help string,
+	own []string,
+	of func(x *X, emit func([]ledger.Distribution, ...string)),
+) histogramFamily[X] {
 	a := aboutOf(base, "histogram", name, help, own)
 	return histogramFamily[X]{about: a, desc: a.desc, of: of}
 }

@@ -112,7 +112,11 @@ func (f Figures) plus(g Figures, by figure.Tables) Figures {
 		}
 		out.Timings[name] = out.Timings[name].Plus(d)
 	}
-	out.Values, _ = by.Merge(func(timing string, percent float64) float64 { return out.Timings[timing].Percentile(percent) }, f.Values, g.Values)
+	out.Values, _ = by.Merge(
+		func(timing string, percent float64) float64 { return out.Timings[timing].Percentile(percent) },
+		f.Values,
+		g.Values,
+	)
 	return out
 }
 

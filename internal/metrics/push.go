@@ -66,7 +66,12 @@ func (o PushOptions) receiver(config *tls.Config) *receiver {
 		}
 	}
 	r.http = &http.Client{
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: r.guard.Dial(&net.Dialer{}), TLSClientConfig: config, ForceAttemptHTTP2: true},
+		Transport: &http.Transport{
+			Proxy:             http.ProxyFromEnvironment,
+			DialContext:       r.guard.Dial(&net.Dialer{}),
+			TLSClientConfig:   config,
+			ForceAttemptHTTP2: true,
+		},
 		// The guard has not allowed another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

@@ -60,7 +60,14 @@ func TestPushes(t *testing.T) {
 			}
 			if name == "remote write" { // its receivers may know no native histograms
 				for le, want := range map[string]float64{"0.0025": 0, "0.005": 1, "0.025": 2, "+Inf": 2} {
-					series := sorted("eventmeter_latency_from_sent_seconds_bucket" + strings.Replace(ofLane, "{", "{"+way.labels, 1) + `,le="` + le + `"}`)
+					series := sorted(
+						"eventmeter_latency_from_sent_seconds_bucket" + strings.Replace(
+							ofLane,
+							"{",
+							"{"+way.labels,
+							1,
+						) + `,le="` + le + `"}`,
+					)
 					if got, ok := last.Values[series]; !ok || got != want {
 						t.Errorf("%s is %v (there: %v), want %v", series, got, ok, want)
 					}

@@ -19,7 +19,13 @@ import (
 func busy(b *testing.B) *ledger.Ledger {
 	b.Helper()
 	const subs = 10_000
-	l, err := ledger.New(ledger.Options{Run: 7, Sources: 1, Lanes: []ledger.LaneSpec{{Name: "a", System: "events", Mode: eventmeter.Push, Subscriptions: subs}}})
+	l, err := ledger.New(
+		ledger.Options{
+			Run:     7,
+			Sources: 1,
+			Lanes:   []ledger.LaneSpec{{Name: "a", System: "events", Mode: eventmeter.Push, Subscriptions: subs}},
+		},
+	)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -40,7 +46,16 @@ func deliver(l *ledger.Ledger, seq, subs uint32) {
 	l.Fired(eventmeter.Emission{Stamp: s, Intended: at, Fired: at + 1000, Measured: true})
 	l.Resolved(s, eventmeter.Accepted, at+2000)
 	for i := range subs {
-		l.Delivered(eventmeter.Delivery{Sub: eventmeter.Sub{Index: i}, Stamp: s, Probed: true, EventID: uint64(seq), At: at + eventmeter.Instant(i+1)*10_000, Bytes: 300})
+		l.Delivered(
+			eventmeter.Delivery{
+				Sub:     eventmeter.Sub{Index: i},
+				Stamp:   s,
+				Probed:  true,
+				EventID: uint64(seq),
+				At:      at + eventmeter.Instant(i+1)*10_000,
+				Bytes:   300,
+			},
+		)
 	}
 }
 
@@ -108,7 +123,16 @@ func BenchmarkDelivery(b *testing.B) {
 				}
 				at := eventmeter.Instant(seq)*eventmeter.Instant(time.Second) + eventmeter.Instant(i+1)*10_000
 				began := time.Now()
-				l.Delivered(eventmeter.Delivery{Sub: eventmeter.Sub{Index: i}, Stamp: eventmeter.Stamp{Run: 7, Seq: seq}, Probed: true, EventID: uint64(seq), At: at, Bytes: 300})
+				l.Delivered(
+					eventmeter.Delivery{
+						Sub:     eventmeter.Sub{Index: i},
+						Stamp:   eventmeter.Stamp{Run: 7, Seq: seq},
+						Probed:  true,
+						EventID: uint64(seq),
+						At:      at,
+						Bytes:   300,
+					},
+				)
 				worst = max(worst, time.Since(began))
 				i++
 			}

@@ -23,7 +23,14 @@ func TestServerIsScrapedAndEnds(t *testing.T) {
 		t.Errorf("a scrape has %s and brings\n%s", kind, text)
 	}
 	// Native histograms are in no text.
-	if _, kind := scrape(t, s.URL(), "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"); !strings.HasPrefix(kind, "application/vnd.google.protobuf") {
+	if _, kind := scrape(
+		t,
+		s.URL(),
+		"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
+	); !strings.HasPrefix(
+		kind,
+		"application/vnd.google.protobuf",
+	) {
 		t.Errorf("protobuf was asked for, and %s came", kind)
 	}
 	// What was scraped before the end does not count.

@@ -254,16 +254,35 @@ func (s *Sheet) warn(n *Need, w Workload) {
 		x     []float64
 	}{{"CPU", s.cpu, s.work(each)}, {"memory", s.memory, s.kept(each)}} {
 		if m.model == nil {
-			add("%s: the target's process was not known to the search, so no pods are computed from it; repeat the search with --target-metrics", m.name)
+			add(
+				"%s: the target's process was not known to the search, so no pods are computed from it; repeat the search with --target-metrics",
+				m.name,
+			)
 		} else if by := m.model.beyond(m.x); by > far {
-			add("%s: a pod gets %.0f times the load that was measured, and its interval is %.1f times as wide for it; repeat the search with as many subscriptions and events as a pod will have (%.0f, %.3g/s to %.3g each)", m.name, by, math.Sqrt(by), each.held, each.events, each.deliveries/max(each.events, 1e-9))
+			add(
+				"%s: a pod gets %.0f times the load that was measured, and its interval is %.1f times as wide for it; repeat the search with as many subscriptions and events as a pod will have (%.0f, %.3g/s to %.3g each)",
+				m.name,
+				by,
+				math.Sqrt(by),
+				each.held,
+				each.events,
+				each.deliveries/max(each.events, 1e-9),
+			)
 		}
 	}
 	if k := each.deliveries / max(each.events, 1e-9); s.fanOut > 0 && k > 1.5*s.fanOut {
-		add("CPU: %.4g deliveries per event and pod, and %.4g were measured: with many, each costs less, so it may be planned too high; add a search with such a fan-out", k, s.fanOut)
+		add(
+			"CPU: %.4g deliveries per event and pod, and %.4g were measured: with many, each costs less, so it may be planned too high; add a search with such a fan-out",
+			k,
+			s.fanOut,
+		)
 	}
 	if s.Mode == "poll" && !s.paced && each.requests < 0.7*s.polls {
-		add("CPU: %.3g polls/s each, and %.3g were measured: of fewer polls each costs more, so it may be planned too low; add a search with fewer subscriptions", each.requests, s.polls)
+		add(
+			"CPU: %.3g polls/s each, and %.3g were measured: of fewer polls each costs more, so it may be planned too low; add a search with fewer subscriptions",
+			each.requests,
+			s.polls,
+		)
 	}
 	if s.hostCPUs > 0 && w.Pod.CPU > float64(s.hostCPUs) {
 		add("a pod of %.3g CPUs was not measured: the machine of the search has %d", w.Pod.CPU, s.hostCPUs)
@@ -275,10 +294,15 @@ func (s *Sheet) warn(n *Need, w Workload) {
 		add("SLO: no higher load than %.4g deliveries/s was shown to break it, so a pod may take more; raise capacity.to", s.load.Value)
 	}
 	if s.Mode == "webhook" && w.TTL > 0 && !s.refreshes {
-		add("no refresh was measured, so %.3g refreshes/s are not in CPU and bandwidth; repeat the search with webhook.ttl below capacity.idle", s.on(w, 1).requests)
+		add(
+			"no refresh was measured, so %.3g refreshes/s are not in CPU and bandwidth; repeat the search with webhook.ttl below capacity.idle",
+			s.on(w, 1).requests,
+		)
 	}
 	if s.Mode == "push" && !s.heartbeats {
-		add("no heartbeat was measured, so heartbeats are not in CPU and bandwidth; repeat the search with capacity.idle above the heartbeat interval")
+		add(
+			"no heartbeat was measured, so heartbeats are not in CPU and bandwidth; repeat the search with capacity.idle above the heartbeat interval",
+		)
 	}
 	if len(s.missing) > 0 {
 		add("the cost sheet has notes on %s; eventmeter report shows them", strings.Join(subjects(s.missing), ", "))

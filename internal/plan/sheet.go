@@ -57,7 +57,16 @@ func Sheets(searches []Search) ([]Sheet, error) {
 	for _, s := range searches {
 		first := searches[0].Capacity.Target
 		if t := s.Capacity.Target; t.Name != first.Name || t.Version != first.Version || t.Embedded != first.Embedded {
-			return nil, fmt.Errorf("%w: %s measured %s %s and %s measured %s %s; give searches of one target", ErrSheet, searches[0].Name, first.Name, first.Version, s.Name, t.Name, t.Version)
+			return nil, fmt.Errorf(
+				"%w: %s measured %s %s and %s measured %s %s; give searches of one target",
+				ErrSheet,
+				searches[0].Name,
+				first.Name,
+				first.Version,
+				s.Name,
+				t.Name,
+				t.Version,
+			)
 		}
 		if len(s.Capacity.Costs) == 0 {
 			return nil, fmt.Errorf("%w: %s has none; run eventmeter capacity with a capacity.idle above 0, until it ends", ErrSheet, s.Name)
@@ -71,7 +80,13 @@ func Sheets(searches []Search) ([]Sheet, error) {
 				return nil, fmt.Errorf("%w: lane %s has mode %s in one search and %s in another", ErrSheet, c.Lane, out[i].Mode, c.Mode)
 			}
 			if c.Mode != "poll" && c.Mode != "push" && c.Mode != "webhook" {
-				return nil, fmt.Errorf("%w: %s: lane %s has mode %q; a plan is for poll, push and webhook", ErrSheet, s.Name, c.Lane, c.Mode)
+				return nil, fmt.Errorf(
+					"%w: %s: lane %s has mode %q; a plan is for poll, push and webhook",
+					ErrSheet,
+					s.Name,
+					c.Lane,
+					c.Mode,
+				)
 			}
 			sheet, err := newSheet(c.Lane, c.Mode, searches)
 			if err != nil {
@@ -112,7 +127,12 @@ func newSheet(lane, mode string, searches []Search) (*Sheet, error) {
 	s := &Sheet{Lane: lane, Mode: mode}
 	all := steps(lane, searches)
 	if len(all) < 3 {
-		return nil, fmt.Errorf("%w: lane %s has %d usable steps of its own, and a plan needs three: the others lost deliveries, or the search is of an older version; repeat it", ErrSheet, lane, len(all))
+		return nil, fmt.Errorf(
+			"%w: lane %s has %d usable steps of its own, and a plan needs three: the others lost deliveries, or the search is of an older version; repeat it",
+			ErrSheet,
+			lane,
+			len(all),
+		)
 	}
 	for _, w := range all {
 		if w.usage.Events > 0 {

@@ -55,11 +55,19 @@ func (m *truth) step(number int, purpose, lane string, held, perSecond, fanOut f
 	case "poll":
 		l.requests = held * m.requests
 		asked := int64(l.requests * seconds)
-		causes["emptyPoll"] = results.Traffic{Requests: asked, BytesUp: asked * int64(m.requestBytes), BytesDown: asked * int64(m.requestBytes)}
+		causes["emptyPoll"] = results.Traffic{
+			Requests:  asked,
+			BytesUp:   asked * int64(m.requestBytes),
+			BytesDown: asked * int64(m.requestBytes),
+		}
 	case "webhook":
 		l.requests = held * m.refresh
 		if asked := int64(l.requests * seconds); asked > 0 {
-			causes["refresh"] = results.Traffic{Requests: asked, BytesUp: asked * int64(m.requestBytes), BytesDown: asked * int64(m.requestBytes)}
+			causes["refresh"] = results.Traffic{
+				Requests:  asked,
+				BytesUp:   asked * int64(m.requestBytes),
+				BytesDown: asked * int64(m.requestBytes),
+			}
 		}
 		t := causes["events"]
 		t.Requests = count
@@ -115,9 +123,49 @@ func (m *truth) searchOf(held, times float64) *results.Capacity {
 // machine.
 func targets(noise float64, random *rand.Rand) []*truth {
 	return []*truth{
-		{mode: "push", base: 2e-4, held: 2e-6, event: 320e-6, delivery: 22e-6, memory: 25e6, each: 35e3, busy: 8e3, deliveryBytes: 250, noise: noise, random: random},
-		{mode: "poll", base: 2e-4, event: 150e-6, delivery: 15e-6, request: 90e-6, requests: 1, requestBytes: 400, memory: 25e6, each: 2e3, busy: 9e3, deliveryBytes: 300, noise: noise, random: random},
-		{mode: "webhook", base: 2e-4, event: 200e-6, delivery: 240e-6, request: 300e-6, refresh: 0.2, requestBytes: 900, memory: 25e6, each: 6e3, busy: 9e3, deliveryBytes: 700, noise: noise, random: random},
+		{
+			mode:          "push",
+			base:          2e-4,
+			held:          2e-6,
+			event:         320e-6,
+			delivery:      22e-6,
+			memory:        25e6,
+			each:          35e3,
+			busy:          8e3,
+			deliveryBytes: 250,
+			noise:         noise,
+			random:        random,
+		},
+		{
+			mode:          "poll",
+			base:          2e-4,
+			event:         150e-6,
+			delivery:      15e-6,
+			request:       90e-6,
+			requests:      1,
+			requestBytes:  400,
+			memory:        25e6,
+			each:          2e3,
+			busy:          9e3,
+			deliveryBytes: 300,
+			noise:         noise,
+			random:        random,
+		},
+		{
+			mode:          "webhook",
+			base:          2e-4,
+			event:         200e-6,
+			delivery:      240e-6,
+			request:       300e-6,
+			refresh:       0.2,
+			requestBytes:  900,
+			memory:        25e6,
+			each:          6e3,
+			busy:          9e3,
+			deliveryBytes: 700,
+			noise:         noise,
+			random:        random,
+		},
 	}
 }
 
@@ -179,7 +227,16 @@ func TestPredictions(t *testing.T) {
 					} {
 						off := math.Abs(f.planned.Value/f.certain - 1)
 						if worst = max(worst, off); off > 0.15 && noise <= 0.05 {
-							t.Errorf("noise %v, seed %d, %s, %+v: %s is %.4g, planned %.4g", noise, seed, m.mode, w, f.name, f.certain, f.planned.Value)
+							t.Errorf(
+								"noise %v, seed %d, %s, %+v: %s is %.4g, planned %.4g",
+								noise,
+								seed,
+								m.mode,
+								w,
+								f.name,
+								f.certain,
+								f.planned.Value,
+							)
 						}
 						all++
 						if f.measured >= f.planned.Low && f.measured <= f.planned.High {
@@ -303,7 +360,15 @@ func TestFarOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	wide := func(r Range) float64 { return (r.High - r.Low) / r.Value }
-	near, off := predict(t, sheets[0], Workload{Subscribers: 1000, Rate: 10, FanOut: 100}), predict(t, sheets[0], Workload{Subscribers: 20000, Rate: 10, FanOut: 2000})
+	near, off := predict(
+		t,
+		sheets[0],
+		Workload{Subscribers: 1000, Rate: 10, FanOut: 100},
+	), predict(
+		t,
+		sheets[0],
+		Workload{Subscribers: 20000, Rate: 10, FanOut: 2000},
+	)
 	if wide(*off.Memory) < 4*wide(*near.Memory) || wide(*off.CPU) < 2*wide(*near.CPU) {
 		t.Errorf("near %+v %+v, far %+v %+v", *near.CPU, *near.Memory, *off.CPU, *off.Memory)
 	}

@@ -154,7 +154,11 @@ func (s *Server) Scrape(t testing.TB, targets ...string) {
 	for i, target := range targets {
 		quoted[i] = fmt.Sprintf("%q", target)
 	}
-	text := fmt.Sprintf("%sscrape_configs:\n  - job_name: eventmeter\n    static_configs: [{targets: [%s]}]\n", s.base, strings.Join(quoted, ", "))
+	text := fmt.Sprintf(
+		"%sscrape_configs:\n  - job_name: eventmeter\n    static_configs: [{targets: [%s]}]\n",
+		s.base,
+		strings.Join(quoted, ", "),
+	)
 	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

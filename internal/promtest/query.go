@@ -46,7 +46,10 @@ func (s *Server) TryQuery(expr string, at time.Time) ([]Sample, error) {
 
 // TryRange asks for the values of an expression over a time.
 func (s *Server) TryRange(expr string, from, to time.Time, step time.Duration) ([]Sample, error) {
-	return s.ask("/api/v1/query_range", url.Values{"query": {expr}, "start": {unix(from)}, "end": {unix(to)}, "step": {strconv.FormatFloat(step.Seconds(), 'f', -1, 64)}})
+	return s.ask(
+		"/api/v1/query_range",
+		url.Values{"query": {expr}, "start": {unix(from)}, "end": {unix(to)}, "step": {strconv.FormatFloat(step.Seconds(), 'f', -1, 64)}},
+	)
 }
 
 // Value returns the current value of an expression. It fails the test unless there is exactly one.

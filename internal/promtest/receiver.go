@@ -175,7 +175,8 @@ func (p *Push) metric(m *metrics.Metric) error {
 	case *metrics.Metric_Gauge:
 		number(d.Gauge.GetDataPoints())
 	case *metrics.Metric_Sum:
-		if !d.Sum.GetIsMonotonic() || d.Sum.GetAggregationTemporality() != metrics.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE {
+		if !d.Sum.GetIsMonotonic() ||
+			d.Sum.GetAggregationTemporality() != metrics.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE {
 			return fmt.Errorf("%s is no cumulative counter", m.GetName())
 		}
 		number(d.Sum.GetDataPoints())

@@ -48,11 +48,23 @@ func onlyPrograms(next http.Handler) http.Handler {
 		case !hostAllowed(r):
 			http.Error(w, fmt.Sprintf("Forbidden: Host %q is not loopback; use 127.0.0.1 or localhost", r.Host), http.StatusForbidden)
 		case len(r.Header.Values("Origin")) > 0:
-			http.Error(w, fmt.Sprintf("Forbidden: the request has the Origin %q; web pages may not use the admin listener", r.Header.Get("Origin")), http.StatusForbidden)
+			http.Error(
+				w,
+				fmt.Sprintf("Forbidden: the request has the Origin %q; web pages may not use the admin listener", r.Header.Get("Origin")),
+				http.StatusForbidden,
+			)
 		case site != "" && site != "none":
-			http.Error(w, fmt.Sprintf("Forbidden: Sec-Fetch-Site is %q; web pages may not use the admin listener", site), http.StatusForbidden)
+			http.Error(
+				w,
+				fmt.Sprintf("Forbidden: Sec-Fetch-Site is %q; web pages may not use the admin listener", site),
+				http.StatusForbidden,
+			)
 		case r.Method == http.MethodPost && !isJSON(r):
-			http.Error(w, "Content-Type must be application/json; with curl, use -H 'Content-Type: application/json'", http.StatusUnsupportedMediaType)
+			http.Error(
+				w,
+				"Content-Type must be application/json; with curl, use -H 'Content-Type: application/json'",
+				http.StatusUnsupportedMediaType,
+			)
 		default:
 			next.ServeHTTP(w, r)
 		}

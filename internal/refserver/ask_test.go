@@ -35,15 +35,21 @@ func TestQuestionsToTheOfficialClient(t *testing.T) {
 			transport := &http.Transport{}
 			defer transport.CloseIdleConnections()
 			client := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: c.asked})
-			session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: s.URL(), HTTPClient: &http.Client{Transport: transport}},
-				&mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+			session, err := client.Connect(
+				t.Context(),
+				&mcp.StreamableClientTransport{Endpoint: s.URL(), HTTPClient: &http.Client{Transport: transport}},
+				&mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer session.Close()
 			before := s.Stats().Resumable
 			for range calls {
-				r, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: workTool, Arguments: map[string]any{"steps": 2, "stepMs": 1, "ask": 1}})
+				r, err := session.CallTool(
+					t.Context(),
+					&mcp.CallToolParams{Name: workTool, Arguments: map[string]any{"steps": 2, "stepMs": 1, "ask": 1}},
+				)
 				if c.asked == nil {
 					if err == nil {
 						t.Errorf("%+v", r)

@@ -56,7 +56,8 @@ func newBase(s *Server) *base {
 			return nil, s.Stats(), nil
 		})
 	addWork(server)
-	server.AddResource(&mcp.Resource{URI: "info://server", Name: "server", MIMEType: "application/json", Description: "What this server offers."},
+	server.AddResource(
+		&mcp.Resource{URI: "info://server", Name: "server", MIMEType: "application/json", Description: "What this server offers."},
 		func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 			names := make([]string, 0, len(s.broker.order))
 			for _, t := range s.broker.order {
@@ -66,24 +67,37 @@ func newBase(s *Server) *base {
 			if err != nil {
 				return nil, fmt.Errorf("info: %w", err)
 			}
-			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: r.Params.URI, MIMEType: "application/json", Text: string(text)}}}, nil
-		})
-	server.AddPrompt(&mcp.Prompt{Name: "summary", Description: "Asks for a summary of a channel.", Arguments: []*mcp.PromptArgument{{Name: "channel", Required: true}}},
+			return &mcp.ReadResourceResult{
+				Contents: []*mcp.ResourceContents{{URI: r.Params.URI, MIMEType: "application/json", Text: string(text)}},
+			}, nil
+		},
+	)
+	server.AddPrompt(
+		&mcp.Prompt{
+			Name:        "summary",
+			Description: "Asks for a summary of a channel.",
+			Arguments:   []*mcp.PromptArgument{{Name: "channel", Required: true}},
+		},
 		func(_ context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 			return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{
 				Role: "user", Content: &mcp.TextContent{Text: "Summarise the channel " + r.Params.Arguments["channel"] + "."},
 			}}}, nil
-		})
+		},
+	)
 	s.resources.describe(server)
 	get := func(*http.Request) *mcp.Server { return server }
 	options := mcp.StreamableHTTPOptions{JSONResponse: true, Logger: s.opts.Logger, DisableLocalhostProtection: true}
 	stateless := options
 	stateless.Stateless = true
 	return &base{
-		server:   server,
-		sessions: &sessions{owners: make(map[string]string), able: make(map[string]abilities), limit: max(minSessions, s.opts.MaxSubscriptions)},
-		modern:   mcp.NewStreamableHTTPHandler(get, &stateless),
-		legacy:   mcp.NewStreamableHTTPHandler(get, &options),
+		server: server,
+		sessions: &sessions{
+			owners: make(map[string]string),
+			able:   make(map[string]abilities),
+			limit:  max(minSessions, s.opts.MaxSubscriptions),
+		},
+		modern: mcp.NewStreamableHTTPHandler(get, &stateless),
+		legacy: mcp.NewStreamableHTTPHandler(get, &options),
 	}
 }
 
@@ -109,7 +123,11 @@ func (b *base) serveSession(w http.ResponseWriter, r *http.Request, principal st
 	if session == "" && r.Method == http.MethodPost {
 		if !b.sessions.reserve() {
 			w.Header().Set("Retry-After", "1")
-			http.Error(w, fmt.Sprintf("%d sessions are open, which is the limit; end some with DELETE", b.sessions.limit), http.StatusServiceUnavailable)
+			http.Error(
+				w,
+				fmt.Sprintf("%d sessions are open, which is the limit; end some with DELETE", b.sessions.limit),
+				http.StatusServiceUnavailable,
+			)
 			return
 		}
 		defer b.sessions.unreserve()

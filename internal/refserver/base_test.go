@@ -14,7 +14,11 @@ func TestOfficialClient(t *testing.T) {
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
 	client := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil)
-	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: s.URL(), HTTPClient: &http.Client{Transport: transport}}, nil)
+	session, err := client.Connect(
+		t.Context(),
+		&mcp.StreamableClientTransport{Endpoint: s.URL(), HTTPClient: &http.Client{Transport: transport}},
+		nil,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +30,10 @@ func TestOfficialClient(t *testing.T) {
 	if err != nil || len(tools.Tools) != 3 {
 		t.Fatalf("tools %v, %v", tools, err)
 	}
-	r, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "post_message", Arguments: map[string]any{"channel": "c", "text": "x"}})
+	r, err := session.CallTool(
+		t.Context(),
+		&mcp.CallToolParams{Name: "post_message", Arguments: map[string]any{"channel": "c", "text": "x"}},
+	)
 	if err != nil || r.IsError {
 		t.Fatalf("post_message: %+v, %v", r, err)
 	}

@@ -43,7 +43,11 @@ func BenchmarkFanOut(b *testing.B) {
 			for i := range streams {
 				wg.Go(func() {
 					r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", nil)
-					s.stream(&countWriter{http.Header{}, &frames}, r, &call{id: fmt.Append(nil, i), params: []byte(`{"name":"tick","cursor":null}`)})
+					s.stream(
+						&countWriter{http.Header{}, &frames},
+						r,
+						&call{id: fmt.Append(nil, i), params: []byte(`{"name":"tick","cursor":null}`)},
+					)
 				})
 			}
 			waitFor(&frames, int64(streams))
@@ -97,7 +101,13 @@ func BenchmarkSign(b *testing.B) {
 	p := &poster{timeout: time.Minute, transport: roundTrip(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
 	})}
-	m := &message{url: mustURL("https://127.0.0.1/h"), subscriptionID: "sub_1", id: "e-1", body: []byte(benchData), keys: []*standardwebhooks.Webhook{key}}
+	m := &message{
+		url:            mustURL("https://127.0.0.1/h"),
+		subscriptionID: "sub_1",
+		id:             "e-1",
+		body:           []byte(benchData),
+		keys:           []*standardwebhooks.Webhook{key},
+	}
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, _, failure := p.post(b.Context(), m); failure != "" {
@@ -124,7 +134,13 @@ func BenchmarkWebhook(b *testing.B) {
 	s := startServer(b, Options{AllowPrivateCallbacks: true, CallbackRoots: roots})
 	const subscriptions = 100
 	for i := range subscriptions {
-		result(b, s, "t", "events/subscribe", fmt.Sprintf(`{"name":"tick","delivery":{"mode":"webhook","url":"%s/%d","secret":"%s"}}`, receiver.URL, i, testSecret))
+		result(
+			b,
+			s,
+			"t",
+			"events/subscribe",
+			fmt.Sprintf(`{"name":"tick","delivery":{"mode":"webhook","url":"%s/%d","secret":"%s"}}`, receiver.URL, i, testSecret),
+		)
 	}
 	b.ReportAllocs()
 	n := int64(0)

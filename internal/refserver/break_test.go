@@ -30,7 +30,11 @@ func codeOf(t *testing.T, s *Server, token, method, params string) int {
 		Result json.RawMessage
 		Error  *struct{ Code int }
 	}
-	if err := json.Unmarshal([]byte(text), &answer); err != nil || status != http.StatusOK || (answer.Error == nil) != (answer.Result != nil) {
+	if err := json.Unmarshal(
+		[]byte(text),
+		&answer,
+	); err != nil || status != http.StatusOK ||
+		(answer.Error == nil) != (answer.Result != nil) {
 		t.Fatalf("%s: %d %s", method, status, text)
 	}
 	if answer.Error == nil {

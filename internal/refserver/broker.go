@@ -101,7 +101,15 @@ func (b *broker) deliveryTopics() []*topic {
 // installFaults gives each mode topics of its own, to which faults apply.
 func (b *broker) installFaults(m *faultInjector, opts Options, epoch string, strikes map[faults.Kind]func()) {
 	for _, mode := range modes {
-		g := &stage{mode: mode, injector: m, newID: b.nextID, topics: map[string]*topic{}, held: map[uint16][]*heldBack{}, last: map[uint16]time.Time{}, waiting: map[uint16]int{}}
+		g := &stage{
+			mode:     mode,
+			injector: m,
+			newID:    b.nextID,
+			topics:   map[string]*topic{},
+			held:     map[uint16][]*heldBack{},
+			last:     map[uint16]time.Time{},
+			waiting:  map[uint16]int{},
+		}
 		for _, t := range b.order {
 			g.topics[t.kind.name] = newTopic(t.kind, epoch, opts, &b.overflow)
 		}
@@ -163,15 +171,19 @@ func catalog() []eventType {
 			name:        "chat.message",
 			description: "A message was posted to a channel. Without a channel: to any.",
 			filter:      "channel",
-			input:       json.RawMessage(`{"type":"object","properties":{"channel":{"type":"string","description":"Only messages of this channel."}},"additionalProperties":false}`),
-			payload:     json.RawMessage(`{"type":"object","properties":{"channel":{"type":"string"},"text":{"type":"string"}}}`),
+			input: json.RawMessage(
+				`{"type":"object","properties":{"channel":{"type":"string","description":"Only messages of this channel."}},"additionalProperties":false}`,
+			),
+			payload: json.RawMessage(`{"type":"object","properties":{"channel":{"type":"string"},"text":{"type":"string"}}}`),
 		},
 		{
 			name:        "ticket.moved",
 			description: "A ticket moved on a board. Without a board: on any.",
 			filter:      "board",
-			input:       json.RawMessage(`{"type":"object","properties":{"board":{"type":"string","description":"Only tickets of this board."}},"additionalProperties":false}`),
-			payload:     json.RawMessage(`{"type":"object","properties":{"board":{"type":"string"}}}`),
+			input: json.RawMessage(
+				`{"type":"object","properties":{"board":{"type":"string","description":"Only tickets of this board."}},"additionalProperties":false}`,
+			),
+			payload: json.RawMessage(`{"type":"object","properties":{"board":{"type":"string"}}}`),
 		},
 		{
 			name:        "tick",
@@ -190,8 +202,10 @@ var privateNote = eventType{
 	description: "A note was written to a principal. Nobody else hears of it.",
 	filter:      "principal",
 	owned:       true,
-	input:       json.RawMessage(`{"type":"object","properties":{"principal":{"type":"string","description":"Yourself; others are forbidden."}},"additionalProperties":false}`),
-	payload:     json.RawMessage(`{"type":"object","properties":{"principal":{"type":"string"},"text":{"type":"string"}}}`),
+	input: json.RawMessage(
+		`{"type":"object","properties":{"principal":{"type":"string","description":"Yourself; others are forbidden."}},"additionalProperties":false}`,
+	),
+	payload: json.RawMessage(`{"type":"object","properties":{"principal":{"type":"string"},"text":{"type":"string"}}}`),
 }
 
 // presence is the event type that cannot be polled and has no replay.
@@ -201,8 +215,10 @@ var presence = eventType{
 	filter:      "channel",
 	modes:       []eventmeter.Mode{eventmeter.Push, eventmeter.Webhook},
 	noReplay:    true,
-	input:       json.RawMessage(`{"type":"object","properties":{"channel":{"type":"string","description":"Only this channel."}},"additionalProperties":false}`),
-	payload:     json.RawMessage(`{"type":"object","properties":{"channel":{"type":"string"}}}`),
+	input: json.RawMessage(
+		`{"type":"object","properties":{"channel":{"type":"string","description":"Only this channel."}},"additionalProperties":false}`,
+	),
+	payload: json.RawMessage(`{"type":"object","properties":{"channel":{"type":"string"}}}`),
 }
 
 // seasonal is the event type that is offered and withdrawn in turn.

@@ -200,8 +200,13 @@ func newPoster(opts Options) (*poster, error) {
 		dialer.ControlContext = p.refusePrivate
 	}
 	p.timeout, p.transport = opts.AckTimeout, &http.Transport{
-		DialContext:           dialer.DialContext,
-		TLSClientConfig:       &tls.Config{RootCAs: roots, InsecureSkipVerify: opts.CallbackInsecure, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(1024)},
+		DialContext: dialer.DialContext,
+		TLSClientConfig: &tls.Config{
+			RootCAs:            roots,
+			InsecureSkipVerify: opts.CallbackInsecure,
+			MinVersion:         tls.VersionTLS12,
+			ClientSessionCache: tls.NewLRUClientSessionCache(1024),
+		},
 		TLSHandshakeTimeout:   opts.AckTimeout,
 		MaxIdleConnsPerHost:   opts.Senders,
 		IdleConnTimeout:       90 * time.Second,

@@ -154,7 +154,11 @@ func (s *Server) breaksStream(w http.ResponseWriter, c *call) bool {
 // beat sends a heartbeat if it is due. It returns when to look again.
 func (st *stream) beat() (again time.Duration, ok bool) {
 	s, every := st.server, st.server.opts.Heartbeat
-	if _, missed := s.faultInjector.serverFault(faults.Heartbeats, eventmeter.Push); missed || s.breach.Breaks(breach.StreamHeartbeatRequired, eventmeter.Push) {
+	if _, missed := s.faultInjector.serverFault(
+		faults.Heartbeats,
+		eventmeter.Push,
+	); missed ||
+		s.breach.Breaks(breach.StreamHeartbeatRequired, eventmeter.Push) {
 		return every, true
 	}
 	if s.breach.Breaks(breach.StreamHeartbeatInterval, eventmeter.Push) {
@@ -369,7 +373,14 @@ func (s *Server) deliverEarly(ctx context.Context, h *hook, key *standardwebhook
 		return
 	}
 	id := s.broker.nextID()
-	body, err := json.Marshal(map[string]any{"eventId": id, "name": h.topic.kind.name, "timestamp": time.Now().UTC().Format(timeLayout), "data": map[string]any{}})
+	body, err := json.Marshal(
+		map[string]any{
+			"eventId":   id,
+			"name":      h.topic.kind.name,
+			"timestamp": time.Now().UTC().Format(timeLayout),
+			"data":      map[string]any{},
+		},
+	)
 	if err != nil { // strings always encode
 		return
 	}
@@ -466,7 +477,10 @@ func (rs *resources) deliverEarly(h *resourceHook) {
 		return
 	}
 	s.faultInjector.count(f, eventmeter.Webhook)
-	m := &message{id: s.broker.nextID(), body: []byte(`{"type":"early","timestamp":"` + time.Now().UTC().Format(timeLayout) + `","data":{}}`)}
+	m := &message{
+		id:   s.broker.nextID(),
+		body: []byte(`{"type":"early","timestamp":"` + time.Now().UTC().Format(timeLayout) + `","data":{}}`),
+	}
 	rs.post(s.hooks.ctx, h, m) // the outcome does not matter
 }
 

@@ -36,7 +36,13 @@ type faultInjector struct {
 var modes = []eventmeter.Mode{eventmeter.Poll, eventmeter.Push, eventmeter.Webhook}
 
 func newFaultInjector(spec faults.Spec, a *agenda) *faultInjector {
-	return &faultInjector{spec: spec, agenda: a, stages: map[eventmeter.Mode]*stage{}, applied: map[string]int64{}, calls: map[string]uint32{}}
+	return &faultInjector{
+		spec:    spec,
+		agenda:  a,
+		stages:  map[eventmeter.Mode]*stage{},
+		applied: map[string]int64{},
+		calls:   map[string]uint32{},
+	}
 }
 
 // count counts a fault that was applied in a mode.

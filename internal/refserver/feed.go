@@ -63,12 +63,19 @@ func (s *Server) allowFeed(ctx context.Context) error {
 	if err == nil && !slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !a.IsLoopback() }) {
 		return nil
 	}
-	if slices.ContainsFunc(s.opts.AllowHosts, func(a string) bool { return strings.EqualFold(a, host) || strings.EqualFold(a, s.feed.Host) }) {
+	if slices.ContainsFunc(
+		s.opts.AllowHosts,
+		func(a string) bool { return strings.EqualFold(a, host) || strings.EqualFold(a, s.feed.Host) },
+	) {
 		// A name that does not resolve is logged when it is dialled.
 		_ = s.feedGuard.Allow(ctx, host)
 		return nil
 	}
-	return fmt.Errorf("target: feed: %s is not this machine; if you may send requests to it, name it a second time with --allow-host %s", host, host)
+	return fmt.Errorf(
+		"target: feed: %s is not this machine; if you may send requests to it, name it a second time with --allow-host %s",
+		host,
+		host,
+	)
 }
 
 // runFeed polls until the server closes.

@@ -99,7 +99,14 @@ func TestFeedFollowsNoRedirect(t *testing.T) {
 		http.Redirect(w, r, "http://127.0.0.2:"+port+"/changes", http.StatusTemporaryRedirect)
 	}, func(http.ResponseWriter, *http.Request) { stolen.Add(1) })
 	log := new(lockedText)
-	s := startServer(t, Options{Feed: "http://127.0.0.1:" + port + "/changes", FeedEvery: time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	s := startServer(
+		t,
+		Options{
+			Feed:      "http://127.0.0.1:" + port + "/changes",
+			FeedEvery: time.Millisecond,
+			Logger:    slog.New(slog.NewTextHandler(log, nil)),
+		},
+	)
 	for range 5 {
 		<-asked
 	}

@@ -42,9 +42,14 @@ func says(status int, tag, body string) func(http.ResponseWriter) {
 }
 
 func TestFeedIsPolledAndPublished(t *testing.T) {
-	f := newScriptedFeed(t,
+	f := newScriptedFeed(
+		t,
 		says(200, `"1"`, `{"changes":[{"event":"tick","data":{"n":1}},{"event":"nonsense","data":{}}],"cursor":"c1","hasMore":true}`),
-		says(200, `"2"`, `{"changes":[{"id":"x","event":"tick","time":"2026-01-01T00:00:00Z","data":{"n":2}}],"cursor":"c2","hasMore":false}`),
+		says(
+			200,
+			`"2"`,
+			`{"changes":[{"id":"x","event":"tick","time":"2026-01-01T00:00:00Z","data":{"n":2}}],"cursor":"c2","hasMore":false}`,
+		),
 		says(200, `"3"`, `{"changes":[],"cursor":"c2","hasMore":false}`),
 		says(304, `"3"`, ``),
 		says(500, ``, `oops`),

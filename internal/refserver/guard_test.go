@@ -147,7 +147,12 @@ func TestReadTimeoutSparesStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeServer(t, s) })
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL(), strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"events/stream","params":{"name":"tick"}}`))
+	req, err := http.NewRequestWithContext(
+		t.Context(),
+		http.MethodPost,
+		s.URL(),
+		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"events/stream","params":{"name":"tick"}}`),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +178,8 @@ func TestSessionsAreBounded(t *testing.T) {
 	s.base.sessions.limit = 3
 	open := func() (int, string, http.Header) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL(), strings.NewReader(
-			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`))
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+		))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +230,12 @@ func TestBufferedBytesAreBounded(t *testing.T) {
 		held += cap(tick.all.at(i).frame)
 	}
 	if held > 4<<20 || tick.all.count < 15 || tick.bytes != held {
-		t.Errorf("%d events with %d bytes are buffered, %d counted; want at most 4 MiB and at least 15 events", tick.all.count, held, tick.bytes)
+		t.Errorf(
+			"%d events with %d bytes are buffered, %d counted; want at most 4 MiB and at least 15 events",
+			tick.all.count,
+			held,
+			tick.bytes,
+		)
 	}
 	status, text := rpc(t, s, "", `{"jsonrpc":"2.0","id":1,"method":"events/poll","params":{"name":"tick","cursor":"`+tick.cursor(0)+`"}}`)
 	if status != http.StatusOK || len(text) > 2<<20 || !strings.Contains(text, `"hasMore":true`) {

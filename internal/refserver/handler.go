@@ -175,7 +175,12 @@ func (f *mcpHandler) check(w http.ResponseWriter, r *http.Request, e envelope, p
 		return nil
 	}
 	if !validID(e.ID) {
-		writeRPCError(w, http.StatusBadRequest, nil, &rpcError{Code: codeInvalidRequest, Message: e.Method + " is a request: it needs an id"})
+		writeRPCError(
+			w,
+			http.StatusBadRequest,
+			nil,
+			&rpcError{Code: codeInvalidRequest, Message: e.Method + " is a request: it needs an id"},
+		)
 		return nil
 	}
 	modern, status, rpcErr := f.era(r.Header, e)

@@ -393,9 +393,22 @@ func newHooks(opts Options, counts *counters, limit *capacity, released func()) 
 		return nil, err
 	}
 	h := &hooks{
-		inFlight: opts.InFlight, window: opts.Window, messageIDs: opts.WebhookID == WebhookIDMessage, older: opts.Revision == RevisionOlder, freshIDs: opts.FreshIDs, retryMax: opts.RetryMax, suspendAfter: opts.SuspendAfter, dropAfter: opts.DropAfter, retryBase: opts.RetryBase,
-		agenda: newAgenda(), poster: p, proofs: &proofs{most: opts.VerifyFailures, held: map[string]bool{}, failed: map[string]*failures{}}, counts: counts, limit: limit, released: released,
-		byKey: make(map[string]*hook),
+		inFlight:     opts.InFlight,
+		window:       opts.Window,
+		messageIDs:   opts.WebhookID == WebhookIDMessage,
+		older:        opts.Revision == RevisionOlder,
+		freshIDs:     opts.FreshIDs,
+		retryMax:     opts.RetryMax,
+		suspendAfter: opts.SuspendAfter,
+		dropAfter:    opts.DropAfter,
+		retryBase:    opts.RetryBase,
+		agenda:       newAgenda(),
+		poster:       p,
+		proofs:       &proofs{most: opts.VerifyFailures, held: map[string]bool{}, failed: map[string]*failures{}},
+		counts:       counts,
+		limit:        limit,
+		released:     released,
+		byKey:        make(map[string]*hook),
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.pool = newPool(opts.Senders, h.attemptAtHost)

@@ -53,7 +53,13 @@ func TestSlowHostLeavesSendersToOthers(t *testing.T) {
 		AllowPrivateCallbacks: true, CallbackInsecure: true, Senders: 4, SendersPerHost: 2, AckTimeout: time.Hour, RetryMax: -1,
 	})
 	subscribe := func(url string, r *receiver) {
-		result(t, s, "t", "events/subscribe", fmt.Sprintf(`{"name":"tick","delivery":{"mode":"webhook","url":"%s","secret":"%s"}}`, url, testSecret))
+		result(
+			t,
+			s,
+			"t",
+			"events/subscribe",
+			fmt.Sprintf(`{"name":"tick","delivery":{"mode":"webhook","url":"%s","secret":"%s"}}`, url, testSecret),
+		)
 		r.next(t) // the challenge
 	}
 	for i := range 10 {

@@ -198,7 +198,11 @@ func (s *Server) listenAlone(l *typeListener, r *http.Request, c *call) {
 	if !s.rules.optIn { // nothing to agree to: every such stream carries them
 		agreed = `{}`
 	}
-	l.send([]byte(`data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":` + agreed + `,` + meta + "}}\n\n"))
+	l.send(
+		[]byte(
+			`data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":` + agreed + `,` + meta + "}}\n\n",
+		),
+	)
 	alive := time.NewTicker(s.opts.Heartbeat)
 	defer alive.Stop()
 	for {
@@ -260,7 +264,13 @@ func (s *Server) listenLists(w http.ResponseWriter, r *http.Request, c *call, wa
 		return err == nil && flush() == nil
 	}
 	meta := `"_meta":{"` + subscriptionIDKey + `":` + string(c.id) + `}`
-	open := send([]byte(`data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{` + string(l.agreed()) + `},` + meta + "}}\n\n"))
+	open := send(
+		[]byte(
+			`data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{` + string(
+				l.agreed(),
+			) + `},` + meta + "}}\n\n",
+		),
+	)
 	alive := time.NewTicker(s.opts.Heartbeat)
 	defer alive.Stop()
 	for open {

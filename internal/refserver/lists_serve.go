@@ -84,7 +84,15 @@ func (ls *lists) serves(method string, p listParams) bool {
 }
 
 // answerList checks a request against the base protocol and answers it.
-func (f *mcpHandler) answerList(w http.ResponseWriter, r *http.Request, e envelope, p listParams, kind listKind, isList bool, principal string) {
+func (f *mcpHandler) answerList(
+	w http.ResponseWriter,
+	r *http.Request,
+	e envelope,
+	p listParams,
+	kind listKind,
+	isList bool,
+	principal string,
+) {
 	ls := f.server.lists
 	modern, status, rpcErr := f.era(r.Header, e)
 	if rpcErr == nil && modern {
@@ -145,7 +153,10 @@ func checkName(h http.Header, method string, p listParams) (int, *rpcError) {
 		return 0, nil
 	}
 	if got := h.Get(headerName); got != want {
-		return http.StatusBadRequest, &rpcError{Code: codeHeaderMismatch, Message: "Header mismatch: " + headerName + " " + strconv.Quote(got) + " does not match the body"}
+		return http.StatusBadRequest, &rpcError{
+			Code:    codeHeaderMismatch,
+			Message: "Header mismatch: " + headerName + " " + strconv.Quote(got) + " does not match the body",
+		}
 	}
 	return 0, nil
 }

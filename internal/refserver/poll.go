@@ -218,7 +218,15 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
 
 // longPoll waits for the first events after a position. The wait starts where
 // readOnce ended.
-func (s *Server) longPoll(r *http.Request, c *call, t *topic, sel selection, after uint64, limit int, wait time.Duration) (batch, *rpcError) {
+func (s *Server) longPoll(
+	r *http.Request,
+	c *call,
+	t *topic,
+	sel selection,
+	after uint64,
+	limit int,
+	wait time.Duration,
+) (batch, *rpcError) {
 	woken := make(chan struct{}, 1)
 	cursor := t.cursor(after)
 	reader, _, truncated := t.open(sel, start{cursor: &cursor}, 0, func() { signal(woken) })

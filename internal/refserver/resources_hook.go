@@ -345,7 +345,8 @@ func (h *resourceHook) settle(p *resourcePost, status int, failure string) bool 
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p.attempts++
-	final := failure == "" || status == http.StatusGone || status == http.StatusRequestEntityTooLarge || p.attempts > h.rs.server.hooks.retryMax
+	final := failure == "" || status == http.StatusGone || status == http.StatusRequestEntityTooLarge ||
+		p.attempts > h.rs.server.hooks.retryMax
 	if !final && !h.over {
 		return true
 	}

@@ -35,7 +35,14 @@ type updates struct {
 }
 
 func (rs *resources) newUpdates(out http.ResponseWriter, principal string) *updates {
-	u := &updates{rs: rs, principal: principal, out: out, wakeup: make(chan struct{}, 1), detached: make(chan struct{}), written: time.Now()}
+	u := &updates{
+		rs:        rs,
+		principal: principal,
+		out:       out,
+		wakeup:    make(chan struct{}, 1),
+		detached:  make(chan struct{}),
+		written:   time.Now(),
+	}
 	u.mix.queueLen = rs.server.opts.QueueLen
 	u.mix.wake = func() { signal(u.wakeup) }
 	return u
@@ -277,7 +284,9 @@ func (rs *resources) listen(w http.ResponseWriter, r *http.Request, c *call) {
 	if err != nil { // cannot fail: only strings
 		return
 	}
-	ack := append([]byte(`data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":`), agreed...)
+	ack := append(
+		[]byte(`data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":`),
+		agreed...)
 	if u.write(append(append(append(ack, `,"_meta":{"`+subscriptionIDKey+`":`...), c.id...), frameEnd...)) && n > 0 {
 		u.run(r.Context())
 	}

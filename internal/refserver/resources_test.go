@@ -200,7 +200,12 @@ func TestResourceLimit(t *testing.T) {
 			t.Errorf("%s: %v", c.uri, rpcErr)
 		}
 	}
-	_, text := rpc(t, s, "t0", `{"jsonrpc":"2.0","id":1,"method":"resources/subscriptions/register","params":{"uris":["event://tick"],"targetUri":"https://127.0.0.1:1/"}}`)
+	_, text := rpc(
+		t,
+		s,
+		"t0",
+		`{"jsonrpc":"2.0","id":1,"method":"resources/subscriptions/register","params":{"uris":["event://tick"],"targetUri":"https://127.0.0.1:1/"}}`,
+	)
 	if !strings.Contains(text, "-32013") {
 		t.Error(text)
 	}

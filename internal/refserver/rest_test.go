@@ -60,42 +60,54 @@ func TestSmitheryExpiresUnannounced(t *testing.T) {
 	call := func(t *testing.T, s *Server) string {
 		return result(t, s, "t", smitheryPrefix+"subscribe", subscription("tick", testSecret, ""))["id"].(string)
 	}
-	bubble(t, Options{FreshIDs: true, TTLMin: time.Second, TTLDefault: 10 * time.Second, QueueLen: 2, Window: 1, InFlight: 1, RetryBase: time.Second}, func(t *testing.T, s *Server, f *fakeReceiver) {
-		first := call(t, s)
-		time.Sleep(9 * time.Second)
-		if again := call(t, s); again != first {
-			t.Errorf("a refresh changed the id from %s to %s", first, again)
-		}
-		// A slow receiver loses events without notice.
-		f.answer = func(n int) int {
-			if n == 0 {
-				return 503
+	bubble(
+		t,
+		Options{
+			FreshIDs:   true,
+			TTLMin:     time.Second,
+			TTLDefault: 10 * time.Second,
+			QueueLen:   2,
+			Window:     1,
+			InFlight:   1,
+			RetryBase:  time.Second,
+		},
+		func(t *testing.T, s *Server, f *fakeReceiver) {
+			first := call(t, s)
+			time.Sleep(9 * time.Second)
+			if again := call(t, s); again != first {
+				t.Errorf("a refresh changed the id from %s to %s", first, again)
 			}
-			return 200
-		}
-		for range 6 {
-			publish(t, s, "tick", `{}`)
+			// A slow receiver loses events without notice.
+			f.answer = func(n int) int {
+				if n == 0 {
+					return 503
+				}
+				return 200
+			}
+			for range 6 {
+				publish(t, s, "tick", `{}`)
+				synctest.Wait()
+			}
+			time.Sleep(5 * time.Second)
 			synctest.Wait()
-		}
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		if got, want := fmt.Sprint(f.ids()), "[e-1 e-1 e-5 e-6]"; got != want {
-			t.Errorf("delivered %s, want %s", got, want)
-		}
-		time.Sleep(6 * time.Second)
-		s.Revoke("somebody else")
-		if fresh := call(t, s); fresh == first {
-			t.Error("a subscription that had ended is not a new one")
-		}
-		s.Revoke("t")
-		synctest.Wait()
-		if got := len(f.ids()); got != 4 {
-			t.Errorf("delivered %v", f.ids())
-		}
-		if st := s.Stats(); st.Expired != 1 || st.Verifications != 0 || st.Gaps != 0 || st.Subscriptions.Webhook != 0 {
-			t.Errorf("stats %+v", st)
-		}
-	})
+			if got, want := fmt.Sprint(f.ids()), "[e-1 e-1 e-5 e-6]"; got != want {
+				t.Errorf("delivered %s, want %s", got, want)
+			}
+			time.Sleep(6 * time.Second)
+			s.Revoke("somebody else")
+			if fresh := call(t, s); fresh == first {
+				t.Error("a subscription that had ended is not a new one")
+			}
+			s.Revoke("t")
+			synctest.Wait()
+			if got := len(f.ids()); got != 4 {
+				t.Errorf("delivered %v", f.ids())
+			}
+			if st := s.Stats(); st.Expired != 1 || st.Verifications != 0 || st.Gaps != 0 || st.Subscriptions.Webhook != 0 {
+				t.Errorf("stats %+v", st)
+			}
+		},
+	)
 }
 
 // Subscriptions of two systems to the same callback are independent.
@@ -169,7 +181,16 @@ func TestWellKnownProof(t *testing.T) {
 			}))
 			defer hook.Close()
 			s := startServer(t, Options{AllowPrivateCallbacks: true, CallbackInsecure: true, Proof: ProofWellKnown})
-			_, answer := rpc(t, s, "t", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"events/subscribe","params":{"name":"tick","delivery":{"mode":"webhook","url":"%s/h/1","secret":"%s"}}}`, hook.URL, testSecret))
+			_, answer := rpc(
+				t,
+				s,
+				"t",
+				fmt.Sprintf(
+					`{"jsonrpc":"2.0","id":1,"method":"events/subscribe","params":{"name":"tick","delivery":{"mode":"webhook","url":"%s/h/1","secret":"%s"}}}`,
+					hook.URL,
+					testSecret,
+				),
+			)
 			if c.want != "" {
 				if !strings.Contains(answer, `"reason":"`+c.want+`"`) {
 					t.Errorf("answer %s, want %s", answer, c.want)
@@ -233,7 +254,11 @@ func TestEventIDsComeFromUpstream(t *testing.T) {
 func modernResult(t *testing.T, s *Server, method, more string) map[string]any {
 	t.Helper()
 	params := `{"_meta":{"` + protocolVersionKey + `":"` + modernVersion + `","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}` + more + `}`
-	req := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`))
+	req := httptest.NewRequest(
+		http.MethodPost,
+		"/mcp",
+		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`),
+	)
 	for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", headerVersion: modernVersion, headerMethod: method} {
 		req.Header.Set(name, value)
 	}

@@ -123,7 +123,15 @@ const (
 )
 
 func newResumables(s *Server) *resumables {
-	q := &resumables{server: s, agenda: newAgenda(), jobs: make(map[string]*job), asking: make(map[string]*job), bySession: make(map[string]map[*job]struct{}), maxPerJob: maxKeptPerJob, maxTotal: maxKeptTotal}
+	q := &resumables{
+		server:    s,
+		agenda:    newAgenda(),
+		jobs:      make(map[string]*job),
+		asking:    make(map[string]*job),
+		bySession: make(map[string]map[*job]struct{}),
+		maxPerJob: maxKeptPerJob,
+		maxTotal:  maxKeptTotal,
+	}
 	q.ctx, q.stop = context.WithCancel(context.Background())
 	return q
 }
@@ -163,7 +171,12 @@ func dropAll(jobs []*job) {
 func (q *resumables) begin(c *call, session string, w workArguments) (*job, *jobConn, *rpcError) {
 	for what, text := range map[string]json.RawMessage{"id": c.id, "progressToken": w.token} {
 		if len(text) > maxResumableID {
-			return nil, nil, invalidParams("%s has %d bytes: want at most %d of a request that can be resumed", what, len(text), maxResumableID)
+			return nil, nil, invalidParams(
+				"%s has %d bytes: want at most %d of a request that can be resumed",
+				what,
+				len(text),
+				maxResumableID,
+			)
 		}
 	}
 	if q.counts.bytes.Load() >= q.maxTotal {
@@ -411,9 +424,16 @@ func (j *job) send(frame []byte) {
 	switch {
 	case j.ended:
 	case j.bytes+cost > q.maxPerJob:
-		j.end(overrun("more than %d bytes of messages were kept for a connection that did not take them; the request has ended", q.maxPerJob))
+		j.end(
+			overrun("more than %d bytes of messages were kept for a connection that did not take them; the request has ended", q.maxPerJob),
+		)
 	case q.counts.bytes.Load()+cost > q.maxTotal:
-		j.end(overrun("the server keeps %d bytes for requests that can be resumed, and has no room for another message; the request has ended", q.maxTotal))
+		j.end(
+			overrun(
+				"the server keeps %d bytes for requests that can be resumed, and has no room for another message; the request has ended",
+				q.maxTotal,
+			),
+		)
 	default:
 		j.keep(frame)
 	}

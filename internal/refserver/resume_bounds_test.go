@@ -44,7 +44,12 @@ func TestResumableBytesAreBounded(t *testing.T) {
 		}
 		if all {
 			q.maxTotal = 100
-			if _, _, rpcErr := q.begin(c, "", w); rpcErr == nil || rpcErr.Code != sketchCodes[resourceExhausted] || !strings.Contains(rpcErr.Message, "takes no further one") {
+			if _, _, rpcErr := q.begin(
+				c,
+				"",
+				w,
+			); rpcErr == nil || rpcErr.Code != sketchCodes[resourceExhausted] ||
+				!strings.Contains(rpcErr.Message, "takes no further one") {
 				t.Errorf("a further request: %v", rpcErr)
 			}
 			q.maxTotal = 3000
@@ -54,7 +59,9 @@ func TestResumableBytesAreBounded(t *testing.T) {
 			t.Fatal("the request is gone")
 		}
 		b := j.take(conn, nil, 100, 100)
-		if len(b.frames) != 1 || !b.final || !strings.Contains(string(b.frames[0]), `"id":7,"error":{"code":-32013,"message":"Resource exhausted: `) || !strings.Contains(string(b.frames[0]), `"reason":"resumeBuffer"`) {
+		if len(b.frames) != 1 || !b.final ||
+			!strings.Contains(string(b.frames[0]), `"id":7,"error":{"code":-32013,"message":"Resource exhausted: `) ||
+			!strings.Contains(string(b.frames[0]), `"reason":"resumeBuffer"`) {
 			t.Errorf("a resume is given %d messages, the first %.200s", len(b.frames), b.frames)
 		}
 		j.wrote(conn, b)
@@ -72,7 +79,11 @@ func TestResumableBytesAreBounded(t *testing.T) {
 func TestResumableEndsWhileWriting(t *testing.T) {
 	s := startServer(t, Options{ResumeOverlap: -1})
 	s.resumables.maxPerJob = 1000
-	j, conn, rpcErr := s.resumables.begin(&call{id: json.RawMessage("7")}, "", workArguments{Steps: 100, StepMs: 3_600_000, token: json.RawMessage(`1`)})
+	j, conn, rpcErr := s.resumables.begin(
+		&call{id: json.RawMessage("7")},
+		"",
+		workArguments{Steps: 100, StepMs: 3_600_000, token: json.RawMessage(`1`)},
+	)
 	if rpcErr != nil {
 		t.Fatal(rpcErr)
 	}

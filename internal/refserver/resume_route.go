@@ -27,7 +27,8 @@ func (f *mcpHandler) serveResumable(w http.ResponseWriter, r *http.Request, body
 		return true
 	}
 	work := bytes.Contains(body, []byte(`"`+workTool+`"`)) && bytes.Contains(body, []byte(`"tools/call"`))
-	if f.server.opts.ResumeAny == 0 && !work && !bytes.Contains(body, []byte(`"requests/`)) && !bytes.Contains(body, []byte(`"initialize"`)) {
+	if f.server.opts.ResumeAny == 0 && !work && !bytes.Contains(body, []byte(`"requests/`)) &&
+		!bytes.Contains(body, []byte(`"initialize"`)) {
 		return false
 	}
 	var e envelope
@@ -56,7 +57,12 @@ func (f *mcpHandler) serveResumable(w http.ResponseWriter, r *http.Request, body
 	switch {
 	case c == nil:
 	case c.modern && named && e.Method == "tools/call" && nameOf(r.Header) != workTool:
-		writeRPCError(w, http.StatusBadRequest, e.ID, &rpcError{Code: codeHeaderMismatch, Message: "Header mismatch: " + headerName + " does not name the tool"})
+		writeRPCError(
+			w,
+			http.StatusBadRequest,
+			e.ID,
+			&rpcError{Code: codeHeaderMismatch, Message: "Header mismatch: " + headerName + " does not name the tool"},
+		)
 	default:
 		do(w, r, c)
 	}
@@ -196,7 +202,10 @@ func (s *Server) callWork(w http.ResponseWriter, r *http.Request, c *call, sessi
 		rpcErr = p.Arguments.check()
 	}
 	if rpcErr == nil && p.Arguments.Ask > 0 && (c.modern || !s.handler.abilitiesOf(r, c.params).elicit) {
-		rpcErr = invalidParams("ask needs a session, or a request of its era, whose client declares elicitation: servers of %s ask their clients nothing", modernVersion)
+		rpcErr = invalidParams(
+			"ask needs a session, or a request of its era, whose client declares elicitation: servers of %s ask their clients nothing",
+			modernVersion,
+		)
 	}
 	if rpcErr != nil {
 		c.fail(w, rpcErr)
@@ -366,7 +375,15 @@ func (s *Server) serveJob(w http.ResponseWriter, r *http.Request, j *job, conn *
 			if j.session != "" {
 				return
 			}
-			_, _ = w.Write(j.errorFrame(&rpcError{Code: codeSuperseded, Message: "Superseded: the request was resumed on another connection", Data: map[string]string{"reason": "superseded"}}))
+			_, _ = w.Write(
+				j.errorFrame(
+					&rpcError{
+						Code:    codeSuperseded,
+						Message: "Superseded: the request was resumed on another connection",
+						Data:    map[string]string{"reason": "superseded"},
+					},
+				),
+			)
 			return
 		case <-s.closing:
 			if s.state != nil && j.session == "" {

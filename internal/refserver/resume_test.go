@@ -115,8 +115,12 @@ func TestWorkWithoutTheCapability(t *testing.T) {
 		{`{"steps":1,"stepMs":1,"maxWait":1e9}`, `{"resumableRequests":{}}`, "want seconds, up to 86400"},
 		{`{"steps":1,"stepMs":1,"fail":true}`, `{"resumableRequests":{}}`, `"isError":true`},
 	} {
-		r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"work","arguments":`+c.arguments+
-			`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":`+c.capabilities+`}}}`))
+		r := httptest.NewRequest(
+			http.MethodPost,
+			"/mcp",
+			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"work","arguments":`+c.arguments+
+				`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":`+c.capabilities+`}}}`),
+		)
 		for name, value := range map[string]string{
 			"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
 			headerVersion: modernVersion, headerMethod: "tools/call", headerName: workTool,
@@ -151,7 +155,11 @@ func TestAttachAfter(t *testing.T) {
 	c := &call{id: json.RawMessage("7"), principal: "p"}
 	begin := func() *job {
 		t.Helper()
-		j, conn, rpcErr := s.resumables.begin(c, "s1", workArguments{Steps: 10, StepMs: 3_600_000, MaxWait: 3600, token: json.RawMessage(`"t"`)})
+		j, conn, rpcErr := s.resumables.begin(
+			c,
+			"s1",
+			workArguments{Steps: 10, StepMs: 3_600_000, MaxWait: 3600, token: json.RawMessage(`"t"`)},
+		)
 		if rpcErr != nil {
 			t.Fatal(rpcErr)
 		}
@@ -169,7 +177,9 @@ func TestAttachAfter(t *testing.T) {
 		return n
 	}
 	j := begin()
-	if s.resumables.inSession("s1", "p", j.token, 5) != nil || s.resumables.inSession("s2", "p", j.token, 1) != nil || s.resumables.inSession("s1", "q", j.token, 1) != nil || s.resumables.inSession("s1", "p", j.token, 4) != j {
+	if s.resumables.inSession("s1", "p", j.token, 5) != nil || s.resumables.inSession("s2", "p", j.token, 1) != nil ||
+		s.resumables.inSession("s1", "q", j.token, 1) != nil ||
+		s.resumables.inSession("s1", "p", j.token, 4) != j {
 		t.Error("a request is found by less than its session, its principal and a number that was given")
 	}
 	for _, step := range []struct {
@@ -194,7 +204,8 @@ func TestAttachAfter(t *testing.T) {
 	}
 	begin()
 	s.resumables.dropSession("s1")
-	if got := s.Stats().Resumable; got.Held != 0 || got.Detached != 0 || got.Messages != 0 || got.Bytes != 0 || len(s.resumables.bySession) != 0 {
+	if got := s.Stats().Resumable; got.Held != 0 || got.Detached != 0 || got.Messages != 0 || got.Bytes != 0 ||
+		len(s.resumables.bySession) != 0 {
 		t.Errorf("a session has ended, and %+v are held", got)
 	}
 }

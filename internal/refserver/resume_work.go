@@ -153,7 +153,11 @@ func (j *job) ask() {
 	j.owner.counts.asked.Add(1)
 	b := append(make([]byte, 0, 300), `data: {"jsonrpc":"2.0","id":`...)
 	b = quote(b, j.asked)
-	j.send(append(b, `,"method":"elicitation/create","params":{"message":"The work waits. Go on?","requestedSchema":{"type":"object","properties":{"note":{"type":"string"}}}}}`+"\n\n"...))
+	j.send(
+		append(
+			b,
+			`,"method":"elicitation/create","params":{"message":"The work waits. Go on?","requestedSchema":{"type":"object","properties":{"note":{"type":"string"}}}}}`+"\n\n"...),
+	)
 }
 
 // answered takes the client's response to a request of the server, from the
@@ -208,7 +212,9 @@ func (j *job) progressFrame() []byte {
 }
 
 func (j *job) logFrame(seq int) []byte {
-	b := append(make([]byte, 0, 160), `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"work","data":{"seq":`...)
+	b := append(
+		make([]byte, 0, 160),
+		`data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"work","data":{"seq":`...)
 	b = strconv.AppendInt(b, int64(seq), 10)
 	b = append(b, `,"step":`...)
 	b = strconv.AppendInt(b, int64(j.step), 10)
@@ -244,7 +250,12 @@ func (j *job) resultFrame() []byte {
 // addWork adds the slow tool for clients that cannot resume. They wait for its
 // result on one connection, and lose the result with it.
 func addWork(server *mcp.Server) {
-	mcp.AddTool(server, &mcp.Tool{Name: workTool, Description: "Works for a while and reports progress. Clients with the capability resumableRequests may disconnect and resume."},
+	mcp.AddTool(
+		server,
+		&mcp.Tool{
+			Name:        workTool,
+			Description: "Works for a while and reports progress. Clients with the capability resumableRequests may disconnect and resume.",
+		},
 		func(ctx context.Context, _ *mcp.CallToolRequest, in workArguments) (*mcp.CallToolResult, workDone, error) {
 			rpcErr := in.check()
 			if rpcErr == nil && in.Ask > 0 {
@@ -269,5 +280,6 @@ func addWork(server *mcp.Server) {
 				return nil, workDone{}, err
 			}
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}, done, nil
-		})
+		},
+	)
 }

@@ -106,7 +106,11 @@ func (o *Options) checkSpelling() error {
 	o.WebhookID = cmp.Or(o.WebhookID, WebhookIDEvent)
 	switch {
 	case rulesByRevision[o.Revision] == nil:
-		return fmt.Errorf("target: Revision is %q: want one of %s", o.Revision, strings.Join(slices.Sorted(maps.Keys(rulesByRevision)), ", "))
+		return fmt.Errorf(
+			"target: Revision is %q: want one of %s",
+			o.Revision,
+			strings.Join(slices.Sorted(maps.Keys(rulesByRevision)), ", "),
+		)
 	case o.WebhookID != WebhookIDEvent && o.WebhookID != WebhookIDMessage:
 		return fmt.Errorf("target: WebhookID is %q: want %s or %s", o.WebhookID, WebhookIDEvent, WebhookIDMessage)
 	}

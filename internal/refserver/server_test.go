@@ -144,7 +144,12 @@ func TestCloseCutsWhoDoesNotRead(t *testing.T) {
 	for range 100 { // more than the socket's buffers hold
 		publish(t, s, "tick", large)
 	}
-	fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	fmt.Fprintf(
+		conn,
+		"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		len(body),
+		body,
+	)
 	if _, err := conn.Read(make([]byte, 1)); err != nil { // the stream is open
 		t.Fatal(err)
 	}

@@ -65,7 +65,18 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call) {
 	defer s.counts.streams.Add(-1)
 	r, stop := s.whileValid(r)
 	defer stop()
-	st := &stream{server: s, call: c, topic: t, wakeup: make(chan struct{}, 1), out: w, flush: http.NewResponseController(w).Flush, transientError: t.transientError.Load(), schema: t.schema.Load(), ctx: r.Context(), batch: streamBatch}
+	st := &stream{
+		server:         s,
+		call:           c,
+		topic:          t,
+		wakeup:         make(chan struct{}, 1),
+		out:            w,
+		flush:          http.NewResponseController(w).Flush,
+		transientError: t.transientError.Load(),
+		schema:         t.schema.Load(),
+		ctx:            r.Context(),
+		batch:          streamBatch,
+	}
 	if s.capacity != nil {
 		st.batch = 1 // so that streams take turns
 	}
@@ -94,7 +105,8 @@ func (st *stream) run(r *http.Request) {
 	for {
 		changed, revoked := s.principals.watch(st.call.principal)
 		if why := st.over(revoked); why != nil {
-			if s.breach.Breaks(breach.StreamTerminatedEndsSubscription, eventmeter.Push) || st.notify("terminated", errorMember(st.call.rules.spell(why))) {
+			if s.breach.Breaks(breach.StreamTerminatedEndsSubscription, eventmeter.Push) ||
+				st.notify("terminated", errorMember(st.call.rules.spell(why))) {
 				st.end()
 			}
 			return

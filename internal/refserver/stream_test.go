@@ -187,7 +187,13 @@ func TestLongPoll(t *testing.T) {
 					time.AfterFunc(c.close, func() { s.closeOnce.Do(func() { close(s.closing) }) })
 				}
 				began := time.Now()
-				r := result(t, s, "", "events/poll", `{"name":"chat.message","arguments":{"channel":"a"},"cursor":"`+cursor+`","timeoutMs":`+c.timeout+`}`)
+				r := result(
+					t,
+					s,
+					"",
+					"events/poll",
+					`{"name":"chat.message","arguments":{"channel":"a"},"cursor":"`+cursor+`","timeoutMs":`+c.timeout+`}`,
+				)
 				if took := time.Since(began); took != c.want || len(r["events"].([]any)) != c.events || r["truncated"] != false {
 					t.Errorf("took %v, want %v; result %v", took, c.want, r)
 				}

@@ -67,7 +67,11 @@ func (s *Server) readSubscription(c *call) (subscribeParams, *hook, selection, *
 	if rpcErr != nil {
 		return p, nil, sel, rpcErr
 	}
-	fresh := s.newHook(state.Subscription{Principal: c.principal, URL: p.Delivery.URL, Name: p.Name, Arguments: json.RawMessage(canonical)}, u, t)
+	fresh := s.newHook(
+		state.Subscription{Principal: c.principal, URL: p.Delivery.URL, Name: p.Name, Arguments: json.RawMessage(canonical)},
+		u,
+		t,
+	)
 	if c.rules.spellsOlder() && p.ID != "" {
 		fresh.key, fresh.id = strings.Join([]string{c.principal, p.Delivery.URL, p.ID}, "\x00"), p.ID
 	}
@@ -109,7 +113,13 @@ func (s *Server) readSubscribe(c *call) (*subscribeRequest, *rpcError) {
 		return nil, invalidParams("delivery.secret: %v", err)
 	}
 	if fresh.direct { // such subscriptions have no ttl and no cursor
-		return &subscribeRequest{fresh: fresh, sel: sel, ttl: cmp.Or(s.faultTTL(), s.opts.TTLDefault), secret: p.Delivery.Secret, key: signer}, nil
+		return &subscribeRequest{
+			fresh:  fresh,
+			sel:    sel,
+			ttl:    cmp.Or(s.faultTTL(), s.opts.TTLDefault),
+			secret: p.Delivery.Secret,
+			key:    signer,
+		}, nil
 	}
 	if fresh.older() { // it asks for no time to live
 		p.TTLMs = nil
@@ -118,7 +128,14 @@ func (s *Server) readSubscribe(c *call) (*subscribeRequest, *rpcError) {
 	if rpcErr != nil {
 		return nil, rpcErr
 	}
-	return &subscribeRequest{fresh: fresh, sel: sel, from: s.startOf(eventmeter.Webhook, c, fresh.topic, p.eventParams), ttl: ttl, secret: p.Delivery.Secret, key: signer}, nil
+	return &subscribeRequest{
+		fresh:  fresh,
+		sel:    sel,
+		from:   s.startOf(eventmeter.Webhook, c, fresh.topic, p.eventParams),
+		ttl:    ttl,
+		secret: p.Delivery.Secret,
+		key:    signer,
+	}, nil
 }
 
 // grantFor decodes ttlMs: absent means the default, null no expiry.

@@ -331,7 +331,13 @@ func TestManySubscriptionsGetEverything(t *testing.T) {
 	s := startServer(t, Options{AllowPrivateCallbacks: true, CallbackRoots: r.roots, Senders: 8, RetryBase: time.Millisecond})
 	const subscriptions, events = 20, 30
 	for i := range subscriptions {
-		result(t, s, "t", "events/subscribe", fmt.Sprintf(`{"name":"tick","delivery":{"mode":"webhook","url":"%s/%d","secret":"%s"}}`, r.URL, i, testSecret))
+		result(
+			t,
+			s,
+			"t",
+			"events/subscribe",
+			fmt.Sprintf(`{"name":"tick","delivery":{"mode":"webhook","url":"%s/%d","secret":"%s"}}`, r.URL, i, testSecret),
+		)
 		r.next(t)
 	}
 	r.answer(503, 500, 429, 503)
@@ -436,7 +442,15 @@ func TestFailedVerificationsAreBounded(t *testing.T) {
 	bad.roots.AddCert(good.Certificate())
 	s := startServer(t, Options{AllowPrivateCallbacks: true, CallbackRoots: bad.roots, VerifyFailures: 2})
 	for i, want := range []string{`"challenge_failed"`, `"challenge_failed"`, `"limit":"verification_rate","max":2,"retryAfterMs":`} {
-		if _, answer := rpc(t, s, "a", `{"jsonrpc":"2.0","id":1,"method":"events/subscribe","params":`+subscribeParamsOf(bad.URL+"/"+strconv.Itoa(i), `{}`)+`}`); !strings.Contains(answer, want) {
+		if _, answer := rpc(
+			t,
+			s,
+			"a",
+			`{"jsonrpc":"2.0","id":1,"method":"events/subscribe","params":`+subscribeParamsOf(bad.URL+"/"+strconv.Itoa(i), `{}`)+`}`,
+		); !strings.Contains(
+			answer,
+			want,
+		) {
 			t.Errorf("call %d: %s, want %s", i+1, answer, want)
 		}
 	}
@@ -516,10 +530,20 @@ func TestDroppedAfterLongFailure(t *testing.T) {
 					t.Fatalf("%d terminated envelopes, want %d", len(last), c.envelopes)
 				}
 				for _, p := range last {
-					if want := signature(t, testSecret, p.header.Get("webhook-id"), p.header.Get("webhook-timestamp"), p.body); p.header.Get("webhook-signature") != want {
+					if want := signature(
+						t,
+						testSecret,
+						p.header.Get("webhook-id"),
+						p.header.Get("webhook-timestamp"),
+						p.body,
+					); p.header.Get(
+						"webhook-signature",
+					) != want {
 						t.Errorf("headers %v, want the signature %s", p.header, want)
 					}
-					if got, want := string(p.body), `{"error":{"code":-32027,"message":"Callback endpoint error","data":{"reason":"http_5xx"}},"type":"terminated"}`; got != want {
+					if got, want := string(
+						p.body,
+					), `{"error":{"code":-32027,"message":"Callback endpoint error","data":{"reason":"http_5xx"}},"type":"terminated"}`; got != want {
 						t.Errorf("envelope %s, want %s", got, want)
 					}
 				}
@@ -596,7 +620,8 @@ func TestRestartsLookAgain(t *testing.T) {
 				f.mu.Lock()
 				defer f.mu.Unlock()
 				switch {
-				case c.body == "" && len(f.posts) > 0, c.body != "" && (len(f.posts) != 1 || !strings.Contains(string(f.posts[0].body), c.body)):
+				case c.body == "" && len(f.posts) > 0,
+					c.body != "" && (len(f.posts) != 1 || !strings.Contains(string(f.posts[0].body), c.body)):
 					t.Errorf("posts %v, want one with %q", f.posts, c.body)
 				}
 				closeServer(t, s)
@@ -625,7 +650,13 @@ func TestServersOwnSignature(t *testing.T) {
 			t.Fatalf("key %q: %v", shown[start], err)
 		}
 		if start == 0 {
-			result(t, s, "t", "events/subscribe", strings.Replace(subscription("tick", testSecret, `,"ttlMs":null`), "https://hook.example", r.URL, 1))
+			result(
+				t,
+				s,
+				"t",
+				"events/subscribe",
+				strings.Replace(subscription("tick", testSecret, `,"ttlMs":null`), "https://hook.example", r.URL, 1),
+			)
 		}
 		publish(t, s, "tick", `{}`)
 		for range 2 { // the challenge or the gap, and the event
@@ -660,7 +691,11 @@ func shownKey(t *testing.T, s *Server) string {
 	var set struct {
 		Keys []struct{ Kty, Crv, X string }
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &set); err != nil || w.Code != 200 || len(set.Keys) != 1 || set.Keys[0].Kty != "OKP" || set.Keys[0].Crv != "Ed25519" {
+	if err := json.Unmarshal(
+		w.Body.Bytes(),
+		&set,
+	); err != nil || w.Code != 200 || len(set.Keys) != 1 || set.Keys[0].Kty != "OKP" ||
+		set.Keys[0].Crv != "Ed25519" {
 		t.Fatalf("keys: HTTP %d %s, %v", w.Code, w.Body, err)
 	}
 	return set.Keys[0].X

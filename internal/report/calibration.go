@@ -63,7 +63,12 @@ func CalibrationJUnit(w io.Writer, c *Calibration) error {
 		suite.Cases = append(suite.Cases, row)
 	}
 	return writeXML(w, junitSuites{
-		Name: "eventmeter", Tests: suite.Tests, Failures: suite.Failures, Errors: suite.Errors, Time: suite.Time, Suites: []junitSuite{suite},
+		Name:     "eventmeter",
+		Tests:    suite.Tests,
+		Failures: suite.Failures,
+		Errors:   suite.Errors,
+		Time:     suite.Time,
+		Suites:   []junitSuite{suite},
 	})
 }
 
@@ -71,7 +76,13 @@ func CalibrationJUnit(w io.Writer, c *Calibration) error {
 // the rows that differ.
 func CalibrationMarkdown(w io.Writer, c *Calibration) error {
 	p := &printer{w: w}
-	p.printf("### eventmeter: calibration %s\n\n%d of %d rows equal, in %s.\n\n", Markup(c.Profile), len(c.Rows)-c.failed(), len(c.Rows), results.FormatNanos(results.Nanos(c.Took)))
+	p.printf(
+		"### eventmeter: calibration %s\n\n%d of %d rows equal, in %s.\n\n",
+		Markup(c.Profile),
+		len(c.Rows)-c.failed(),
+		len(c.Rows),
+		results.FormatNanos(results.Nanos(c.Took)),
+	)
 	if c.Broken != "" {
 		p.printf("**Partial:** %s\n\n", Markup(c.Broken))
 	}
@@ -121,7 +132,12 @@ type calibrationCase struct {
 
 func newCalibrationView(c *Calibration) *calibrationView {
 	v := &calibrationView{
-		Where: fmt.Sprintf("eventmeter %s · %s, %s", Clean(c.Version), c.Started.UTC().Format("2006-01-02 15:04:05 UTC"), results.FormatNanos(results.Nanos(c.Took))),
+		Where: fmt.Sprintf(
+			"eventmeter %s · %s, %s",
+			Clean(c.Version),
+			c.Started.UTC().Format("2006-01-02 15:04:05 UTC"),
+			results.FormatNanos(results.Nanos(c.Took)),
+		),
 	}
 	v.Title = fmt.Sprintf("Calibration %s, %s · eventmeter", Clean(c.Profile), c.Started.UTC().Format("2 January 2006 15:04 UTC"))
 	at := map[string]int{}

@@ -29,7 +29,12 @@ func capacityWhere(c *results.Capacity) string {
 }
 
 func (p *printer) capacityHead(c *results.Capacity) {
-	p.printf("capacity of %s, %d steps in %s", Clean(capacityWhere(c)), len(c.Steps), results.FormatNanos(results.Nanos(c.Finished.Sub(c.Started))))
+	p.printf(
+		"capacity of %s, %d steps in %s",
+		Clean(capacityWhere(c)),
+		len(c.Steps),
+		results.FormatNanos(results.Nanos(c.Finished.Sub(c.Started))),
+	)
 	if c.Partial {
 		p.printf(" · PARTIAL: %s", Clean(c.Reason))
 	}
@@ -51,7 +56,11 @@ func sloText(l results.CapacitySLO) string {
 			out = append(out, q.name+" < "+results.FormatNanos(q.v))
 		}
 	}
-	out = append(out, fmt.Sprintf("loss <= %.3g %%", 100*l.Loss), fmt.Sprintf("backlog growth <= %.3g %% of the offered rate", 100*l.Backlog))
+	out = append(
+		out,
+		fmt.Sprintf("loss <= %.3g %%", 100*l.Loss),
+		fmt.Sprintf("backlog growth <= %.3g %% of the offered rate", 100*l.Backlog),
+	)
 	for _, m := range l.Metrics {
 		out = append(out, Clean(m))
 	}
@@ -76,7 +85,12 @@ func maximumText(c *results.Capacity) string {
 	if n := k.AboveFailed + k.AbovePassed; n > 0 {
 		text += fmt.Sprintf(", %d of %d at %s did not", k.AboveFailed, n, figure(k.Above))
 	}
-	return text + fmt.Sprintf("\n%s events/s × %s deliveries per event = %s deliveries/s", figure(k.Events), figure(k.FanOut), figure(k.Deliveries))
+	return text + fmt.Sprintf(
+		"\n%s events/s × %s deliveries per event = %s deliveries/s",
+		figure(k.Events),
+		figure(k.FanOut),
+		figure(k.Deliveries),
+	)
 }
 
 func interval(from, to float64) string {
@@ -124,9 +138,22 @@ func stepCells(s *results.CapacityStep) []string {
 		growth = "–"
 	}
 	return []string{
-		fmt.Sprint(s.Number), purpose, figure(s.Load), figure(s.Offered), figure(s.Achieved),
-		quantile(worst.FromIntended, worst.FromIntended.P50), quantile(worst.FromIntended, worst.FromIntended.P99), quantile(worst.FromSent, worst.FromSent.P99),
-		count(s.Lost), growth, cpu, memory, verdict,
+		fmt.Sprint(s.Number),
+		purpose,
+		figure(s.Load),
+		figure(s.Offered),
+		figure(s.Achieved),
+		quantile(
+			worst.FromIntended,
+			worst.FromIntended.P50,
+		),
+		quantile(worst.FromIntended, worst.FromIntended.P99),
+		quantile(worst.FromSent, worst.FromSent.P99),
+		count(s.Lost),
+		growth,
+		cpu,
+		memory,
+		verdict,
 	}
 }
 
@@ -135,8 +162,23 @@ var stepColumns = []struct {
 	width int
 	left  bool
 }{
-	{"", 3, false}, {" purpose", 10, true}, {"load", 7, false}, {"offered", 8, false}, {"achieved", 9, false}, {"p50", 8, false}, {"p99", 8, false},
-	{"p99 sent", 9, false}, {"lost", 6, false}, {"backlog", 8, false}, {"CPUs", 5, false}, {"memory", 9, false}, {" verdict", 10, true},
+	{
+		"",
+		3,
+		false,
+	},
+	{" purpose", 10, true},
+	{"load", 7, false},
+	{"offered", 8, false},
+	{"achieved", 9, false},
+	{"p50", 8, false},
+	{"p99", 8, false},
+	{"p99 sent", 9, false},
+	{"lost", 6, false},
+	{"backlog", 8, false},
+	{"CPUs", 5, false},
+	{"memory", 9, false},
+	{" verdict", 10, true},
 }
 
 func (p *printer) curve(c *results.Capacity) {
@@ -164,7 +206,10 @@ func (p *printer) curve(c *results.Capacity) {
 		row(stepCells(&c.Steps[i]))
 		busy = busy || c.Steps[i].Generator.Bottleneck
 	}
-	p.printf("\nload in %s; offered and achieved in deliveries/s; p50, p99: scheduled → received, worst lane;\np99 sent: published → received; backlog: its growth over the offered rate; CPUs, memory: of the target\n", c.Unit)
+	p.printf(
+		"\nload in %s; offered and achieved in deliveries/s; p50, p99: scheduled → received, worst lane;\np99 sent: published → received; backlog: its growth over the offered rate; CPUs, memory: of the target\n",
+		c.Unit,
+	)
 	if busy {
 		p.printf("! the generator was the bottleneck in this step\n")
 	}
@@ -185,9 +230,25 @@ func (p *printer) law(c *results.Capacity) {
 		p.printf("  %s %-10s 95 %% interval %.4g to %.4g\n", padRight(r.name, 8), fmt.Sprintf("%.4g", r.v.Value), r.v.Low, r.v.High)
 	}
 	if l.Peak != nil {
-		p.printf("  %s %-10s 95 %% interval %.4g to %.4g, in %.0f %% of the resamples\n", padRight("peak at", 8), figure(l.Peak.Value), l.Peak.Low, l.Peak.High, 100*l.PeakShare)
+		p.printf(
+			"  %s %-10s 95 %% interval %.4g to %.4g, in %.0f %% of the resamples\n",
+			padRight("peak at", 8),
+			figure(l.Peak.Value),
+			l.Peak.Low,
+			l.Peak.High,
+			100*l.PeakShare,
+		)
 	}
-	p.printf("  fitted to %d steps at %d loads from %s to %s; off by %.1f %% (root mean square), at worst %.1f %%; R² %.3f\n", l.Points, l.Loads, figure(l.Low), figure(l.High), 100*l.Residual, 100*l.Worst, l.R2)
+	p.printf(
+		"  fitted to %d steps at %d loads from %s to %s; off by %.1f %% (root mean square), at worst %.1f %%; R² %.3f\n",
+		l.Points,
+		l.Loads,
+		figure(l.Low),
+		figure(l.High),
+		100*l.Residual,
+		100*l.Worst,
+		l.R2,
+	)
 	for _, d := range l.Doubts {
 		p.printf("  doubt: %s\n", Clean(d))
 	}
@@ -293,7 +354,10 @@ func CapacityMarkdown(w io.Writer, c *results.Capacity) error {
 		p.printf("**Partial:** %s\n\n", Markup(c.Reason))
 	}
 	p.printf("SLO: %s. %s.\n\n", Markup(sloText(c.SLO)), Markup(strings.TrimSuffix(c.Stopped, ".")))
-	p.printf("| # | purpose | load, %s | offered/s | achieved/s | p50 | p99 | p99 published → received | lost | backlog | CPUs | memory | verdict |\n|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n", c.Unit)
+	p.printf(
+		"| # | purpose | load, %s | offered/s | achieved/s | p50 | p99 | p99 published → received | lost | backlog | CPUs | memory | verdict |\n|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n",
+		c.Unit,
+	)
 	for i := range c.Steps {
 		cells := stepCells(&c.Steps[i])
 		for j := range cells {

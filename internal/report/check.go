@@ -34,7 +34,13 @@ func Check(w io.Writer, c *results.Check) error {
 
 // CheckLine is the sum of a check.
 func CheckLine(c *results.Check) string {
-	return fmt.Sprintf("%s held, %d broken, of these %d under load alone, %d not seen", plural(int64(c.Held), "row"), c.Broken+c.UnderLoad, c.UnderLoad, c.NotSeen)
+	return fmt.Sprintf(
+		"%s held, %d broken, of these %d under load alone, %d not seen",
+		plural(int64(c.Held), "row"),
+		c.Broken+c.UnderLoad,
+		c.UnderLoad,
+		c.NotSeen,
+	)
 }
 
 func checkWhere(c *results.Check) string {
@@ -45,7 +51,13 @@ func checkWhere(c *results.Check) string {
 }
 
 func stageText(s results.CheckStage) string {
-	text := fmt.Sprintf("%s, %s events/s, %s received, all steps %s", plural(int64(s.Subscriptions), "subscription"), figure(s.Rate), plural(s.Delivered, "event"), plural(int64(s.Rounds), "time"))
+	text := fmt.Sprintf(
+		"%s, %s events/s, %s received, all steps %s",
+		plural(int64(s.Subscriptions), "subscription"),
+		figure(s.Rate),
+		plural(s.Delivered, "event"),
+		plural(int64(s.Rounds), "time"),
+	)
 	if len(s.Bottleneck) > 0 {
 		text += "; the generator was the bottleneck: " + Clean(strings.Join(s.Bottleneck, "; "))
 	}
@@ -145,7 +157,9 @@ func (p *printer) checkUnseen(c *results.Check) {
 // of the class of its stage, and one for each stage, which fails if it ended early.
 func CheckJUnit(w io.Writer, c *results.Check) error {
 	suite := junitSuite{
-		Name: "eventmeter check", Time: strconv.FormatFloat(c.Finished.Sub(c.Started).Seconds(), 'f', 3, 64), Timestamp: c.Started.UTC().Format(time.RFC3339),
+		Name:       "eventmeter check",
+		Time:       strconv.FormatFloat(c.Finished.Sub(c.Started).Seconds(), 'f', 3, 64),
+		Timestamp:  c.Started.UTC().Format(time.RFC3339),
 		Properties: []junitProperty{{"version", Clean(c.Version)}, {"target", Clean(c.Target.URL)}, {"event", Clean(c.Event)}},
 	}
 	for _, s := range c.Stages {
@@ -175,5 +189,15 @@ func CheckJUnit(w io.Writer, c *results.Check) error {
 		}
 	}
 	suite.sum()
-	return writeXML(w, junitSuites{Name: "eventmeter", Tests: suite.Tests, Failures: suite.Failures, Errors: suite.Errors, Time: suite.Time, Suites: []junitSuite{suite}})
+	return writeXML(
+		w,
+		junitSuites{
+			Name:     "eventmeter",
+			Tests:    suite.Tests,
+			Failures: suite.Failures,
+			Errors:   suite.Errors,
+			Time:     suite.Time,
+			Suites:   []junitSuite{suite},
+		},
+	)
 }

@@ -10,16 +10,38 @@ import (
 
 // aCheck has a row of each finding.
 func aCheck() *results.Check {
-	c := &results.Check{Schema: results.CheckSchema, Target: results.Target{URL: "http://127.0.0.1:1/mcp"}, Event: "chat.message", Stages: []results.CheckStage{
-		{Name: "at rest", Subscriptions: 60, Rate: 20, Delivered: 700, Rounds: 1},
-		{Name: "under load", Subscriptions: 5000, Rate: 20, Delivered: 1, Rounds: 3, Bottleneck: []string{"CPU"}, Ended: "the time was \x1b[1mover"},
-	}}
+	c := &results.Check{
+		Schema: results.CheckSchema,
+		Target: results.Target{URL: "http://127.0.0.1:1/mcp"},
+		Event:  "chat.message",
+		Stages: []results.CheckStage{
+			{Name: "at rest", Subscriptions: 60, Rate: 20, Delivered: 700, Rounds: 1},
+			{
+				Name:          "under load",
+				Subscriptions: 5000,
+				Rate:          20,
+				Delivered:     1,
+				Rounds:        3,
+				Bottleneck:    []string{"CPU"},
+				Ended:         "the time was \x1b[1mover",
+			},
+		},
+	}
 	bad := func(seen, broken int64) conform.Count {
 		return conform.Count{Seen: seen, Broken: broken, First: &conform.Example{Lane: "push", At: 2e9, Message: "late\x1b[31m"}}
 	}
 	c.Judge(
-		results.CheckSeen{Account: conform.Account{"stream-heartbeat-required": {Seen: 7}, "poll-events-array": bad(9, 2), "descriptor-name": {Seen: 4}}, Why: map[string]string{"subscribe-auth-required": "no webhooks"}},
-		results.CheckSeen{Account: conform.Account{"stream-heartbeat-required": bad(1000, 31), "poll-events-array": {Seen: 90}, "descriptor-name": {Seen: 4}}},
+		results.CheckSeen{
+			Account: conform.Account{"stream-heartbeat-required": {Seen: 7}, "poll-events-array": bad(9, 2), "descriptor-name": {Seen: 4}},
+			Why:     map[string]string{"subscribe-auth-required": "no webhooks"},
+		},
+		results.CheckSeen{
+			Account: conform.Account{
+				"stream-heartbeat-required": bad(1000, 31),
+				"poll-events-array":         {Seen: 90},
+				"descriptor-name":           {Seen: 4},
+			},
+		},
 	)
 	return c
 }

@@ -183,21 +183,59 @@ func pText(p float64) string {
 // compareNotes writes the lines below the tables: the meaning of the findings, the detectable
 // effects, and warnings.
 func compareNotes(c *stats.Comparison) []string {
-	notes := []string{fmt.Sprintf("Less is better. %s tested together; equal sides differ in at most %.3g %% of comparisons.", plural(int64(c.Tested), "figure"), 100*c.Alpha),
-		fmt.Sprintf("Changes below %.3g %% do not count; \"same\" rules out a change of %.3g %%; \"?\" = not enough data.", 100*c.MinEffect, 100*c.Resolution)}
+	notes := []string{
+		fmt.Sprintf(
+			"Less is better. %s tested together; equal sides differ in at most %.3g %% of comparisons.",
+			plural(int64(c.Tested), "figure"),
+			100*c.Alpha,
+		),
+		fmt.Sprintf(
+			"Changes below %.3g %% do not count; \"same\" rules out a change of %.3g %%; \"?\" = not enough data.",
+			100*c.MinEffect,
+			100*c.Resolution,
+		),
+	}
 	if d := c.Duet; d != nil {
-		notes = append(notes, fmt.Sprintf("A and B were measured together: both published %s at the same instants, A first in %s of them. Intervals of latencies allow for %v, by which two processes of one build may differ.", plural(int64(d.Events), "event"), count(int64(d.FirstA)), stats.Allowance))
+		notes = append(
+			notes,
+			fmt.Sprintf(
+				"A and B were measured together: both published %s at the same instants, A first in %s of them. Intervals of latencies allow for %v, by which two processes of one build may differ.",
+				plural(int64(d.Events), "event"),
+				count(int64(d.FirstA)),
+				stats.Allowance,
+			),
+		)
 	}
 	for i := range c.Lanes {
 		l := &c.Lanes[i]
 		switch {
 		case l.Paired != nil:
-			notes = append(notes, fmt.Sprintf("%s: latencies are compared in %s of deliveries, of %s that both sides received", Clean(l.Name), plural(l.Paired.Deliveries, "pair"), plural(l.Paired.Events, "event")))
+			notes = append(
+				notes,
+				fmt.Sprintf(
+					"%s: latencies are compared in %s of deliveries, of %s that both sides received",
+					Clean(l.Name),
+					plural(l.Paired.Deliveries, "pair"),
+					plural(l.Paired.Events, "event"),
+				),
+			)
 		case c.Duet != nil:
-			notes = append(notes, Clean(l.Name)+": no delivery could be paired, because none carries the id of an event or none came to both sides; latencies are compared as those of two runs")
+			notes = append(
+				notes,
+				Clean(
+					l.Name,
+				)+": no delivery could be paired, because none carries the id of an event or none came to both sides; latencies are compared as those of two runs",
+			)
 		}
 		if figures := typicalStretch(l.Figures); figures != "" {
-			notes = append(notes, fmt.Sprintf("%s: the change is that of a typical stretch of the run, where other work of the machine hides it least: %s", Clean(l.Name), figures))
+			notes = append(
+				notes,
+				fmt.Sprintf(
+					"%s: the change is that of a typical stretch of the run, where other work of the machine hides it least: %s",
+					Clean(l.Name),
+					figures,
+				),
+			)
 		}
 		if d := detectable(l.Figures); d != "" {
 			notes = append(notes, fmt.Sprintf("%s: detectable with 80 %% probability: %s", Clean(l.Name), d))

@@ -43,20 +43,120 @@ const hostile = "]]><x>&\"'\x1b[31m|@all\r\n::error::x ##vso[task.complete] ##te
 
 func sampleComparison() *stats.Comparison {
 	return &stats.Comparison{
-		Schema: stats.ComparisonSchema, Alpha: 0.05, MinEffect: 0.03, Resolution: 0.1, Tested: 5,
-		A: stats.SideInfo{Runs: []stats.RunInfo{{Run: "00000001", Path: "runs/a", Version: "1.0.0"}}},
-		B: stats.SideInfo{Runs: []stats.RunInfo{{Run: "00000002", Path: "runs/b", Version: "1.0.0"}, {Run: "00000003", Path: "runs/c", Version: "1.0.0"}}},
+		Schema:     stats.ComparisonSchema,
+		Alpha:      0.05,
+		MinEffect:  0.03,
+		Resolution: 0.1,
+		Tested:     5,
+		A:          stats.SideInfo{Runs: []stats.RunInfo{{Run: "00000001", Path: "runs/a", Version: "1.0.0"}}},
+		B: stats.SideInfo{
+			Runs: []stats.RunInfo{{Run: "00000002", Path: "runs/b", Version: "1.0.0"}, {Run: "00000003", Path: "runs/c", Version: "1.0.0"}},
+		},
 		Lanes: []stats.LaneChange{{Name: "push", System: "events", Mode: "push", Figures: []stats.Change{
-			{Figure: "latency.fromIntended.p50", Unit: "ns", A: ptr(12.3e6), B: ptr(12.4e6), Effect: ptr(0.008), Low: ptr(-0.01), High: ptr(0.02), P: ptr(0.41), Adjusted: ptr(0.41), Detectable: ptr(0.041), Finding: stats.Same},
-			{Figure: "latency.fromIntended.p99", Unit: "ns", A: ptr(50e6), B: ptr(70e6), Effect: ptr(0.4), Low: ptr(0.35), High: ptr(0.45), P: ptr(0.0005), Adjusted: ptr(0.002), Detectable: ptr(0.06), Finding: stats.Worse},
-			{Figure: "latency.fromIntended.p999", Unit: "ns", A: ptr(60e6), B: ptr(50e6), Effect: ptr(-1. / 6), Finding: stats.NotEnough, Reason: "6 samples beyond this quantile; 10 are needed"},
-			{Figure: "lostSilent", Per: "expected", Unit: "share", A: ptr(0), B: ptr(0.0123), Effect: ptr(0.0123), Absolute: true, Low: ptr(0.01), High: ptr(0.015), P: ptr(1e-9), Adjusted: ptr(1e-8), Finding: stats.Worse},
-			{Figure: "duplicates.rate", Unit: "share", A: ptr(0.02), B: ptr(0.01), Effect: ptr(-0.5), Low: ptr(-0.7), High: ptr(-0.3), P: ptr(1e-9), Adjusted: ptr(1e-8), Finding: stats.Better},
-			{Figure: "lostAnnounced", Per: "expected", Unit: "share", A: ptr(0.001), B: ptr(0.0005), Effect: ptr(-0.5), Low: ptr(-0.95), P: ptr(1), Finding: stats.NotEnough, Reason: "so little data that no difference could be significant"},
-			{Figure: "overhead.perSubscriptionHour.requests", Unit: "requests", A: ptr(3600), B: ptr(12345), Effect: ptr(2.43), Finding: stats.NotEnough, Reason: "one run each: no noise estimate"},
-			{Figure: "overhead.perDelivered.bytes", Unit: "bytes", A: ptr(4567), B: ptr(4600), Effect: ptr(0.007), Finding: stats.NotEnough, Reason: "one run each: no noise estimate"},
+			{
+				Figure:     "latency.fromIntended.p50",
+				Unit:       "ns",
+				A:          ptr(12.3e6),
+				B:          ptr(12.4e6),
+				Effect:     ptr(0.008),
+				Low:        ptr(-0.01),
+				High:       ptr(0.02),
+				P:          ptr(0.41),
+				Adjusted:   ptr(0.41),
+				Detectable: ptr(0.041),
+				Finding:    stats.Same,
+			},
+			{
+				Figure:     "latency.fromIntended.p99",
+				Unit:       "ns",
+				A:          ptr(50e6),
+				B:          ptr(70e6),
+				Effect:     ptr(0.4),
+				Low:        ptr(0.35),
+				High:       ptr(0.45),
+				P:          ptr(0.0005),
+				Adjusted:   ptr(0.002),
+				Detectable: ptr(0.06),
+				Finding:    stats.Worse,
+			},
+			{
+				Figure:  "latency.fromIntended.p999",
+				Unit:    "ns",
+				A:       ptr(60e6),
+				B:       ptr(50e6),
+				Effect:  ptr(-1. / 6),
+				Finding: stats.NotEnough,
+				Reason:  "6 samples beyond this quantile; 10 are needed",
+			},
+			{
+				Figure:   "lostSilent",
+				Per:      "expected",
+				Unit:     "share",
+				A:        ptr(0),
+				B:        ptr(0.0123),
+				Effect:   ptr(0.0123),
+				Absolute: true,
+				Low:      ptr(0.01),
+				High:     ptr(0.015),
+				P:        ptr(1e-9),
+				Adjusted: ptr(1e-8),
+				Finding:  stats.Worse,
+			},
+			{
+				Figure:   "duplicates.rate",
+				Unit:     "share",
+				A:        ptr(0.02),
+				B:        ptr(0.01),
+				Effect:   ptr(-0.5),
+				Low:      ptr(-0.7),
+				High:     ptr(-0.3),
+				P:        ptr(1e-9),
+				Adjusted: ptr(1e-8),
+				Finding:  stats.Better,
+			},
+			{
+				Figure:  "lostAnnounced",
+				Per:     "expected",
+				Unit:    "share",
+				A:       ptr(0.001),
+				B:       ptr(0.0005),
+				Effect:  ptr(-0.5),
+				Low:     ptr(-0.95),
+				P:       ptr(1),
+				Finding: stats.NotEnough,
+				Reason:  "so little data that no difference could be significant",
+			},
+			{
+				Figure:  "overhead.perSubscriptionHour.requests",
+				Unit:    "requests",
+				A:       ptr(3600),
+				B:       ptr(12345),
+				Effect:  ptr(2.43),
+				Finding: stats.NotEnough,
+				Reason:  "one run each: no noise estimate",
+			},
+			{
+				Figure:  "overhead.perDelivered.bytes",
+				Unit:    "bytes",
+				A:       ptr(4567),
+				B:       ptr(4600),
+				Effect:  ptr(0.007),
+				Finding: stats.NotEnough,
+				Reason:  "one run each: no noise estimate",
+			},
 		}}},
-		Run:      []stats.Change{{Figure: "target.process.cpu", Per: "delivered", Unit: "ns", A: ptr(40000), B: ptr(41000), Effect: ptr(0.025), Finding: stats.NotEnough, Reason: "one run each: no noise estimate"}},
+		Run: []stats.Change{
+			{
+				Figure:  "target.process.cpu",
+				Per:     "delivered",
+				Unit:    "ns",
+				A:       ptr(40000),
+				B:       ptr(41000),
+				Effect:  ptr(0.025),
+				Finding: stats.NotEnough,
+				Reason:  "one run each: no noise estimate",
+			},
+		},
 		OnlyB:    []string{"webhook"},
 		Warnings: []results.Warning{{Code: "partial", Text: "run 00000002 of B ended early: " + hostile}},
 	}
@@ -112,7 +212,11 @@ func TestCompareDuet(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, notes)
 		}
 	}
-	if alone := strings.Join(compareNotes(sampleComparison()), "\n"); strings.Contains(alone, "together:") || strings.Contains(alone, "pair") {
+	if alone := strings.Join(
+		compareNotes(sampleComparison()),
+		"\n",
+	); strings.Contains(alone, "together:") ||
+		strings.Contains(alone, "pair") {
 		t.Error(alone)
 	}
 }
@@ -151,11 +255,20 @@ func sampleResult() *results.Result {
 		Partial: true, Reason: "interrupted " + hostile,
 		Target:   results.Target{URL: "http://127.0.0.1:8080/mcp", Era: "modern", Protocol: "2026-07-28"},
 		Upstream: results.Upstream{Kind: "inject", Sources: 2, Published: 400},
-		Lanes: []results.Lane{{
-			Name: "push", System: "events", Mode: "push", Subscriptions: 5, Ready: results.Ready{Active: 5}, Expected: 2000, Delivered: 1999, LostSilent: 1,
-			Latency:  results.Latency{FromIntended: results.Quantiles{Count: 1999, P50: 2e6, P99: 300e6, P999: 310e6}},
-			Overhead: results.Overhead{PerDelivered: results.Share{Requests: 0.01, Bytes: 12.5}},
-		}},
+		Lanes: []results.Lane{
+			{
+				Name:          "push",
+				System:        "events",
+				Mode:          "push",
+				Subscriptions: 5,
+				Ready:         results.Ready{Active: 5},
+				Expected:      2000,
+				Delivered:     1999,
+				LostSilent:    1,
+				Latency:       results.Latency{FromIntended: results.Quantiles{Count: 1999, P50: 2e6, P99: 300e6, P999: 310e6}},
+				Overhead:      results.Overhead{PerDelivered: results.Share{Requests: 0.01, Bytes: 12.5}},
+			},
+		},
 		Thresholds: []results.Verdict{
 			{Threshold: "*.lostSilent == 0", Lane: "push", Text: "1"},
 			{Threshold: "push.latency.fromIntended.p99 < 250ms", Lane: "push", Measured: &measured, Text: "300ms"},
@@ -209,7 +322,8 @@ func TestAnnotations(t *testing.T) {
 			if !ok {
 				t.Errorf("%s: a line begins %q", system, line)
 			}
-			if system != GitLab && strings.ContainsAny(line, "\r\x1b") || strings.Count(line, "##vso[") > 1 || system == TeamCity && strings.Count(line, "##teamcity[") > 1 {
+			if system != GitLab && strings.ContainsAny(line, "\r\x1b") || strings.Count(line, "##vso[") > 1 ||
+				system == TeamCity && strings.Count(line, "##teamcity[") > 1 {
 				t.Errorf("%s: a command within %q", system, line)
 			}
 		}
@@ -218,7 +332,12 @@ func TestAnnotations(t *testing.T) {
 			t.Errorf("%s: all is well, and there is %q", system, got)
 		}
 	}
-	if err := Annotations(io.Discard, sampleResult(), "jenkins"); err == nil || !strings.Contains(err.Error(), "github, gitlab, azure, teamcity") {
+	if err := Annotations(
+		io.Discard,
+		sampleResult(),
+		"jenkins",
+	); err == nil ||
+		!strings.Contains(err.Error(), "github, gitlab, azure, teamcity") {
 		t.Errorf("unknown system: %v", err)
 	}
 }

@@ -39,7 +39,13 @@ func conformanceRows(r *results.Result, verdict string) (rows []conformanceRow) 
 		if verdict != "" && x.Verdict != verdict {
 			continue
 		}
-		out := conformanceRow{Row: Clean(x.Row), Level: Clean(x.Level), Verdict: Clean(x.Verdict), Requires: requires[x.Row], First: Clean(x.Why)}
+		out := conformanceRow{
+			Row:      Clean(x.Row),
+			Level:    Clean(x.Level),
+			Verdict:  Clean(x.Verdict),
+			Requires: requires[x.Row],
+			First:    Clean(x.Why),
+		}
 		switch {
 		case x.Broken > 0:
 			out.Count = fmt.Sprintf("%s of %s (%.3g %%)", count(x.Broken), count(x.Seen), 100*x.Share)

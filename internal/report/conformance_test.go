@@ -12,8 +12,12 @@ import (
 // first message that did it.
 func TestConformanceInReports(t *testing.T) {
 	r := &results.Result{Conformance: results.NewConformance(conform.Account{
-		"delivery-410-non-retryable": {Seen: 8, Broken: 2, First: &conform.Example{Lane: "hooks", Subscription: 4, At: 7e6, Message: "{<b>}"}},
-		"occurrence-name":            {Seen: 9},
+		"delivery-410-non-retryable": {
+			Seen:   8,
+			Broken: 2,
+			First:  &conform.Example{Lane: "hooks", Subscription: 4, At: 7e6, Message: "{<b>}"},
+		},
+		"occurrence-name": {Seen: 9},
 	})}
 	var text, markdown, junit, page strings.Builder
 	for _, err := range []error{Text(&text, r), Markdown(&markdown, r), JUnit(&junit, r), HTML(&page, []Page{{Result: r}})} {
@@ -31,7 +35,10 @@ func TestConformanceInReports(t *testing.T) {
 		{"page", page.String(), []string{"1 row held, 1 broken, 133 not seen in this run", "<code>delivery-410-non-retryable</code>", "{&lt;b&gt;}", "no occasion in this run"}},
 	} {
 		for _, want := range c.want {
-			if !strings.Contains(strings.ReplaceAll(strings.ReplaceAll(c.in, "\\", ""), "\n           ", " "), strings.ReplaceAll(want, "\\", "")) {
+			if !strings.Contains(
+				strings.ReplaceAll(strings.ReplaceAll(c.in, "\\", ""), "\n           ", " "),
+				strings.ReplaceAll(want, "\\", ""),
+			) {
 				t.Errorf("the %s lacks %q:\n%.3000s", c.name, want, c.in)
 			}
 		}

@@ -20,10 +20,28 @@ func HistoryText(w io.Writer, h *stats.History) error {
 	p.wrapped(historyTitle(h))
 	p.printf("\n")
 	for _, l := range historyParts(h) {
-		p.printf("%s\n%s%s  %s\n%s\n", shorten(l.title, width), padRight("", figureWidth), padLeft("now", valueWidth), "runs", strings.Repeat("─", width))
+		p.printf(
+			"%s\n%s%s  %s\n%s\n",
+			shorten(l.title, width),
+			padRight("", figureWidth),
+			padLeft("now", valueWidth),
+			"runs",
+			strings.Repeat("─", width),
+		)
 		for i := range l.figures {
 			f := &l.figures[i]
-			text := padRight(shorten(seriesLabel(f), figureWidth), figureWidth) + padLeft(shorten(nowText(f), valueWidth), valueWidth) + "  " + padRight(spark(f.Values), sparkWidth+2) + changesText(f)
+			text := padRight(
+				shorten(seriesLabel(f), figureWidth),
+				figureWidth,
+			) + padLeft(
+				shorten(nowText(f), valueWidth),
+				valueWidth,
+			) + "  " + padRight(
+				spark(f.Values),
+				sparkWidth+2,
+			) + changesText(
+				f,
+			)
 			p.printf("%s\n", strings.TrimRight(text, " "))
 		}
 		p.printf("\n")
@@ -189,7 +207,15 @@ func historyChanges(h *stats.History) []historyLine {
 func levelText(f *stats.FigureHistory, c *stats.LevelChange) string {
 	change := stats.Change{Unit: f.Unit, A: &c.Before, B: &c.After, Effect: &c.Effect, Absolute: c.Absolute, Low: c.Low, High: c.High}
 	t := changeTexts(&change)
-	text := fmt.Sprintf("%s to %s, %s (95 %% interval %s to %s), %s", t.a, t.b, t.effect, boundText(&change, c.Low, "-∞"), boundText(&change, c.High, "+∞"), c.Finding)
+	text := fmt.Sprintf(
+		"%s to %s, %s (95 %% interval %s to %s), %s",
+		t.a,
+		t.b,
+		t.effect,
+		boundText(&change, c.Low, "-∞"),
+		boundText(&change, c.High, "+∞"),
+		c.Finding,
+	)
 	if c.Earliest != c.Latest {
 		text += fmt.Sprintf("; it began with run %d to %d (95 %%)", c.Earliest+1, c.Latest+1)
 	}
@@ -197,7 +223,14 @@ func levelText(f *stats.FigureHistory, c *stats.LevelChange) string {
 }
 
 func historyNotes(h *stats.History) []string {
-	notes := []string{fmt.Sprintf("Less is better. A figure of runs that are alike is said to have changed in at most %.3g %% of histories; changes below %.3g %% and levels of fewer than %d runs do not count; \"?\" = not enough data.", 100*h.Alpha, 100*h.MinEffect, stats.LeastLevel)}
+	notes := []string{
+		fmt.Sprintf(
+			"Less is better. A figure of runs that are alike is said to have changed in at most %.3g %% of histories; changes below %.3g %% and levels of fewer than %d runs do not count; \"?\" = not enough data.",
+			100*h.Alpha,
+			100*h.MinEffect,
+			stats.LeastLevel,
+		),
+	}
 	for i := range h.Lanes {
 		seen := map[string]bool{}
 		for _, f := range h.Lanes[i].Figures {

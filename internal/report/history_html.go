@@ -70,7 +70,12 @@ func HistoryHTML(w io.Writer, h *stats.History) error {
 }
 
 func newHistoryView(h *stats.History) *historyView {
-	v := &historyView{shell: shell{Title: historyTitle(h) + " · eventmeter"}, Width: chartWidth, Height: chartHeight, Notes: historyNotes(h)}
+	v := &historyView{
+		shell:  shell{Title: historyTitle(h) + " · eventmeter"},
+		Width:  chartWidth,
+		Height: chartHeight,
+		Notes:  historyNotes(h),
+	}
 	if len(h.Changed()) > 0 {
 		for _, line := range historyChanges(h) {
 			if line.indent == 0 {

@@ -20,17 +20,48 @@ func sampleHistory() *stats.History {
 	}
 	slow := stats.FigureHistory{Figure: "latency.fromIntended.p99", Unit: "ns", Changes: []stats.LevelChange{
 		{At: 12, Earliest: 11, Latest: 13, Before: 10e6, After: 12e6, Effect: 0.2, Low: ptr(0.18), High: ptr(0.22), Finding: stats.Worse},
-		{At: 50, Earliest: 50, Latest: 50, Before: 12e6, After: 10e6, Effect: -1. / 6, Low: ptr(-0.18), High: ptr(-0.15), Finding: stats.Better},
+		{
+			At:       50,
+			Earliest: 50,
+			Latest:   50,
+			Before:   12e6,
+			After:    10e6,
+			Effect:   -1. / 6,
+			Low:      ptr(-0.18),
+			High:     ptr(-0.15),
+			Finding:  stats.Better,
+		},
 	}}
 	lost := stats.FigureHistory{Figure: "lostSilent", Per: "expected", Unit: "share", Changes: []stats.LevelChange{
-		{At: 50, Earliest: 50, Latest: 50, After: 0.002, Effect: 0.002, Absolute: true, Low: ptr(0.001), High: ptr(0.003), Finding: stats.Worse},
+		{
+			At:       50,
+			Earliest: 50,
+			Latest:   50,
+			After:    0.002,
+			Effect:   0.002,
+			Absolute: true,
+			Low:      ptr(0.001),
+			High:     ptr(0.003),
+			Finding:  stats.Worse,
+		},
 	}}
 	none := stats.FigureHistory{Figure: "duplicates.rate", Unit: "share"}
-	few := stats.FigureHistory{Figure: "latency.fromIntended.p999", Unit: "ns", Reason: "1 of 60 runs have fewer than 10 samples beyond this quantile"}
+	few := stats.FigureHistory{
+		Figure: "latency.fromIntended.p999",
+		Unit:   "ns",
+		Reason: "1 of 60 runs have fewer than 10 samples beyond this quantile",
+	}
 	for i := range 60 {
 		h.Runs = append(h.Runs, stats.HistoryRun{
-			RunInfo: stats.RunInfo{Run: fmt.Sprintf("%08x", i), Path: fmt.Sprintf("nightly/%02d", i), Version: "1.0.0", Started: time.Unix(int64(i)*86400, 0), Commit: fmt.Sprintf("c%d", i)},
-			Target:  "shop", TargetVersion: "1.4",
+			RunInfo: stats.RunInfo{
+				Run:     fmt.Sprintf("%08x", i),
+				Path:    fmt.Sprintf("nightly/%02d", i),
+				Version: "1.0.0",
+				Started: time.Unix(int64(i)*86400, 0),
+				Commit:  fmt.Sprintf("c%d", i),
+			},
+			Target:        "shop",
+			TargetVersion: "1.4",
 		})
 		level, share := 10e6, 0.0
 		if i >= 12 && i < 50 {

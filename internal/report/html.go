@@ -56,7 +56,9 @@ func writePage(w io.Writer, name string, v any, s *shell, scripts bool) error {
 		s.Library, s.Script = template.JS(library), template.JS(script)
 		s.Policy += fmt.Sprintf("; script-src %s %s", digest(library), digest(script))
 	}
-	t, err := template.New(name).Funcs(template.FuncMap{"clean": Clean, "mark": mark, "outline": outline, "right": right}).ParseFS(page, "page/"+name, "page/parts.html")
+	t, err := template.New(name).
+		Funcs(template.FuncMap{"clean": Clean, "mark": mark, "outline": outline, "right": right}).
+		ParseFS(page, "page/"+name, "page/parts.html")
 	if err != nil {
 		return fmt.Errorf("the page's template: %w", err)
 	}

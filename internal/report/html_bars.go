@@ -99,7 +99,16 @@ func (c costCause) in(causes map[string]results.Traffic) results.Traffic {
 	return sum
 }
 
-func costBars(title string, say func(float64) string, columns []column, lanes []laneOf, traffic func(*results.Lane) map[string]results.Traffic, causes []costCause, amount func(results.Traffic) float64, over func(*results.Lane) float64) bars {
+func costBars(
+	title string,
+	say func(float64) string,
+	columns []column,
+	lanes []laneOf,
+	traffic func(*results.Lane) map[string]results.Traffic,
+	causes []costCause,
+	amount func(results.Traffic) float64,
+	over func(*results.Lane) float64,
+) bars {
 	c := bars{Title: title}
 	seen := map[costCause]bool{}
 	for i, x := range lanes {
@@ -138,7 +147,15 @@ func targetBars(columns []column, lanes []laneOf) bars {
 			continue
 		}
 		v := float64(x.lane.Process.CPU) / float64(x.lane.Received)
-		c.Bars = append(c.Bars, bar{Column: columns[i], Text: results.FormatNanos(results.Nanos(v)), sum: v, Parts: []barPart{{W: v, Tip: results.FormatNanos(results.Nanos(v))}}})
+		c.Bars = append(
+			c.Bars,
+			bar{
+				Column: columns[i],
+				Text:   results.FormatNanos(results.Nanos(v)),
+				sum:    v,
+				Parts:  []barPart{{W: v, Tip: results.FormatNanos(results.Nanos(v))}},
+			},
+		)
 	}
 	return c.scaled()
 }

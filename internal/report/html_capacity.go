@@ -79,7 +79,21 @@ type plotBand struct{ X, W float64 }
 
 const plotTicks = 5
 
-var stepHead = []string{"step", "purpose", "load", "offered/s", "achieved/s", "p50", "p99", "p99, published → received", "lost", "backlog growth", "CPUs of the target", "memory of the target", "verdict"}
+var stepHead = []string{
+	"step",
+	"purpose",
+	"load",
+	"offered/s",
+	"achieved/s",
+	"p50",
+	"p99",
+	"p99, published → received",
+	"lost",
+	"backlog growth",
+	"CPUs of the target",
+	"memory of the target",
+	"verdict",
+}
 
 func newCapacityView(c *results.Capacity) *capacityView {
 	v := &capacityView{SLO: sloText(c.SLO), Where: Clean(capacityWhere(c)), Head: stepHead}
@@ -91,7 +105,13 @@ func newCapacityView(c *results.Capacity) *capacityView {
 	if name := Clean(c.Name); name != "" {
 		v.Title = name + " · " + v.Title
 	}
-	v.Where += fmt.Sprintf(" · profile %s, axis %s · %s in %s", Clean(p.Name), Clean(c.Axis), plural(int64(len(c.Steps)), "step"), results.FormatNanos(results.Nanos(c.Finished.Sub(c.Started))))
+	v.Where += fmt.Sprintf(
+		" · profile %s, axis %s · %s in %s",
+		Clean(p.Name),
+		Clean(c.Axis),
+		plural(int64(len(c.Steps)), "step"),
+		results.FormatNanos(results.Nanos(c.Finished.Sub(c.Started))),
+	)
 	v.judge(c)
 	for _, w := range c.Warnings {
 		v.Warnings = append(v.Warnings, Clean(w.Text))
@@ -119,7 +139,12 @@ func newCapacityView(c *results.Capacity) *capacityView {
 func (v *capacityView) judge(c *results.Capacity) {
 	lines := strings.Split(maximumText(c), "\n")
 	v.Word, v.Class = "found", "pass"
-	words := map[string]string{"bound": "no limit found", "generator": "limited by the generator", "exhausted": "not decided", "searching": "not finished"}
+	words := map[string]string{
+		"bound":     "no limit found",
+		"generator": "limited by the generator",
+		"exhausted": "not decided",
+		"searching": "not finished",
+	}
 	switch {
 	case c.Partial:
 		v.Word, v.Class = "partial", "partial"
@@ -221,7 +246,13 @@ func newPlot(c *results.Capacity, x scale, title, yName string) plot {
 	return p
 }
 
-func latencyPlot(c *results.Capacity, steps []*results.CapacityStep, name string, bound results.Nanos, of func(results.Quantiles) results.Nanos) plot {
+func latencyPlot(
+	c *results.Capacity,
+	steps []*results.CapacityStep,
+	name string,
+	bound results.Nanos,
+	of func(results.Quantiles) results.Nanos,
+) plot {
 	worst := func(s *results.CapacityStep) float64 {
 		var v results.Nanos
 		for _, l := range s.Lanes {
@@ -293,7 +324,16 @@ func throughputPlot(c *results.Capacity, steps []*results.CapacityStep) plot {
 			p.add(s, x.at(s.Load), 100-y.at(s.Achieved), figure(s.Achieved)+" deliveries/s")
 		}
 		if i > 0 && s.Offered > 0 && sorted[i-1].Offered > 0 {
-			p.Lines = append(p.Lines, plotLine{x.at(sorted[i-1].Load), round2(100 - y.at(sorted[i-1].Offered)), x.at(s.Load), round2(100 - y.at(s.Offered)), "due"})
+			p.Lines = append(
+				p.Lines,
+				plotLine{
+					x.at(sorted[i-1].Load),
+					round2(100 - y.at(sorted[i-1].Offered)),
+					x.at(s.Load),
+					round2(100 - y.at(s.Offered)),
+					"due",
+				},
+			)
 		}
 	}
 	p.Caption = "Marks are what was received in each step; the dashed line is what was due. Where marks leave the line, the load was not carried: by the target in a failed step, perhaps by the generator in an unclear one."
@@ -302,7 +342,10 @@ func throughputPlot(c *results.Capacity, steps []*results.CapacityStep) plot {
 
 func (p *plot) add(s *results.CapacityStep, x, y float64, text string) {
 	class := stepClass(s)
-	p.Points = append(p.Points, plotPoint{x, round2(y), class, stepShapes[class], fmt.Sprintf("step %d, load %s: %s, %s", s.Number, figure(s.Load), text, class)})
+	p.Points = append(
+		p.Points,
+		plotPoint{x, round2(y), class, stepShapes[class], fmt.Sprintf("step %d, load %s: %s, %s", s.Number, figure(s.Load), text, class)},
+	)
 }
 
 // upright turns the ticks of an axis that goes upwards, with positions from the top.
@@ -324,11 +367,31 @@ func (v *capacityView) law(c *results.Capacity) {
 	within := func(r results.CapacityRange) string {
 		return fmt.Sprintf("%.4g, 95 %% interval %.4g to %.4g", r.Value, r.Low, r.High)
 	}
-	v.Law = [][2]string{{"N", "load / " + figure(l.Unit)}, {"lambda, deliveries/s at N = 1", within(l.Lambda)}, {"sigma, contention", within(l.Sigma)}, {"kappa, coherency", within(l.Kappa)}}
+	v.Law = [][2]string{
+		{"N", "load / " + figure(l.Unit)},
+		{"lambda, deliveries/s at N = 1", within(l.Lambda)},
+		{"sigma, contention", within(l.Sigma)},
+		{"kappa, coherency", within(l.Kappa)},
+	}
 	if l.Peak != nil {
 		v.Law = append(v.Law, [2]string{"peak at", fmt.Sprintf("%s, in %.0f %% of the resamples", within(*l.Peak), 100*l.PeakShare)})
 	}
-	v.Law = append(v.Law, [2]string{"fit", fmt.Sprintf("%d steps at %d loads from %s to %s; off by %.1f %% (root mean square), at worst %.1f %%; R² %.3f", l.Points, l.Loads, figure(l.Low), figure(l.High), 100*l.Residual, 100*l.Worst, l.R2)})
+	v.Law = append(
+		v.Law,
+		[2]string{
+			"fit",
+			fmt.Sprintf(
+				"%d steps at %d loads from %s to %s; off by %.1f %% (root mean square), at worst %.1f %%; R² %.3f",
+				l.Points,
+				l.Loads,
+				figure(l.Low),
+				figure(l.High),
+				100*l.Residual,
+				100*l.Worst,
+				l.R2,
+			),
+		},
+	)
 	for _, d := range l.Doubts {
 		v.Doubts = append(v.Doubts, Clean(d))
 	}

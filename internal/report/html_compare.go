@@ -133,7 +133,12 @@ func shownValue(unit string, v *float64) string {
 
 func (v *comparisonView) changed(where string, f *stats.Change) {
 	t := spacedTexts(f)
-	line := changedLine{Where: where, Figure: figureLabel(f), Worse: f.Finding == stats.Worse, Text: fmt.Sprintf("%s, from %s to %s", t.effect, t.a, t.b)}
+	line := changedLine{
+		Where:  where,
+		Figure: figureLabel(f),
+		Worse:  f.Finding == stats.Worse,
+		Text:   fmt.Sprintf("%s, from %s to %s", t.effect, t.a, t.b),
+	}
 	if t.bounds != "" {
 		line.Text += " (95 % interval " + t.bounds + ")"
 	}
@@ -151,13 +156,32 @@ func (v *comparisonView) judge(tested, same int) {
 	rest := fmt.Sprintf("%d are the same, and of %d there is not enough data", same, tested-same-v.Worse-v.Better)
 	switch {
 	case v.Worse > 0 && v.Better > 0:
-		v.Word, v.Class, v.Verdict = "mixed", "unclean", fmt.Sprintf("Of %s, %d are worse in B and %d better; %s.", figures, v.Worse, v.Better, rest)
+		v.Word, v.Class, v.Verdict = "mixed", "unclean", fmt.Sprintf(
+			"Of %s, %d are worse in B and %d better; %s.",
+			figures,
+			v.Worse,
+			v.Better,
+			rest,
+		)
 	case v.Worse > 0:
-		v.Word, v.Class, v.Verdict = "B is worse", "fail", fmt.Sprintf("Of %s, %d are worse in B and none is better; %s.", figures, v.Worse, rest)
+		v.Word, v.Class, v.Verdict = "B is worse", "fail", fmt.Sprintf(
+			"Of %s, %d are worse in B and none is better; %s.",
+			figures,
+			v.Worse,
+			rest,
+		)
 	case v.Better > 0:
-		v.Word, v.Class, v.Verdict = "B is better", "pass", fmt.Sprintf("Of %s, %d are better in B and none is worse; %s.", figures, v.Better, rest)
+		v.Word, v.Class, v.Verdict = "B is better", "pass", fmt.Sprintf(
+			"Of %s, %d are better in B and none is worse; %s.",
+			figures,
+			v.Better,
+			rest,
+		)
 	case same == 0:
-		v.Word, v.Class, v.Verdict = "not enough data", "not-judged", fmt.Sprintf("These runs show no difference in any of %s, and rule none out.", figures)
+		v.Word, v.Class, v.Verdict = "not enough data", "not-judged", fmt.Sprintf(
+			"These runs show no difference in any of %s, and rule none out.",
+			figures,
+		)
 	default:
 		v.Word, v.Class, v.Verdict = "tie", "not-judged", fmt.Sprintf("No difference was found in any of %s: %s.", figures, rest)
 	}

@@ -100,7 +100,10 @@ func (v *view) addCharts(p *Page, i int, columns []column) {
 		if ph.Lane != "" { // lanes take turns
 			name = Clean(ph.Lane) + " " + name
 		}
-		d.Phases = append(d.Phases, phaseData{Name: name, Start: (ph.Start.Duration() - from).Seconds(), End: (ph.End.Duration() - from).Seconds()})
+		d.Phases = append(
+			d.Phases,
+			phaseData{Name: name, Start: (ph.Start.Duration() - from).Seconds(), End: (ph.End.Duration() - from).Seconds()},
+		)
 	}
 	quiet := true
 	for j := range p.Result.Lanes {
@@ -302,7 +305,13 @@ func timeRows(t results.Timeline, log *results.Log, from, counted time.Duration)
 	spans := byInterval(log, points, width)
 	var out [][]string
 	for i, p := range points {
-		row := []string{fmt.Sprintf("%gs", (p.At - from).Round(time.Millisecond).Seconds()), count(p.Published + p.WarmUp), count(p.Delivered), "–", "–"}
+		row := []string{
+			fmt.Sprintf("%gs", (p.At - from).Round(time.Millisecond).Seconds()),
+			count(p.Published + p.WarmUp),
+			count(p.Delivered),
+			"–",
+			"–",
+		}
 		if uncounted(p, width, counted) {
 			row[2] = "–"
 		}

@@ -61,8 +61,16 @@ func TestTiles(t *testing.T) {
 	l.Latency.Intervals = map[string]results.Interval{"fromIntended.p99": {Low: 9e6, High: 12e6}}
 	v := newView([]Page{p})
 	got := v.Tiles[0]
-	want := []tileRow{{"p50", results.FormatNanos(l.Latency.FromIntended.P50), ""}, {"expected", "200", ""}, {"delivered", "198", ""}, {"lost", "2 (1 %)", "unclean"}, {"duplicates", "3", "unclean"}}
-	if !reflect.DeepEqual(got.Rows, want) || got.P99 != "10.0ms" || got.Interval != "95 % interval 9.00ms to 12.0ms" || got.Standing != "tie" || v.Tiles[1].Standing != "tie" {
+	want := []tileRow{
+		{"p50", results.FormatNanos(l.Latency.FromIntended.P50), ""},
+		{"expected", "200", ""},
+		{"delivered", "198", ""},
+		{"lost", "2 (1 %)", "unclean"},
+		{"duplicates", "3", "unclean"},
+	}
+	if !reflect.DeepEqual(got.Rows, want) || got.P99 != "10.0ms" || got.Interval != "95 % interval 9.00ms to 12.0ms" ||
+		got.Standing != "tie" ||
+		v.Tiles[1].Standing != "tie" {
 		t.Errorf("%+v", v.Tiles)
 	}
 	l.Latency.Intervals["fromIntended.p99"] = results.Interval{Low: 9e6, Doubt: results.FewEvents}
@@ -109,7 +117,8 @@ func TestStrips(t *testing.T) {
 	}
 	one := s.Strips[0]
 	// 90 deliveries of 1 ms, 9 of 10 ms, 1 of 100 ms: three bars, the highest for 90.
-	if len(one.Bars) != 3 || one.Text != "p50 1.00ms, p99 10.0ms, max 100ms" || one.Bars[0].H != stripHeight-4 || one.Bars[1].H != round2((stripHeight-4)*math.Sqrt(0.1)) {
+	if len(one.Bars) != 3 || one.Text != "p50 1.00ms, p99 10.0ms, max 100ms" || one.Bars[0].H != stripHeight-4 ||
+		one.Bars[1].H != round2((stripHeight-4)*math.Sqrt(0.1)) {
 		t.Errorf("%+v", one)
 	}
 	if !(one.P50 < 5 && one.P99 > 45 && one.P99 < 55) {
@@ -123,16 +132,37 @@ func TestStrips(t *testing.T) {
 func sampleCapacity() *results.Capacity {
 	at := func(n int, load float64, verdict string, p99 results.Nanos) results.CapacityStep {
 		return results.CapacityStep{
-			Number: n, Purpose: "bisect", Load: load, Offered: 10 * load, Achieved: 9 * load, Verdict: verdict, Reasons: []string{"because " + hostile},
-			Lanes: []results.CapacityStepLane{{Name: "push", FromIntended: results.Quantiles{Count: 9, P50: p99 / 2, P99: p99}}},
+			Number:   n,
+			Purpose:  "bisect",
+			Load:     load,
+			Offered:  10 * load,
+			Achieved: 9 * load,
+			Verdict:  verdict,
+			Reasons:  []string{"because " + hostile},
+			Lanes:    []results.CapacityStepLane{{Name: "push", FromIntended: results.Quantiles{Count: 9, P50: p99 / 2, P99: p99}}},
 		}
 	}
 	return &results.Capacity{
-		Name: "nightly", Unit: "events/s", Axis: "rate", Outcome: "found", Stopped: "found it", SLO: results.CapacitySLO{P99: 100e6},
-		Target: results.Target{URL: "http://x/" + hostile}, Profile: json.RawMessage(`{"name": "p<b>"}`),
+		Name:    "nightly",
+		Unit:    "events/s",
+		Axis:    "rate",
+		Outcome: "found",
+		Stopped: "found it",
+		SLO:     results.CapacitySLO{P99: 100e6},
+		Target:  results.Target{URL: "http://x/" + hostile},
+		Profile: json.RawMessage(`{"name": "p<b>"}`),
 		Maximum: results.CapacityMaximum{Load: 100, Above: 200, From: 100, To: 200, Passed: 2, Events: 100, FanOut: 10, Deliveries: 1000},
-		Steps:   []results.CapacityStep{at(1, 100, "passed", 10e6), at(2, 200, "failed", 1000e6), at(3, 150, "unclear", 100e6), at(4, 50, "aside", 1e6), at(5, 400, "failed", 0)},
-		Costs:   []results.CapacityCost{{Lane: "push" + hostile, Mode: "push", Missing: []string{hostile}}}, Warnings: []results.Warning{{Text: hostile}},
+		Steps: []results.CapacityStep{
+			at(1, 100, "passed", 10e6),
+			at(2, 200, "failed", 1000e6),
+			at(3, 150, "unclear", 100e6),
+			at(4, 50, "aside", 1e6),
+			at(5, 400, "failed", 0),
+		},
+		Costs: []results.CapacityCost{
+			{Lane: "push" + hostile, Mode: "push", Missing: []string{hostile}},
+		},
+		Warnings:   []results.Warning{{Text: hostile}},
 		LawRefused: "too few " + hostile,
 	}
 }
@@ -140,7 +170,8 @@ func sampleCapacity() *results.Capacity {
 func TestCapacityPage(t *testing.T) {
 	c := sampleCapacity()
 	v := newCapacityView(c)
-	if v.Word != "found" || v.Class != "pass" || !strings.HasPrefix(v.Verdict, "Maximum load: 100 events/s, interval 100 to 200") || !strings.HasPrefix(v.Title, "nightly · Capacity of ") {
+	if v.Word != "found" || v.Class != "pass" || !strings.HasPrefix(v.Verdict, "Maximum load: 100 events/s, interval 100 to 200") ||
+		!strings.HasPrefix(v.Title, "nightly · Capacity of ") {
 		t.Errorf("%s %s %q %q", v.Word, v.Class, v.Verdict, v.Title)
 	}
 	if len(v.Plots) != 2 || len(v.Steps) != 5 {
@@ -157,7 +188,8 @@ func TestCapacityPage(t *testing.T) {
 	if !reflect.DeepEqual(l.Points, want) {
 		t.Errorf("got %+v\nwant %+v", l.Points, want)
 	}
-	if *l.Above != 50 || l.Bound != "100ms" || *l.Found != x.at(100) || *l.Band != (plotBand{x.at(100), round2(x.at(200) - x.at(100))}) || !strings.Contains(l.Caption, "In 1 step nothing was received.") {
+	if *l.Above != 50 || l.Bound != "100ms" || *l.Found != x.at(100) || *l.Band != (plotBand{x.at(100), round2(x.at(200) - x.at(100))}) ||
+		!strings.Contains(l.Caption, "In 1 step nothing was received.") {
 		t.Errorf("%+v", l)
 	}
 	c.Maximum.To = 0
@@ -178,7 +210,9 @@ func TestCapacityPage(t *testing.T) {
 func TestComparePage(t *testing.T) {
 	c := sampleComparison()
 	v := newComparisonView(c)
-	if v.Word != "mixed" || v.Verdict != "Of 9 figures, 2 are worse in B and 1 better; 1 are the same, and of 5 there is not enough data." || len(v.Changed) != 3 {
+	if v.Word != "mixed" ||
+		v.Verdict != "Of 9 figures, 2 are worse in B and 1 better; 1 are the same, and of 5 there is not enough data." ||
+		len(v.Changed) != 3 {
 		t.Errorf("%s: %s %+v", v.Word, v.Verdict, v.Changed)
 	}
 	if got := v.Changed[0]; got.Text != "+40.0 %, from 50.0ms to 70.0ms (95 % interval +35.0 % to +45.0 %)" || !got.Worse {
@@ -220,13 +254,22 @@ func TestComparePage(t *testing.T) {
 
 func sampleCalibration() *Calibration {
 	return &Calibration{Profile: "calibrate" + hostile, Rows: []CalibrationRow{
-		{Case: "drop", Lane: "push", Passed: true, Text: "lost 3 = 3"}, {Case: "drop", Lane: "poll", Text: "lost 3 ≠ 2"}, {Case: hostile, Lane: hostile, Passed: true, Text: hostile},
+		{
+			Case:   "drop",
+			Lane:   "push",
+			Passed: true,
+			Text:   "lost 3 = 3",
+		},
+		{Case: "drop", Lane: "poll", Text: "lost 3 ≠ 2"},
+		{Case: hostile, Lane: hostile, Passed: true, Text: hostile},
 	}}
 }
 
 func TestCalibrationPage(t *testing.T) {
 	v := newCalibrationView(sampleCalibration())
-	if v.Word != "fail" || v.Verdict != "2 of 3 rows: the measured figures are the planned ones." || len(v.Cases) != 2 || !v.Cases[0].Failed || v.Cases[1].Failed {
+	if v.Word != "fail" || v.Verdict != "2 of 3 rows: the measured figures are the planned ones." || len(v.Cases) != 2 ||
+		!v.Cases[0].Failed ||
+		v.Cases[1].Failed {
 		t.Errorf("%+v", v)
 	}
 }

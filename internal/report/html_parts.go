@@ -104,8 +104,15 @@ func shardRows(shards []results.Shard) []shardRow {
 		}
 		if !s.Missing {
 			row.Cells = []string{
-				Clean(s.Machine), count(int64(s.Subscriptions)), count(s.Delivered), count(s.Foreign), "+" + results.FormatNanos(s.Skew/1000*1000),
-				results.FormatNanos(s.Generator.ReadDelay.P99), strconv.FormatFloat(s.Generator.Process.CPUShare, 'f', 2, 64),
+				Clean(
+					s.Machine,
+				),
+				count(int64(s.Subscriptions)),
+				count(s.Delivered),
+				count(s.Foreign),
+				"+" + results.FormatNanos(s.Skew/1000*1000),
+				results.FormatNanos(s.Generator.ReadDelay.P99),
+				strconv.FormatFloat(s.Generator.Process.CPUShare, 'f', 2, 64),
 			}
 		}
 		out = append(out, row)
@@ -262,7 +269,8 @@ func subsText(subs []int) string {
 // of its own.
 func probeOf(r *results.Result, lane int, e *results.Example) string {
 	run, err := strconv.ParseUint(r.Run, 16, 32)
-	if err != nil || len(r.Shards) > 0 || e.FromSeq <= 0 || e.FromSeq > 1<<32-1 || e.Source < 0 || e.Source > 1<<16-1 || strings.HasPrefix(e.Kind, "unexpected") {
+	if err != nil || len(r.Shards) > 0 || e.FromSeq <= 0 || e.FromSeq > 1<<32-1 || e.Source < 0 || e.Source > 1<<16-1 ||
+		strings.HasPrefix(e.Kind, "unexpected") {
 		return ""
 	}
 	if takesTurns(r) {

@@ -14,10 +14,23 @@ import (
 // TestPublishedOfAllTurns: the published events are those of the run, not of the first lane.
 func TestPublishedOfAllTurns(t *testing.T) {
 	turns := map[string]results.Timeline{
-		"push": {Interval: time.Second, Points: []results.Point{{At: time.Second, WarmUp: 2}, {At: 2 * time.Second, Published: 5}, {At: 3 * time.Second, Delivered: 9}}},
+		"push": {
+			Interval: time.Second,
+			Points: []results.Point{
+				{At: time.Second, WarmUp: 2},
+				{At: 2 * time.Second, Published: 5},
+				{At: 3 * time.Second, Delivered: 9},
+			},
+		},
 		"poll": {Interval: time.Second, Points: []results.Point{{At: 6 * time.Second, Published: 7, Dropped: 1}}},
 	}
-	if got, want := newPublished(turns, 0), (publishedData{Width: 1, Time: []float64{1, 2, 3, 4, 5, 6, 7}, Published: []float64{2, 5, 0, 0, 0, 7, 0}}); !reflect.DeepEqual(got, want) {
+	if got, want := newPublished(
+		turns,
+		0,
+	), (publishedData{Width: 1, Time: []float64{1, 2, 3, 4, 5, 6, 7}, Published: []float64{2, 5, 0, 0, 0, 7, 0}}); !reflect.DeepEqual(
+		got,
+		want,
+	) {
 		t.Errorf("in turns %+v, want %+v", got, want)
 	}
 	p := results.Timeline{Interval: time.Second, Points: []results.Point{{At: time.Second, Published: 5}}}
@@ -34,11 +47,30 @@ func TestPublishedOfAllTurns(t *testing.T) {
 
 func TestThresholdRows(t *testing.T) {
 	got := thresholdRows([]results.Verdict{
-		{Threshold: "*.late == 0", Lane: "a", Passed: true, Text: "0"}, {Threshold: "*.late == 0", Lane: "b", Text: "3"}, {Threshold: "*.late == 0", Lane: "c", Passed: true, Text: "0"},
-		{Threshold: "*.late == 0", Lane: "d", NotEvaluated: "nothing", Text: "nothing"}, {Threshold: "*.late == 0", Lane: "e", NotEvaluated: "nothing", Text: "nothing"},
-		{Threshold: "*.p99 < 1s", Lane: "a", Passed: true, Text: "1ms"}, {Threshold: "*.p99 < 1s", Lane: "b", Passed: true, Text: "2ms"},
+		{
+			Threshold: "*.late == 0",
+			Lane:      "a",
+			Passed:    true,
+			Text:      "0",
+		},
+		{Threshold: "*.late == 0", Lane: "b", Text: "3"},
+		{Threshold: "*.late == 0", Lane: "c", Passed: true, Text: "0"},
+		{
+			Threshold:    "*.late == 0",
+			Lane:         "d",
+			NotEvaluated: "nothing",
+			Text:         "nothing",
+		},
+		{Threshold: "*.late == 0", Lane: "e", NotEvaluated: "nothing", Text: "nothing"},
+		{Threshold: "*.p99 < 1s", Lane: "a", Passed: true, Text: "1ms"},
+		{Threshold: "*.p99 < 1s", Lane: "b", Passed: true, Text: "2ms"},
 	})
-	want := []thresholdRow{{"*.late == 0", "a, c", "0", wordHeld}, {"*.late == 0", "b", "3", wordFailed}, {"*.late == 0", "d, e", "nothing", wordNotEvaluated}, {"*.p99 < 1s", "a, b", "1ms, 2ms", wordHeld}}
+	want := []thresholdRow{
+		{"*.late == 0", "a, c", "0", wordHeld},
+		{"*.late == 0", "b", "3", wordFailed},
+		{"*.late == 0", "d, e", "nothing", wordNotEvaluated},
+		{"*.p99 < 1s", "a, b", "1ms, 2ms", wordHeld},
+	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -46,11 +78,21 @@ func TestThresholdRows(t *testing.T) {
 
 // TestFindings: an event that many subscriptions lost is one line, with its probe id where known.
 func TestFindings(t *testing.T) {
-	r := &results.Result{Run: "fffffffe", Phases: []results.Phase{{Name: "attach", Lane: "a"}}, Lanes: []results.Lane{{Name: "a"}, {Name: "b"}}}
-	for i := range 9 {
-		r.Lanes[1].Examples = append(r.Lanes[1].Examples, results.Example{Kind: "lost: 2 lost", Subscription: 10 * i, Source: 3, FromSeq: 7, ToSeq: 8, At: results.Nanos(i+1) * 1e9})
+	r := &results.Result{
+		Run:    "fffffffe",
+		Phases: []results.Phase{{Name: "attach", Lane: "a"}},
+		Lanes:  []results.Lane{{Name: "a"}, {Name: "b"}},
 	}
-	r.Lanes[1].Examples = append(r.Lanes[1].Examples, results.Example{Kind: "unexpected: foreign run", Source: 3, FromSeq: 7, ToSeq: 7, EventID: "ab", Bytes: 2048})
+	for i := range 9 {
+		r.Lanes[1].Examples = append(
+			r.Lanes[1].Examples,
+			results.Example{Kind: "lost: 2 lost", Subscription: 10 * i, Source: 3, FromSeq: 7, ToSeq: 8, At: results.Nanos(i+1) * 1e9},
+		)
+	}
+	r.Lanes[1].Examples = append(
+		r.Lanes[1].Examples,
+		results.Example{Kind: "unexpected: foreign run", Source: 3, FromSeq: 7, ToSeq: 7, EventID: "ab", Bytes: 2048},
+	)
 	columns := []column{{Lane: "a"}, {Lane: "b", place: 1}}
 	lanes := []laneOf{{&r.Upstream, &r.Lanes[0]}, {&r.Upstream, &r.Lanes[1]}}
 	r.Lanes[1].LostSilent = 18
@@ -58,7 +100,8 @@ func TestFindings(t *testing.T) {
 	if len(got) != 2 || len(got[0].Examples) != 1 || len(got[1].Examples) != 1 {
 		t.Fatalf("%d anomalies: %+v", len(got), got)
 	}
-	if got[0].Kind != "lost" || got[0].Total != "18" || got[0].Column.Lane != "b" || got[1].Kind != "unexpected: foreign run" || got[1].Total != "" {
+	if got[0].Kind != "lost" || got[0].Total != "18" || got[0].Column.Lane != "b" || got[1].Kind != "unexpected: foreign run" ||
+		got[1].Total != "" {
 		t.Errorf("%+v", got)
 	}
 	f := got[0].Examples[0]
@@ -82,10 +125,26 @@ func TestThePageHasWhatTheTextHas(t *testing.T) {
 	r.Target = results.Target{Embedded: true, Stdio: &results.Stdio{}}
 	r.Upstream.Kind, r.Upstream.Figures = "feed", map[string]float64{"feedEmpty": 2}
 	r.Upstream.Timings = map[string]results.Quantiles{"feedLag": {Count: 3, P50: 1e6, P99: 2e6, Max: 3e6}}
-	r.Generator.Arrivals = results.Arrivals{Counted: 2000, Kernel: 1990, Shared: 5, Error: results.Quantiles{Count: 1, P99: 3e3}, Waited: results.Quantiles{Count: 1, P99: 5e6}}
+	r.Generator.Arrivals = results.Arrivals{
+		Counted: 2000,
+		Kernel:  1990,
+		Shared:  5,
+		Error:   results.Quantiles{Count: 1, P99: 3e3},
+		Waited:  results.Quantiles{Count: 1, P99: 5e6},
+	}
 	r.Shards = []results.Shard{
-		{Index: 0, Count: 3, Machine: "m1" + hostile, Subscriptions: 450, Delivered: 4500, Foreign: 7, Skew: 12e6, Generator: results.Generator{ReadDelay: results.Quantiles{Count: 1, P99: 1e6}, Process: results.Process{CPUShare: 0.254}}},
-		{Index: 1, Count: 3, Partial: true, Reason: "stopped"}, {Index: 2, Count: 3, Missing: true},
+		{
+			Index:         0,
+			Count:         3,
+			Machine:       "m1" + hostile,
+			Subscriptions: 450,
+			Delivered:     4500,
+			Foreign:       7,
+			Skew:          12e6,
+			Generator:     results.Generator{ReadDelay: results.Quantiles{Count: 1, P99: 1e6}, Process: results.Process{CPUShare: 0.254}},
+		},
+		{Index: 1, Count: 3, Partial: true, Reason: "stopped"},
+		{Index: 2, Count: 3, Missing: true},
 	}
 	r.Lanes[0].Latency.BelowResolution = []string{"fromSent.p50"}
 	got := page1(t, p)
@@ -128,7 +187,8 @@ func TestOverlayOfThree(t *testing.T) {
 		t.Errorf("columns %s, want %s", strings.Join(got, ", "), want)
 	}
 	// The runs are aligned at the start of publishing.
-	if d := v.Data.Runs[1]; d.Lanes[0].Time[0] != 0.25 || d.Published.Time[0] != 0.25 || d.Phases[1].Start != 0 || v.Times[1].Rows[0][0] != "0.25s" {
+	if d := v.Data.Runs[1]; d.Lanes[0].Time[0] != 0.25 || d.Published.Time[0] != 0.25 || d.Phases[1].Start != 0 ||
+		v.Times[1].Rows[0][0] != "0.25s" {
 		t.Errorf("times %v, %v, %v, %v", d.Lanes[0].Time, d.Published.Time, d.Phases, v.Times[1].Rows[0])
 	}
 	// Lanes without a log and a timeline have empty lists.

@@ -105,7 +105,9 @@ var shapes = [hues]string{
 
 // mark is the mark of a lane, by its colour.
 func mark(hue int) template.HTML {
-	return template.HTML(fmt.Sprintf(`<svg class="mark hue%d" viewBox="-6 -6 12 12" aria-hidden="true"><path d="%s"/></svg>`, hue, shapes[hue%hues]))
+	return template.HTML(
+		fmt.Sprintf(`<svg class="mark hue%d" viewBox="-6 -6 12 12" aria-hidden="true"><path d="%s"/></svg>`, hue, shapes[hue%hues]),
+	)
 }
 
 // outline is the outline of a shape.

@@ -22,17 +22,38 @@ func samplePage() Page {
 	r := sampleResult()
 	r.Profile = json.RawMessage(`{"name": "hand"}`)
 	r.Lanes[0].Overhead.Causes = map[string]results.Traffic{
-		"heartbeat": {BytesDown: 1999}, "reconnect": {Requests: 1999, BytesUp: 3998}, "subscribe": {Requests: 5, BytesUp: 500}, "events": {BytesDown: 1e6},
+		"heartbeat": {
+			BytesDown: 1999,
+		},
+		"reconnect": {Requests: 1999, BytesUp: 3998},
+		"subscribe": {Requests: 5, BytesUp: 500},
+		"events":    {BytesDown: 1e6},
 	}
 	o := &r.Lanes[0].Overhead
-	o.Opened, o.Measured = int64(r.Lanes[0].Subscriptions), results.OverheadWindow{Received: r.Lanes[0].Delivered, SubscriptionHours: o.SubscriptionHours, Causes: o.Causes}
+	o.Opened, o.Measured = int64(
+		r.Lanes[0].Subscriptions,
+	), results.OverheadWindow{
+		Received:          r.Lanes[0].Delivered,
+		SubscriptionHours: o.SubscriptionHours,
+		Causes:            o.Causes,
+	}
 	r.Lanes[0].Examples = []results.Example{{Kind: "lost: " + hostile, Subscription: 3, Source: 1, FromSeq: 7, ToSeq: 9, At: 1.5e9}}
 	ms := results.Nanos(time.Millisecond)
 	return Page{
 		Result: r,
 		Logs: map[string]*results.Log{"push": {Intervals: []results.LogInterval{
-			{Tag: results.TagIntended, Start: time.Second, Length: time.Second, Buckets: []results.Bucket{{Value: ms, Count: 90}, {Value: 10 * ms, Count: 5}}},
-			{Tag: results.TagIntended, Start: 4 * time.Second, Length: time.Second, Buckets: []results.Bucket{{Value: 10 * ms, Count: 4}, {Value: 100 * ms, Count: 1}}},
+			{
+				Tag:     results.TagIntended,
+				Start:   time.Second,
+				Length:  time.Second,
+				Buckets: []results.Bucket{{Value: ms, Count: 90}, {Value: 10 * ms, Count: 5}},
+			},
+			{
+				Tag:     results.TagIntended,
+				Start:   4 * time.Second,
+				Length:  time.Second,
+				Buckets: []results.Bucket{{Value: 10 * ms, Count: 4}, {Value: 100 * ms, Count: 1}},
+			},
 			{Tag: results.TagSent, Start: time.Second, Length: time.Second, Buckets: []results.Bucket{{Value: ms, Count: 100}}},
 		}}},
 		Timelines: map[string]results.Timeline{"push": {Interval: time.Second, Points: []results.Point{
@@ -55,7 +76,10 @@ func TestHTMLSaysWhatTheTextSays(t *testing.T) {
 	for _, g := range rowsOf([]laneOf{one}) {
 		for _, r := range g {
 			class := "n" + r.class(one)
-			if v := r.cell(one); r.shown(one) && v != "" && !strings.Contains(got, ">"+html.EscapeString(r.label)+"</th><td class=\""+class+"\">"+html.EscapeString(v)+"</td>") {
+			if v := r.cell(
+				one,
+			); r.shown(one) && v != "" &&
+				!strings.Contains(got, ">"+html.EscapeString(r.label)+"</th><td class=\""+class+"\">"+html.EscapeString(v)+"</td>") {
 				t.Errorf("the page lacks %q %q", r.label, v)
 			}
 		}

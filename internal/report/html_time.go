@@ -26,7 +26,12 @@ func publishedOf(of map[string]results.Timeline) results.Timeline {
 		out.Interval = max(out.Interval, t.Interval)
 		for _, p := range t.Points {
 			q := at[p.At]
-			at[p.At] = results.Point{At: p.At, Published: max(p.Published, q.Published), WarmUp: max(p.WarmUp, q.WarmUp), Dropped: max(p.Dropped, q.Dropped)}
+			at[p.At] = results.Point{
+				At:        p.At,
+				Published: max(p.Published, q.Published),
+				WarmUp:    max(p.WarmUp, q.WarmUp),
+				Dropped:   max(p.Dropped, q.Dropped),
+			}
 		}
 	}
 	for _, p := range at {
@@ -82,7 +87,10 @@ func (c *captions) add(name string, r *results.Result, d *runData) {
 	var spans []string
 	for i := range r.Lanes {
 		if q := r.Lanes[i].Latency.FromIntended; q.Count > 0 {
-			spans = append(spans, fmt.Sprintf("%s %s to %s", Clean(r.Lanes[i].Name), results.FormatNanos(q.P50), results.FormatNanos(q.Max)))
+			spans = append(
+				spans,
+				fmt.Sprintf("%s %s to %s", Clean(r.Lanes[i].Name), results.FormatNanos(q.P50), results.FormatNanos(q.Max)),
+			)
 		}
 	}
 	say(&c.Curve, "Median to maximum: ", spans)
@@ -120,7 +128,15 @@ func (d *runData) publishedText(u *results.Upstream) []string {
 	if i < 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s in the measured phase, %s in the warm-up; highest rate %s/s at %s", plural(u.Published, "event"), count(u.Warmup), ratio(d.Published.Published[i]), timeText(d.Published.Time[i]))}
+	return []string{
+		fmt.Sprintf(
+			"%s in the measured phase, %s in the warm-up; highest rate %s/s at %s",
+			plural(u.Published, "event"),
+			count(u.Warmup),
+			ratio(d.Published.Published[i]),
+			timeText(d.Published.Time[i]),
+		),
+	}
 }
 
 func (l *laneData) incidentText() string {

@@ -14,10 +14,23 @@ func TestWarmUpIsNoGap(t *testing.T) {
 	p := samplePage()
 	p.Result.Upstream.Warmup = 30
 	p.Result.Phases = []results.Phase{
-		{Name: "attach", End: 1e9}, {Name: "warm-up", Lane: "poll", Start: 1e9, End: 9e9}, {Name: "warm-up", Lane: "push", Start: 1e9, End: 3.5e9}, {Name: "measure", Lane: "push", Start: 3.5e9, End: 6e9},
+		{
+			Name: "attach",
+			End:  1e9,
+		},
+		{Name: "warm-up", Lane: "poll", Start: 1e9, End: 9e9},
+		{Name: "warm-up", Lane: "push", Start: 1e9, End: 3.5e9},
+		{Name: "measure", Lane: "push", Start: 3.5e9, End: 6e9},
 	}
 	p.Timelines["push"] = results.Timeline{Interval: time.Second, Points: []results.Point{
-		{At: time.Second, WarmUp: 10, Duplicates: 1}, {At: 2 * time.Second, WarmUp: 10}, {At: 3 * time.Second, WarmUp: 10, Published: 10}, {At: 5 * time.Second, Published: 10, Delivered: 50},
+		{
+			At:         time.Second,
+			WarmUp:     10,
+			Duplicates: 1,
+		},
+		{At: 2 * time.Second, WarmUp: 10},
+		{At: 3 * time.Second, WarmUp: 10, Published: 10},
+		{At: 5 * time.Second, Published: 10, Delivered: 50},
 	}}
 	v := newView([]Page{p})
 	l := v.Data.Runs[0].Lanes[0]

@@ -14,12 +14,21 @@ import (
 func newRunView(p *Page) runView {
 	r := p.Result
 	v := runView{
-		Name: Clean(p.Name), Result: r,
-		Where:      whereText(r),
-		Protocol:   protocolText(r),
-		Started:    r.Started.UTC().Format("2006-01-02 15:04:05 UTC"),
-		Took:       results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))),
-		Published:  plural(r.Upstream.Published, "event") + " published by " + Clean(r.Upstream.Kind) + " from " + plural(int64(r.Upstream.Sources), "source"),
+		Name:     Clean(p.Name),
+		Result:   r,
+		Where:    whereText(r),
+		Protocol: protocolText(r),
+		Started:  r.Started.UTC().Format("2006-01-02 15:04:05 UTC"),
+		Took:     results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))),
+		Published: plural(
+			r.Upstream.Published,
+			"event",
+		) + " published by " + Clean(
+			r.Upstream.Kind,
+		) + " from " + plural(
+			int64(r.Upstream.Sources),
+			"source",
+		),
 		Thresholds: thresholdRows(r.Thresholds),
 		Shards:     shardRows(r.Shards),
 		Profile:    p.Profile,
@@ -99,7 +108,11 @@ func laneMeaning(x laneOf) string {
 		return fmt.Sprintf("none was received, although %s owed.", deliveries(l.Expected))
 	}
 	q := l.Latency.FromIntended
-	s := fmt.Sprintf("99 of 100 deliveries arrived within %s of the scheduled instant, half within %s; ", results.FormatNanos(q.P99), results.FormatNanos(q.P50))
+	s := fmt.Sprintf(
+		"99 of 100 deliveries arrived within %s of the scheduled instant, half within %s; ",
+		results.FormatNanos(q.P99),
+		results.FormatNanos(q.P50),
+	)
 	if l.Expected == l.Delivered {
 		s += "nothing was lost"
 	}
@@ -118,7 +131,13 @@ func laneMeaning(x laneOf) string {
 	}
 	s += strings.Join(counts, ", ")
 	if t, o := l.Overhead.TotalPerDelivered, l.Overhead.PerDelivered; t != (results.Share{}) {
-		s += fmt.Sprintf("; each cost %s requests and %s, of which %s requests and %s carried no event", ratio(t.Requests), bytes(t.Bytes), ratio(o.Requests), bytes(o.Bytes))
+		s += fmt.Sprintf(
+			"; each cost %s requests and %s, of which %s requests and %s carried no event",
+			ratio(t.Requests),
+			bytes(t.Bytes),
+			ratio(o.Requests),
+			bytes(o.Bytes),
+		)
 	}
 	return s + "."
 }
@@ -130,7 +149,13 @@ func health(r *results.Result) [][2]string {
 		if q.Count == 0 {
 			return "–"
 		}
-		return fmt.Sprintf("p50 %s, p99 %s, max %s (%s samples)", results.FormatNanos(q.P50), results.FormatNanos(q.P99), results.FormatNanos(q.Max), count(q.Count))
+		return fmt.Sprintf(
+			"p50 %s, p99 %s, max %s (%s samples)",
+			results.FormatNanos(q.P50),
+			results.FormatNanos(q.P99),
+			results.FormatNanos(q.Max),
+			count(q.Count),
+		)
 	}
 	out := [][2]string{
 		{"read delay (its p99 is the resolution limit)", q(in.ReadDelay)},
@@ -169,7 +194,10 @@ func phasesText(r *results.Result) string {
 		if ph.Lane != "" {
 			name = Clean(ph.Lane) + " " + name
 		}
-		parts = append(parts, fmt.Sprintf("%s %s to %s", name, timeText(ph.Start.Duration().Seconds()), timeText(ph.End.Duration().Seconds())))
+		parts = append(
+			parts,
+			fmt.Sprintf("%s %s to %s", name, timeText(ph.Start.Duration().Seconds()), timeText(ph.End.Duration().Seconds())),
+		)
 	}
 	return strings.Join(parts, ", ")
 }
@@ -232,7 +260,13 @@ func ownRows(figures map[string]float64, timings map[string]results.Quantiles) (
 			none = append(none, Clean(name))
 			continue
 		}
-		rows = append(rows, [2]string{Clean(name), fmt.Sprintf("p50 %s, p99 %s, max %s of %s", quantile(q, q.P50), quantile(q, q.P99), quantile(q, q.Max), count(q.Count))})
+		rows = append(
+			rows,
+			[2]string{
+				Clean(name),
+				fmt.Sprintf("p50 %s, p99 %s, max %s of %s", quantile(q, q.P50), quantile(q, q.P99), quantile(q, q.Max), count(q.Count)),
+			},
+		)
 	}
 	if zero != nil {
 		rows = append(rows, [2]string{"0", strings.Join(zero, ", ")})

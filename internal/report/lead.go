@@ -189,7 +189,11 @@ func compared(p *Page) string {
 	if all[0].tied {
 		text = "Tie: this run does not separate " + listed(tied)
 		if longest(all) < leastIntervals {
-			text = fmt.Sprintf("Tie: this run is too short to separate %s; it takes %d seconds with deliveries", listed(tied), leastIntervals)
+			text = fmt.Sprintf(
+				"Tie: this run is too short to separate %s; it takes %d seconds with deliveries",
+				listed(tied),
+				leastIntervals,
+			)
 		}
 	}
 	if slower != nil {

@@ -28,7 +28,9 @@ func racePage(turns bool, p99s map[string][]time.Duration, names ...string) Page
 			// Two intervals of the log make one compared interval.
 			for half := range 2 {
 				log.Intervals = append(log.Intervals, results.LogInterval{
-					Tag: results.TagIntended, Start: from + time.Duration(i)*time.Second + time.Duration(half)*500*time.Millisecond, Length: 500 * time.Millisecond,
+					Tag:     results.TagIntended,
+					Start:   from + time.Duration(i)*time.Second + time.Duration(half)*500*time.Millisecond,
+					Length:  500 * time.Millisecond,
 					Buckets: []results.Bucket{{Value: results.Nanos(v / time.Duration(2-half)), Count: 5}},
 				})
 			}
@@ -101,8 +103,17 @@ func TestLead(t *testing.T) {
 		return []time.Duration{v, v, v, v, v, v, v, v}
 	}
 	const ms = time.Millisecond
-	p := racePage(false, map[string][]time.Duration{"push": eight(10 * ms), "poll": eight(990 * ms), "webhook": eight(11 * ms), "mute": nil}, "poll", "push", "mute", "webhook")
-	if got, want := lead(&p), "Tie: this run does not separate push (p99 10.0ms) and webhook (p99 11.0ms); poll took 99 times as long."; got != want {
+	p := racePage(
+		false,
+		map[string][]time.Duration{"push": eight(10 * ms), "poll": eight(990 * ms), "webhook": eight(11 * ms), "mute": nil},
+		"poll",
+		"push",
+		"mute",
+		"webhook",
+	)
+	if got, want := lead(
+		&p,
+	), "Tie: this run does not separate push (p99 10.0ms) and webhook (p99 11.0ms); poll took 99 times as long."; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	p = racePage(false, map[string][]time.Duration{"low": eight(ms), "b": eight(25 * ms)}, "low", "b")
@@ -131,10 +142,14 @@ func TestSettingsExplain(t *testing.T) {
 		return p.Result
 	}
 	cut := poll(0, 0, 0)
-	cut.Profile = json.RawMessage(`{"lanes": [{"name": "push", "events": {"cutEvery": 3000000000}}, {"name": "poll", "webhook": {"answer": [{"status": 503, "share": 0.05}, {"delay": 1000}]}}]}`)
+	cut.Profile = json.RawMessage(
+		`{"lanes": [{"name": "push", "events": {"cutEvery": 3000000000}}, {"name": "poll", "webhook": {"answer": [{"status": 503, "share": 0.05}, {"delay": 1000}]}}]}`,
+	)
 	cut.Lanes[1].Duplicates.Requested = 7
 	together := poll(0, 0, 0)
-	together.Profile = json.RawMessage(`{"lanes": [{"name": "push", "events": {"cutAt": 1000000000, "cutFor": 2000000000}}, {"name": "poll"}]}`)
+	together.Profile = json.RawMessage(
+		`{"lanes": [{"name": "push", "events": {"cutAt": 1000000000, "cutFor": 2000000000}}, {"name": "poll"}]}`,
+	)
 	alone := poll(90, 10, 1004e6)
 	alone.Lanes = alone.Lanes[1:]
 	for name, tt := range map[string]struct {

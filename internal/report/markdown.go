@@ -77,8 +77,14 @@ func (p *printer) row(cells ...string) { p.printf("| %s |\n", strings.Join(cells
 // lanes, thresholds and warnings. Text from a target is escaped.
 func Markdown(w io.Writer, r *results.Result) error {
 	p := &printer{w: w}
-	p.printf("### eventmeter: %s\n\n%s published by %s from %s in %s.\n\n", Markup(whereText(r)), plural(r.Upstream.Published, "event"), Markup(r.Upstream.Kind),
-		plural(int64(r.Upstream.Sources), "source"), results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))))
+	p.printf(
+		"### eventmeter: %s\n\n%s published by %s from %s in %s.\n\n",
+		Markup(whereText(r)),
+		plural(r.Upstream.Published, "event"),
+		Markup(r.Upstream.Kind),
+		plural(int64(r.Upstream.Sources), "source"),
+		results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))),
+	)
 	for i := range r.Until {
 		p.printf("%s.\n\n", Markup(r.Until[i].String()))
 	}
@@ -110,7 +116,12 @@ func Markdown(w io.Writer, r *results.Result) error {
 		p.printf("| | threshold | lane | measured |\n|---|---|---|--:|\n")
 		for i := range r.Thresholds {
 			v := &r.Thresholds[i]
-			p.row(map[string]string{wordHeld: "✅", wordFailed: "❌", wordNotEvaluated: "⚠️ not evaluated"}[verdictWord(v)], Markup(v.Threshold), Markup(v.Lane), Markup(v.Text))
+			p.row(
+				map[string]string{wordHeld: "✅", wordFailed: "❌", wordNotEvaluated: "⚠️ not evaluated"}[verdictWord(v)],
+				Markup(v.Threshold),
+				Markup(v.Lane),
+				Markup(v.Text),
+			)
 		}
 		p.printf("\n")
 	}

@@ -132,7 +132,11 @@ func Plan(w io.Writer, p plan.Plan) error {
 		for _, text := range n.Warnings {
 			lines := fold(text, width-len(n.Lane)-11)
 			for i, line := range lines {
-				out.printf("%s%s\n", map[bool]string{true: "warning " + Clean(n.Lane) + ": ", false: strings.Repeat(" ", len([]rune(n.Lane))+10)}[i == 0], Clean(line))
+				out.printf(
+					"%s%s\n",
+					map[bool]string{true: "warning " + Clean(n.Lane) + ": ", false: strings.Repeat(" ", len([]rune(n.Lane))+10)}[i == 0],
+					Clean(line),
+				)
 			}
 		}
 	}
@@ -206,7 +210,18 @@ func PlanTable(w io.Writer, name string, value func(plan.Workload) string, plans
 	far := map[string]bool{}
 	for _, p := range plans {
 		for _, n := range p.Needs {
-			table = append(table, []string{value(p.Workload), lane(n.Lane), podsCell(n), dash(n.Binds), rangePointer(n.CPU, cores), rangePointer(n.Memory, bytes), rangeOf(n.Out, bytes)})
+			table = append(
+				table,
+				[]string{
+					value(p.Workload),
+					lane(n.Lane),
+					podsCell(n),
+					dash(n.Binds),
+					rangePointer(n.CPU, cores),
+					rangePointer(n.Memory, bytes),
+					rangeOf(n.Out, bytes),
+				},
+			)
 			for _, text := range n.Warnings {
 				far[n.Lane+": "+text] = true
 			}

@@ -16,12 +16,25 @@ import (
 // lowResult is a run of a lane with deliveries, some below the resolution limit, and of lanes to
 // which nothing was owed.
 func lowResult(lanes ...string) *results.Result {
-	r := &results.Result{Upstream: results.Upstream{Kind: "inject", Accepted: 10, Published: 10}, Generator: results.Generator{ReadDelay: results.Quantiles{Count: 1, P99: 2e6}}}
+	r := &results.Result{
+		Upstream:  results.Upstream{Kind: "inject", Accepted: 10, Published: 10},
+		Generator: results.Generator{ReadDelay: results.Quantiles{Count: 1, P99: 2e6}},
+	}
 	for _, name := range lanes {
-		l := results.Lane{Name: name, System: "events", Mode: "push", Subscriptions: 2, Ready: results.Ready{Active: 2, Time: results.Quantiles{Count: 2, P99: 3e6}}}
+		l := results.Lane{
+			Name:          name,
+			System:        "events",
+			Mode:          "push",
+			Subscriptions: 2,
+			Ready:         results.Ready{Active: 2, Time: results.Quantiles{Count: 2, P99: 3e6}},
+		}
 		if name == "hears" {
 			l.Expected, l.Delivered, l.LostSilent = 20, 19, 1
-			l.Latency = results.Latency{FromIntended: results.Quantiles{Count: 19, P50: 1e6, P99: 5e6}, FromSent: results.Quantiles{Count: 19, P50: 1e6}, BelowResolution: []string{"fromIntended.p50"}}
+			l.Latency = results.Latency{
+				FromIntended:    results.Quantiles{Count: 19, P50: 1e6, P99: 5e6},
+				FromSent:        results.Quantiles{Count: 19, P50: 1e6},
+				BelowResolution: []string{"fromIntended.p50"},
+			}
 			l.Overhead.PerDelivered = results.Share{Requests: 0.5, Bytes: 12}
 		}
 		r.Lanes = append(r.Lanes, l)
@@ -124,7 +137,8 @@ func TestThreeFormsOfOneTable(t *testing.T) {
 			if _, there := text["delivered"]; there != (tt.has) {
 				t.Errorf("the row of deliveries: %t, want %t", there, tt.has)
 			}
-			if cells, there := text["delivered"]; there && slices.Contains(tt.lanes, "deaf") && (cells["deaf"] != "/" || cells["hears"] != "/19") {
+			if cells, there := text["delivered"]; there && slices.Contains(tt.lanes, "deaf") &&
+				(cells["deaf"] != "/" || cells["hears"] != "/19") {
 				t.Errorf("deliveries: %v", cells)
 			}
 			short := map[string]string{} // long name by short one
@@ -143,7 +157,10 @@ func TestThreeFormsOfOneTable(t *testing.T) {
 				_, label, _ := strings.Cut(short[name], "|")
 				for lane, cell := range cells {
 					// Several rows have this label: one of them is meant.
-					if long := text[strings.TrimSpace(label)][lane]; !slices.Contains(strings.Split(long, "/"), strings.TrimPrefix(cell, "/")) {
+					if long := text[strings.TrimSpace(label)][lane]; !slices.Contains(
+						strings.Split(long, "/"),
+						strings.TrimPrefix(cell, "/"),
+					) {
 						t.Errorf("summary: %s of %s is %q, the text says %q", name, lane, cell, long)
 					}
 				}
@@ -154,7 +171,8 @@ func TestThreeFormsOfOneTable(t *testing.T) {
 			if tt.has && summary["p50"]["hears"] != "/~1.00ms" {
 				t.Errorf("the summary's median is not marked as below the resolution limit: %v", summary["p50"])
 			}
-			if slices.Contains(tt.lanes, "deaf") && tt.has && (summary["overhead per event, requests"]["deaf"] != "/" || summary["silent loss"]["deaf"] != "/") {
+			if slices.Contains(tt.lanes, "deaf") && tt.has &&
+				(summary["overhead per event, requests"]["deaf"] != "/" || summary["silent loss"]["deaf"] != "/") {
 				t.Errorf("the summary has zeros of a lane that hears nothing: %v", summary)
 			}
 		})
@@ -175,7 +193,12 @@ func TestIntervalBesideALatency(t *testing.T) {
 		{results.Interval{Low: 11_800_000, Doubt: results.OffSchedule}, "12.3ms (11.8–?)!"},
 	} {
 		l := results.Lane{Latency: results.Latency{
-			FromIntended: results.Quantiles{Count: 9, P50: 1e6, P99: 12_300_000}, Intervals: map[string]results.Interval{"fromIntended.p99": c.in},
+			FromIntended: results.Quantiles{
+				Count: 9,
+				P50:   1e6,
+				P99:   12_300_000,
+			},
+			Intervals: map[string]results.Interval{"fromIntended.p99": c.in},
 		}}
 		if got := latency("fromIntended.p99")(&l); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
@@ -205,7 +228,15 @@ func TestTablesFitTheWidth(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		in := results.Interval{Low: 812_000, High: 13_900_000}
 		q := results.Quantiles{Count: 9, P50: 1e6, P90: 2e6, P99: 12_300_000, P999: 14e6}
-		r.Lanes = append(r.Lanes, results.Lane{Name: name, Expected: 9, Delivered: 9, Latency: results.Latency{FromIntended: q, FromSent: q, Intervals: map[string]results.Interval{"fromIntended.p99": in}}})
+		r.Lanes = append(
+			r.Lanes,
+			results.Lane{
+				Name:      name,
+				Expected:  9,
+				Delivered: 9,
+				Latency:   results.Latency{FromIntended: q, FromSent: q, Intervals: map[string]results.Interval{"fromIntended.p99": in}},
+			},
+		)
 	}
 	var out strings.Builder
 	p := &printer{w: &out}

@@ -29,7 +29,12 @@ func Summary(w io.Writer, r *results.Result, o SummaryOptions) error {
 	s := &summary{printer: printer{w: w}, r: r, o: o}
 	s.o.Width = max(80, o.Width)
 	j := judge(r)
-	head := fmt.Sprintf("%s in %s, %s published", whereText(r), results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))), plural(r.Upstream.Published, "event"))
+	head := fmt.Sprintf(
+		"%s in %s, %s published",
+		whereText(r),
+		results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))),
+		plural(r.Upstream.Published, "event"),
+	)
 	verdict := s.besides(strings.ToUpper(j.word), j.text, 3)
 	verdict[0] = strings.Replace(verdict[0], strings.ToUpper(j.word), s.o.Ink.verdict(&j, strings.ToUpper(j.word)), 1)
 	failed, notes := s.failures(), s.notes(&j)
@@ -124,7 +129,12 @@ func (s *summary) notes(j *judgement) (out []string) {
 		}
 	}
 	if rows := conformanceRows(s.r, results.RowBroken); len(rows) > 0 {
-		out = append(out, s.o.Ink.Bad(s.besides("broken", fmt.Sprintf("%s of conformance, such as %s", plural(int64(len(rows)), "row"), rows[0].Row), 1)[0]))
+		out = append(
+			out,
+			s.o.Ink.Bad(
+				s.besides("broken", fmt.Sprintf("%s of conformance, such as %s", plural(int64(len(rows)), "row"), rows[0].Row), 1)[0],
+			),
+		)
 	}
 	for i := range s.r.Until {
 		out = append(out, s.besides("until", Clean(s.r.Until[i].String()), 1)[0])

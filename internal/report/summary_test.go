@@ -13,13 +13,30 @@ import (
 // summaryLane is a lane with a p99 and its interval.
 func summaryLane(name, mode string, p99 results.Nanos) results.Lane {
 	return results.Lane{
-		Name: name, System: "events", Mode: mode, Subscriptions: 10, Expected: 6000, Delivered: 6000, Received: 6000,
-		Ready: results.Ready{Active: 10},
+		Name:          name,
+		System:        "events",
+		Mode:          mode,
+		Subscriptions: 10,
+		Expected:      6000,
+		Delivered:     6000,
+		Received:      6000,
+		Ready:         results.Ready{Active: 10},
 		Latency: results.Latency{
-			FromIntended: results.Quantiles{Count: 6000, P50: p99 / 2, P90: p99 * 3 / 4, P95: p99 * 7 / 8, P99: p99, P999: p99 * 2, Max: p99 * 2},
-			Intervals:    map[string]results.Interval{"fromIntended.p99": {Low: p99 * 9 / 10, High: p99 * 11 / 10}},
+			FromIntended: results.Quantiles{
+				Count: 6000,
+				P50:   p99 / 2,
+				P90:   p99 * 3 / 4,
+				P95:   p99 * 7 / 8,
+				P99:   p99,
+				P999:  p99 * 2,
+				Max:   p99 * 2,
+			},
+			Intervals: map[string]results.Interval{"fromIntended.p99": {Low: p99 * 9 / 10, High: p99 * 11 / 10}},
 		},
-		Overhead: results.Overhead{Measured: results.OverheadWindow{Received: 6000}, TotalPerDelivered: results.Share{Requests: 1, Bytes: 2048}},
+		Overhead: results.Overhead{
+			Measured:          results.OverheadWindow{Received: 6000},
+			TotalPerDelivered: results.Share{Requests: 1, Bytes: 2048},
+		},
 	}
 }
 
@@ -77,7 +94,8 @@ report     out/report.html  (1 warning)
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	painted := summarised(t, r, SummaryOptions{Ink: Ink{On: true}})
-	if !strings.Contains(painted, "\x1b[1m\x1b[31mFAIL\x1b[0m") || !strings.Contains(painted, "\x1b[94mpush") || strings.Contains(painted, "report ") {
+	if !strings.Contains(painted, "\x1b[1m\x1b[31mFAIL\x1b[0m") || !strings.Contains(painted, "\x1b[94mpush") ||
+		strings.Contains(painted, "report ") {
 		t.Errorf("%q", painted)
 	}
 }
@@ -113,7 +131,8 @@ func TestSummaryIsShort(t *testing.T) {
 							t.Errorf("width %d: %d columns: %s", width, utf8.RuneCountInString(line), line)
 						}
 					}
-					if lanes > 0 && lanes < 40 && !strings.Contains(got, "a-lane-") || !strings.Contains(got, "a/report.html") || lanes == 40 && !strings.Contains(got, "more; --full shows all") {
+					if lanes > 0 && lanes < 40 && !strings.Contains(got, "a-lane-") || !strings.Contains(got, "a/report.html") ||
+						lanes == 40 && !strings.Contains(got, "more; --full shows all") {
 						t.Errorf("%d lanes, %d thresholds:\n%s", lanes, thresholds, got)
 					}
 				}

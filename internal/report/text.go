@@ -81,7 +81,14 @@ func (p *printer) own(lanes []results.Lane) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(l.Timings)) {
 			q := l.Timings[name]
-			p.printf("  %sp50 %s, p99 %s, max %s of %s\n", padRight(name, labelWidth), quantile(q, q.P50), quantile(q, q.P99), quantile(q, q.Max), count(q.Count))
+			p.printf(
+				"  %sp50 %s, p99 %s, max %s of %s\n",
+				padRight(name, labelWidth),
+				quantile(q, q.P50),
+				quantile(q, q.P99),
+				quantile(q, q.Max),
+				count(q.Count),
+			)
 		}
 		p.printf("\n")
 	}
@@ -151,8 +158,17 @@ func (p *printer) generator(r *results.Result) {
 	p.printf("           at p99: read delay %s, timers %s late; longest GC pause %s\n",
 		results.FormatNanos(in.ReadDelay.P99), results.FormatNanos(in.TimerLag.P99), results.FormatNanos(in.GCPauses.Max))
 	if a := in.Arrivals; a.Kernel > 0 {
-		p.printf("           %s of %s deliveries timed by the kernel, %s shared a read\n", count(a.Kernel), count(a.Counted), count(a.Shared))
-		p.printf("           at p99: error of these times %s; wait until read %s, excluded\n", results.FormatNanos(a.Error.P99), results.FormatNanos(a.Waited.P99))
+		p.printf(
+			"           %s of %s deliveries timed by the kernel, %s shared a read\n",
+			count(a.Kernel),
+			count(a.Counted),
+			count(a.Shared),
+		)
+		p.printf(
+			"           at p99: error of these times %s; wait until read %s, excluded\n",
+			results.FormatNanos(a.Error.P99),
+			results.FormatNanos(a.Waited.P99),
+		)
 	}
 	if r.Target.Process != nil {
 		p.printf("target     %s\n", usage(r.Target.Process))
@@ -191,8 +207,17 @@ func (p *printer) shards(r *results.Result) {
 			p.printf("%-10s MISSING: its result was not there to merge\n", name)
 			continue
 		}
-		p.printf("%-10s %s %9s %13s %9s %9s %9s %9.2f\n", name, padRight(shorten(Clean(s.Machine), 22), 22), count(int64(s.Subscriptions)), count(s.Delivered), count(s.Foreign),
-			"+"+results.FormatNanos(s.Skew/1000*1000), results.FormatNanos(s.Generator.ReadDelay.P99), s.Generator.Process.CPUShare)
+		p.printf(
+			"%-10s %s %9s %13s %9s %9s %9s %9.2f\n",
+			name,
+			padRight(shorten(Clean(s.Machine), 22), 22),
+			count(int64(s.Subscriptions)),
+			count(s.Delivered),
+			count(s.Foreign),
+			"+"+results.FormatNanos(s.Skew/1000*1000),
+			results.FormatNanos(s.Generator.ReadDelay.P99),
+			s.Generator.Process.CPUShare,
+		)
 		if s.Partial {
 			p.printf("%s PARTIAL: %s\n", strings.Repeat(" ", 10), Clean(s.Reason))
 		}

@@ -21,7 +21,14 @@ func (p *printer) upstream(u *results.Upstream) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(u.Timings)) {
 		q := u.Timings[name]
-		p.printf("  %sp50 %s, p99 %s, max %s of %s\n", padRight(name, labelWidth), quantile(q, q.P50), quantile(q, q.P99), quantile(q, q.Max), count(q.Count))
+		p.printf(
+			"  %sp50 %s, p99 %s, max %s of %s\n",
+			padRight(name, labelWidth),
+			quantile(q, q.P50),
+			quantile(q, q.P99),
+			quantile(q, q.Max),
+			count(q.Count),
+		)
 	}
 	p.printf("\n")
 }

@@ -52,7 +52,13 @@ func judge(r *results.Result) judgement {
 		}
 	case t.NotEvaluated > 0:
 		why := strings.Join(whyNot(r.Thresholds), "; ")
-		j.word, j.text = "not evaluated", fmt.Sprintf("%d of %s %s not evaluated: %s", t.NotEvaluated, thresholds, were(t.NotEvaluated), why)
+		j.word, j.text = "not evaluated", fmt.Sprintf(
+			"%d of %s %s not evaluated: %s",
+			t.NotEvaluated,
+			thresholds,
+			were(t.NotEvaluated),
+			why,
+		)
 	case r.Part != nil:
 		j.word, j.text = "part", fmt.Sprintf("This is shard %d of %d, and it is complete; %s", r.Part.Index, r.Part.Count, of)
 	case t.All() == 0:

@@ -41,14 +41,23 @@ func unwrapped(t *testing.T, r *results.Result) string {
 // cleanResult is a run of two lanes that received everything owed.
 func cleanResult() *results.Result {
 	r := &results.Result{
-		Upstream:   results.Upstream{Kind: "inject", Scheduled: 20, Published: 20, Accepted: 20},
-		Thresholds: []results.Verdict{{Threshold: "*.lostSilent == 0", Lane: "push", Passed: true, Text: "0"}, {Threshold: "*.lostSilent == 0", Lane: "poll", Passed: true, Text: "0"}},
+		Upstream: results.Upstream{Kind: "inject", Scheduled: 20, Published: 20, Accepted: 20},
+		Thresholds: []results.Verdict{
+			{Threshold: "*.lostSilent == 0", Lane: "push", Passed: true, Text: "0"},
+			{Threshold: "*.lostSilent == 0", Lane: "poll", Passed: true, Text: "0"},
+		},
 	}
 	for _, name := range []string{"push", "poll"} {
 		r.Lanes = append(r.Lanes, results.Lane{
-			Name: name, System: "events", Mode: name, Subscriptions: 300, Ready: results.Ready{Active: 300}, Expected: 6000, Delivered: 6000,
-			Latency:  results.Latency{FromIntended: results.Quantiles{Count: 6000, P50: 1e6, P99: 30e6}},
-			Overhead: results.Overhead{Measured: results.OverheadWindow{Received: 6000}},
+			Name:          name,
+			System:        "events",
+			Mode:          name,
+			Subscriptions: 300,
+			Ready:         results.Ready{Active: 300},
+			Expected:      6000,
+			Delivered:     6000,
+			Latency:       results.Latency{FromIntended: results.Quantiles{Count: 6000, P50: 1e6, P99: 30e6}},
+			Overhead:      results.Overhead{Measured: results.OverheadWindow{Received: 6000}},
 		})
 	}
 	return r
@@ -94,20 +103,31 @@ func TestEveryUncleanFigureIsShown(t *testing.T) {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s does not say %q:\n%s", form, want, text)
 			}
-			if !strings.Contains(text, "The run is not clean: 1 figure should be 0 and is not.") || strings.Contains(text, "Nothing was lost") {
+			if !strings.Contains(text, "The run is not clean: 1 figure should be 0 and is not.") ||
+				strings.Contains(text, "Nothing was lost") {
 				t.Errorf("%s: the verdict does not know of %s", form, label)
 			}
 			if !strings.Contains(text, "!"+number) {
 				t.Errorf("%s: %s is not marked in the table:\n%s", form, label, text)
 			}
 		}
-		if page := page1(t, Page{Result: r}); !strings.Contains(page, `<section class="run unclean"`) || !regexp.MustCompile(`<td class="n unclean( notice)?">!`+number).MatchString(page) {
+		if page := page1(
+			t,
+			Page{Result: r},
+		); !strings.Contains(page, `<section class="run unclean"`) ||
+			!regexp.MustCompile(`<td class="n unclean( notice)?">!`+number).MatchString(page) {
 			t.Errorf("%s is not highlighted on the page", label)
 		}
 		if junit := write(t, func(w io.Writer) error { return JUnit(w, r) }); !strings.Contains(junit, "not clean: "+label) {
 			t.Errorf("JUnit does not say it: %s", label)
 		}
-		if notes := write(t, func(w io.Writer) error { return Annotations(w, r, GitHub) }); !strings.Contains(notes, "::warning title=eventmeter%3A not clean::"+label) {
+		if notes := write(
+			t,
+			func(w io.Writer) error { return Annotations(w, r, GitHub) },
+		); !strings.Contains(
+			notes,
+			"::warning title=eventmeter%3A not clean::"+label,
+		) {
 			t.Errorf("the annotations do not say it: %s\n%s", label, notes)
 		}
 	}
@@ -117,7 +137,11 @@ func TestEveryUncleanFigureIsShown(t *testing.T) {
 func TestNoSentenceCallsDuplicatesNothing(t *testing.T) {
 	r := cleanResult()
 	r.Lanes[0].Duplicates.SameEvent, r.Lanes[0].Late = 600, 7
-	if got := page1(t, Page{Result: r}); !strings.Contains(got, "half within 1.00ms; nothing was lost; 600 duplicates, 7 late.") || strings.Contains(got, "None of them lost anything") {
+	if got := page1(
+		t,
+		Page{Result: r},
+	); !strings.Contains(got, "half within 1.00ms; nothing was lost; 600 duplicates, 7 late.") ||
+		strings.Contains(got, "None of them lost anything") {
 		t.Error("the sentence of the lane, or the lead, does not have them")
 	}
 }
@@ -126,18 +150,33 @@ func TestNoSentenceCallsDuplicatesNothing(t *testing.T) {
 // counts thresholds, not lanes.
 func TestNotEvaluatedIsNoPass(t *testing.T) {
 	r := cleanResult()
-	r.Thresholds = append(r.Thresholds,
+	r.Thresholds = append(
+		r.Thresholds,
 		results.Verdict{Threshold: "*.unexpected == 0", Lane: "push", Passed: true, Text: "0"},
-		results.Verdict{Threshold: "*.unexpected == 0", Lane: "poll", NotEvaluated: "nothing was owed to the lane", Text: "nothing was owed to the lane"})
+		results.Verdict{
+			Threshold:    "*.unexpected == 0",
+			Lane:         "poll",
+			NotEvaluated: "nothing was owed to the lane",
+			Text:         "nothing was owed to the lane",
+		},
+	)
 	for form, text := range forms(t, r) {
 		if !strings.Contains(text, "1 of 2 thresholds was not evaluated: nothing was owed to the lane (poll).") {
 			t.Errorf("%s:\n%s", form, text)
 		}
 	}
-	if text := write(t, func(w io.Writer) error { return Text(w, r) }); !strings.Contains(text, "\nNOT EVALUATED  *.unexpected == 0  (poll: nothing was owed to the lane)\n") || !strings.Contains(text, "\nverdict    NOT EVALUATED: ") {
+	if text := write(
+		t,
+		func(w io.Writer) error { return Text(w, r) },
+	); !strings.Contains(text, "\nNOT EVALUATED  *.unexpected == 0  (poll: nothing was owed to the lane)\n") ||
+		!strings.Contains(text, "\nverdict    NOT EVALUATED: ") {
 		t.Errorf("text:\n%s", text)
 	}
-	if page := page1(t, Page{Result: r}); !strings.Contains(page, `<section class="run not-evaluated"`) || !strings.Contains(page, `<td><b>not evaluated</b></td>`) {
+	if page := page1(
+		t,
+		Page{Result: r},
+	); !strings.Contains(page, `<section class="run not-evaluated"`) ||
+		!strings.Contains(page, `<td><b>not evaluated</b></td>`) {
 		t.Error("the page shows it like one that held")
 	}
 	var doc junitSuites
@@ -195,8 +234,11 @@ func notEvaluatedThrice(r *results.Result) {
 	for lane, why := range map[string]string{"push": "nothing was owed to the lane"} {
 		r.Thresholds = append(r.Thresholds, results.Verdict{Threshold: "*.late == 0", Lane: lane, NotEvaluated: why})
 	}
-	r.Thresholds = append(r.Thresholds, results.Verdict{Threshold: "*.late == 0", Lane: "poll", NotEvaluated: "nothing was owed to the lane"},
-		results.Verdict{Threshold: "*.late == 0", Lane: "other", NotEvaluated: "no event was sent"})
+	r.Thresholds = append(
+		r.Thresholds,
+		results.Verdict{Threshold: "*.late == 0", Lane: "poll", NotEvaluated: "nothing was owed to the lane"},
+		results.Verdict{Threshold: "*.late == 0", Lane: "other", NotEvaluated: "no event was sent"},
+	)
 }
 
 // TestWholeCost: the cost of a delivered event includes the event and precedes the overhead, in
@@ -204,7 +246,11 @@ func notEvaluatedThrice(r *results.Result) {
 func TestWholeCost(t *testing.T) {
 	r := cleanResult()
 	l := &r.Lanes[0]
-	l.Overhead.Causes = map[string]results.Traffic{"events": {Requests: 3000, BytesUp: 6000, BytesDown: 1902000}, "heartbeat": {BytesDown: 60000}, "subscribe": {Requests: 600, BytesDown: 12000}}
+	l.Overhead.Causes = map[string]results.Traffic{
+		"events":    {Requests: 3000, BytesUp: 6000, BytesDown: 1902000},
+		"heartbeat": {BytesDown: 60000},
+		"subscribe": {Requests: 600, BytesDown: 12000},
+	}
 	l.Overhead.Measured.Causes = l.Overhead.Causes
 	l.Overhead.PerDelivered = results.Share{Bytes: 10}
 	l.Overhead.TotalPerDelivered = results.Share{Requests: 0.6, Bytes: 330}
@@ -223,7 +269,8 @@ func TestWholeCost(t *testing.T) {
 	got := costs([]column{{Lane: "push"}}, lanesOf(r)[:1])
 	for i, want := range map[int]string{2: "0.600", 0: "330 B"} { // the overhead of bytes is between them
 		b := got[i].Bars[0]
-		if b.Text != want || b.Parts[0].Key != 0 || got[i].Keys[0].Name != "events" || got[i].Keys[len(got[i].Keys)-1].Name != "opening and ending" {
+		if b.Text != want || b.Parts[0].Key != 0 || got[i].Keys[0].Name != "events" ||
+			got[i].Keys[len(got[i].Keys)-1].Name != "opening and ending" {
 			t.Errorf("chart %d: %+v, want %s beginning with the events", i, got[i], want)
 		}
 	}
@@ -249,8 +296,27 @@ func TestCheckpointVerdict(t *testing.T) {
 func TestUntilIsReported(t *testing.T) {
 	half := 0.072
 	r := &results.Result{Until: []results.Precision{
-		{Condition: "*.p99 ±5%", Lane: "push", Figure: "fromIntended.p99", Value: 12.3e6, HalfWidth: &half, AtMost: 0.05, Measured: 100e9, EndedBy: results.EndedByBound},
-		{Condition: "*.p99 ±10%", Lane: "poll", Figure: "fromSent.p99", Value: 12.3e6, HalfWidth: &half, AtMost: 0.1, Measured: 43e9, EndedBy: results.EndedByCondition, Reached: true},
+		{
+			Condition: "*.p99 ±5%",
+			Lane:      "push",
+			Figure:    "fromIntended.p99",
+			Value:     12.3e6,
+			HalfWidth: &half,
+			AtMost:    0.05,
+			Measured:  100e9,
+			EndedBy:   results.EndedByBound,
+		},
+		{
+			Condition: "*.p99 ±10%",
+			Lane:      "poll",
+			Figure:    "fromSent.p99",
+			Value:     12.3e6,
+			HalfWidth: &half,
+			AtMost:    0.1,
+			Measured:  43e9,
+			EndedBy:   results.EndedByCondition,
+			Reached:   true,
+		},
 	}}
 	for form, text := range forms(t, r) {
 		for _, want := range []string{"push.p99 12.3ms ±7.2 % after 1m40s, the bound: not ±5 %", "measured 43.0s: poll.latency.fromSent.p99 12.3ms ±7.2 %"} {

@@ -59,7 +59,14 @@ phases: {warmup: 0s, measure: 2s, drain: 5s}
 		}
 		t.Cleanup(s.Stop)
 		secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef"))
-		return lasting{s}, witness.Subscribe(ctx, witness.Options{URL: s.Ready().URL, Token: "w", Event: "chat.message", Cursor: "c0-0"}, callback.URL+"/w", secret)
+		return lasting{
+				s,
+			}, witness.Subscribe(
+				ctx,
+				witness.Options{URL: s.Ready().URL, Token: "w", Event: "chat.message", Cursor: "c0-0"},
+				callback.URL+"/w",
+				secret,
+			)
 	}})
 	l, a := out.Result.Lanes[0], out.Accounts[0].Lanes[0]
 	published := out.Result.Upstream.Accepted
@@ -83,7 +90,16 @@ phases: {warmup: 0s, measure: 2s, drain: 5s}
 	if log := w.Log(); missing == 0 || gaps != missing+1 || log[0] != witness.Gap {
 		t.Fatalf("the witness missed %d of %d events, and read %d gaps: %v", missing, published, gaps, log)
 	}
-	got := [...]int64{l.Expected, l.LostAnnounced, l.LostSilent, l.LostOrderUnknown, a.Announcements, l.Gaps.FalseAlarms, int64(l.Figures["started"]), int64(l.Figures["startedTruncated"])}
+	got := [...]int64{
+		l.Expected,
+		l.LostAnnounced,
+		l.LostSilent,
+		l.LostOrderUnknown,
+		a.Announcements,
+		l.Gaps.FalseAlarms,
+		int64(l.Figures["started"]),
+		int64(l.Figures["startedTruncated"]),
+	}
 	want := [...]int64{published * subs, missing * subs, 0, 0, gaps * subs, 0, subs, subs}
 	if got != want {
 		t.Errorf("expected, announced, silent, unknown, announcements, false alarms, started, truncated:\n got %v\nwant %v", got, want)

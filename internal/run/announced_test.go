@@ -71,9 +71,13 @@ func (s *overlapping) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 		}
 	case m.Method == "server/discover":
-		say(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"overlapping","version":"1"}}}`)
+		say(
+			`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"overlapping","version":"1"}}}`,
+		)
 	case m.Method == "events/list":
-		say(`{"events":[{"name":"e","description":"e","delivery":["push"],"inputSchema":{"type":"object"},"payloadSchema":{"type":"object"}}]}`)
+		say(
+			`{"events":[{"name":"e","description":"e","delivery":["push"],"inputSchema":{"type":"object"},"payloadSchema":{"type":"object"}}]}`,
+		)
 	case m.Method == "events/stream":
 		s.stream(w, r)
 	default:
@@ -133,11 +137,23 @@ func (s *overlapping) publish(p published) {
 			gap = i == 1
 		}
 		if gap {
-			s.tell(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/events/active","params":{"cursor":"%d","truncated":true}}`, len(s.places)))
+			s.tell(
+				fmt.Sprintf(
+					`{"jsonrpc":"2.0","method":"notifications/events/active","params":{"cursor":"%d","truncated":true}}`,
+					len(s.places),
+				),
+			)
 		}
 		s.places = append(s.places, p.stamp.String())
 		if !skip {
-			s.tell(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"%d","name":"e","timestamp":"2026-01-01T00:00:00Z","data":%s,"cursor":"%d"}}`, p.stamp.Seq, p.data, len(s.places)))
+			s.tell(
+				fmt.Sprintf(
+					`{"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"%d","name":"e","timestamp":"2026-01-01T00:00:00Z","data":%s,"cursor":"%d"}}`,
+					p.stamp.Seq,
+					p.data,
+					len(s.places),
+				),
+			)
 		}
 	}
 	// The heartbeat's cursor is behind all of the group, come or not.
@@ -237,7 +253,13 @@ upstream: {admin: "%s", workers: 16, payload: {text: "{{.Probe}}"}}
 	defer s.mu.Unlock()
 	silent, announced, unknown, alarms := judge(s.fired, w.Log())
 	if silent == 0 || announced == 0 || unknown == 0 || alarms == 0 {
-		t.Fatalf("the witness saw %d silent, %d announced and %d of unknown order, %d false alarms: the server did not what it should", silent, announced, unknown, alarms)
+		t.Fatalf(
+			"the witness saw %d silent, %d announced and %d of unknown order, %d false alarms: the server did not what it should",
+			silent,
+			announced,
+			unknown,
+			alarms,
+		)
 	}
 	// Each loss that is silent stands alone, and is claimed by the heartbeat of
 	// the next group whose last event came.

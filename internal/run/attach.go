@@ -33,7 +33,13 @@ func (p *pass) attach(ctx context.Context) error {
 				errs[i] = p.attachFailure(l, stats, err)
 				abort(errs[i])
 			case stats.Attached < l.Subscriptions:
-				errs[i] = fmt.Errorf("%w: lane %s: none of its %d subscriptions could be opened, first: %w", ErrTarget, l.Name, l.Subscriptions, stats.FirstError)
+				errs[i] = fmt.Errorf(
+					"%w: lane %s: none of its %d subscriptions could be opened, first: %w",
+					ErrTarget,
+					l.Name,
+					l.Subscriptions,
+					stats.FirstError,
+				)
 				abort(errs[i])
 			}
 		})
@@ -59,12 +65,31 @@ func (p *pass) attachFailure(l *lane, stats loadgen.AttachStats, err error) erro
 		if l.Mode == string(eventmeter.Push) && stats.Attached == 0 {
 			hint = "; if other requests are answered and nothing comes on streams, a proxy on the path may buffer them"
 		}
-		return AttachError{Err: fmt.Errorf("%w: lane %s: %d of %d subscriptions were active after phases.ready (%v); raise it, or attach.concurrency%s", ErrTarget, l.Name, stats.Attached, l.Subscriptions, p.profile.Phases.Ready, hint)}
+		return AttachError{
+			Err: fmt.Errorf(
+				"%w: lane %s: %d of %d subscriptions were active after phases.ready (%v); raise it, or attach.concurrency%s",
+				ErrTarget,
+				l.Name,
+				stats.Attached,
+				l.Subscriptions,
+				p.profile.Phases.Ready,
+				hint,
+			),
+		}
 	}
 	if errors.Is(err, ErrStopped) || errors.Is(err, context.Canceled) || errors.Is(err, ErrTarget) {
 		return err
 	}
-	return AttachError{Err: fmt.Errorf("%w: lane %s: %d of %d subscriptions were active, then: %w", ErrTarget, l.Name, stats.Attached, l.Subscriptions, err)}
+	return AttachError{
+		Err: fmt.Errorf(
+			"%w: lane %s: %d of %d subscriptions were active, then: %w",
+			ErrTarget,
+			l.Name,
+			stats.Attached,
+			l.Subscriptions,
+			err,
+		),
+	}
 }
 
 // untilStopped returns a context that also ends when the run is stopped or the target
@@ -106,7 +131,14 @@ func (p *pass) churn(ctx context.Context) func() {
 				Stop: stop, Detach: p.drivers[i].Detach, Attach: p.drivers[i].Attach,
 			})
 			if stats.Failed > 0 {
-				p.Warn("churn", l.Name, "%d of %d subscriptions that churn ended or opened again failed, first: %v", stats.Failed, stats.Failed+stats.Attached+stats.Detached, stats.FirstError)
+				p.Warn(
+					"churn",
+					l.Name,
+					"%d of %d subscriptions that churn ended or opened again failed, first: %v",
+					stats.Failed,
+					stats.Failed+stats.Attached+stats.Detached,
+					stats.FirstError,
+				)
 			}
 		})
 	}

@@ -119,7 +119,13 @@ func askSystem(ctx context.Context, e *mcpclient.Endpoint, of systems.System, ex
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()
 	d, err := of.New(driver.Options{
-		Clock: eventmeter.NewClock(), Recorder: eventmeter.Tee(), Endpoint: e, System: of.Name, Mode: of.Discover, Event: "-", Subscriptions: 1,
+		Clock:         eventmeter.NewClock(),
+		Recorder:      eventmeter.Tee(),
+		Endpoint:      e,
+		System:        of.Name,
+		Mode:          of.Discover,
+		Event:         "-",
+		Subscriptions: 1,
 	})
 	if err != nil {
 		return driver.Offer{}, fmt.Errorf("discover: %w", err)

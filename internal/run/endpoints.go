@@ -121,7 +121,12 @@ func oauthOptions(t *profiles.Target) (*mcpclient.OAuth, error) {
 		return nil, fmt.Errorf("refreshTokenFile: %w", err)
 	}
 	if o.RefreshTokens = strings.Fields(string(text)); len(o.RefreshTokens) != p.Principals {
-		return nil, fmt.Errorf("refreshTokenFile: %s holds %d refresh tokens for %d principals: put one for each on a line of its own", p.RefreshTokenFile, len(o.RefreshTokens), p.Principals)
+		return nil, fmt.Errorf(
+			"refreshTokenFile: %s holds %d refresh tokens for %d principals: put one for each on a line of its own",
+			p.RefreshTokenFile,
+			len(o.RefreshTokens),
+			p.Principals,
+		)
 	}
 	return o, nil
 }

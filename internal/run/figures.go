@@ -17,10 +17,21 @@ var FigureTables = slices.Concat(systems.FigureTables, upstream.FigureTables, fi
 func (p *pass) findings(figures []results.PartFigures, warning func(code, lane, format string, args ...any)) {
 	for i, f := range figures {
 		if n := f.Values["anonymousAccepted"]; n > 0 {
-			warning("anonymous", p.lanes[i].Name, "the target accepted %.0f webhook subscriptions without a token, where it must answer Forbidden: it sends events to anybody who asks", n)
+			warning(
+				"anonymous",
+				p.lanes[i].Name,
+				"the target accepted %.0f webhook subscriptions without a token, where it must answer Forbidden: it sends events to anybody who asks",
+				n,
+			)
 		}
 		if n := f.Values["stalled"]; n > 0 {
-			warning("stalled", p.lanes[i].Name, "%.0f streams stopped reading on purpose (events.stallFor), and %.0f deliveries waited for them: the lane's latencies include these waits and do not measure the target's speed", n, f.Values["heldBack"])
+			warning(
+				"stalled",
+				p.lanes[i].Name,
+				"%.0f streams stopped reading on purpose (events.stallFor), and %.0f deliveries waited for them: the lane's latencies include these waits and do not measure the target's speed",
+				n,
+				f.Values["heldBack"],
+			)
 		}
 	}
 }

@@ -121,7 +121,15 @@ func TestNamesAreResolvedOnce(t *testing.T) {
 	}
 	pushed := func(start func(metrics.PushOptions) (*metrics.Pusher, error)) func(string, *dialguard.Guard) error {
 		return func(addr string, g *dialguard.Guard) error {
-			p, err := start(metrics.PushOptions{URL: "http://" + addr + "/v1/metrics", Every: time.Hour, From: prometheus.NewRegistry(), Job: "test", Guard: g})
+			p, err := start(
+				metrics.PushOptions{
+					URL:   "http://" + addr + "/v1/metrics",
+					Every: time.Hour,
+					From:  prometheus.NewRegistry(),
+					Job:   "test",
+					Guard: g,
+				},
+			)
 			if err != nil {
 				return err
 			}
@@ -178,7 +186,13 @@ func TestNamesAreResolvedOnce(t *testing.T) {
 				want = 0 // the server does not speak it without TLS
 			}
 			if h.thief.Load() != 0 || h.right.Load() < want || h.lookups.Load() != 1 {
-				t.Errorf("%d requests to the right host, %d to the other, %d look-ups: want at least %d, 0 and 1", h.right.Load(), h.thief.Load(), h.lookups.Load(), want)
+				t.Errorf(
+					"%d requests to the right host, %d to the other, %d look-ups: want at least %d, 0 and 1",
+					h.right.Load(),
+					h.thief.Load(),
+					h.lookups.Load(),
+					want,
+				)
 			}
 			if name == "remote write" || name == "OTLP" {
 				return // their receiver is allowed by naming it

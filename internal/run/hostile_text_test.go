@@ -259,7 +259,10 @@ func TestHostileTextAtEntrances(t *testing.T) {
 		if runtime.GOOS == "windows" {
 			continue
 		}
-		target := profiles.Target{Command: []string{"sh", "-c", `printf '%s' "$SAID" >&2`}, Env: map[string]string{"SAID": strings.ReplaceAll(text, "\x00", "")}}
+		target := profiles.Target{
+			Command: []string{"sh", "-c", `printf '%s' "$SAID" >&2`},
+			Env:     map[string]string{"SAID": strings.ReplaceAll(text, "\x00", "")},
+		}
 		_, err = DiscoverTarget(t.Context(), target, nil, "test")
 		if err == nil || !errors.Is(err, ErrTarget) {
 			t.Errorf("%s on standard error: %v", what, err)

@@ -33,7 +33,13 @@ func CheckHost(ctx context.Context, guard *dialguard.Guard, rawURL, what string,
 		_ = guard.Allow(ctx, host)
 		return nil
 	}
-	return fmt.Errorf("%w: %s: %s is not this machine; if you may put load on it, name it a second time with --allow-host %s", ErrProfile, what, host, host)
+	return fmt.Errorf(
+		"%w: %s: %s is not this machine; if you may put load on it, name it a second time with --allow-host %s",
+		ErrProfile,
+		what,
+		host,
+		host,
+	)
 }
 
 // isLoopback reports whether every address of host is a loopback address.

@@ -68,7 +68,12 @@ func (r *run) warnStamps() {
 	}
 	for _, l := range r.lanes {
 		if !r.stampable(&l.Lane) {
-			r.Warn("kernel-timestamps", l.Name, "its deliveries do not have the kernel's receive times, which require Linux, the system %s, mode push and no TLS", strings.Join(able, " or "))
+			r.Warn(
+				"kernel-timestamps",
+				l.Name,
+				"its deliveries do not have the kernel's receive times, which require Linux, the system %s, mode push and no TLS",
+				strings.Join(able, " or "),
+			)
 		}
 	}
 }

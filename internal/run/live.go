@@ -54,8 +54,15 @@ func (p *pass) reportProgress() (stop func()) {
 func (r *run) follow() {
 	fleet, shard := shardLabels(r.Result.Run, r.id, r.opts.Shard)
 	r.followed = r.opts.Collector.Begin(metrics.Run{
-		ID: r.Result.Run, Name: r.opts.Name, Profile: r.profile.Name, Version: r.opts.Version, Upstream: r.profile.Upstream.Kind, Schedule: r.profile.Schedule.Kind,
-		Fleet: fleet, Shard: shard, Started: r.Result.Started,
+		ID:       r.Result.Run,
+		Name:     r.opts.Name,
+		Profile:  r.profile.Name,
+		Version:  r.opts.Version,
+		Upstream: r.profile.Upstream.Kind,
+		Schedule: r.profile.Schedule.Kind,
+		Fleet:    fleet,
+		Shard:    shard,
+		Started:  r.Result.Started,
 	})
 }
 

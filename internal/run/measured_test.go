@@ -42,7 +42,10 @@ func TestMeasuredWindow(t *testing.T) {
 	out := runs(t, Options{Profile: windowProfile(t, "1s")})
 	for _, l := range out.Result.Lanes {
 		o := l.Overhead
-		if want := time.Second.Hours() * float64(l.Subscriptions); math.Abs(o.Measured.SubscriptionHours-want) > 1e-12 || o.SubscriptionHours < 1.9*want {
+		if want := time.Second.Hours() * float64(
+			l.Subscriptions,
+		); math.Abs(o.Measured.SubscriptionHours-want) > 1e-12 ||
+			o.SubscriptionHours < 1.9*want {
 			t.Errorf("%s: %v hours in the window, want %v; %v in the run", l.Name, o.Measured.SubscriptionHours, want, o.SubscriptionHours)
 		}
 		if m := o.Measured; m.Received == 0 || m.Received >= l.Received || len(m.Causes) == 0 {
@@ -55,7 +58,8 @@ func TestMeasuredWindow(t *testing.T) {
 		}
 		var all, ongoing results.Traffic
 		for cause, c := range o.Measured.Causes {
-			if whole := o.Causes[cause]; c.Requests > whole.Requests || c.BytesDown > whole.BytesDown || c.BytesUp > whole.BytesUp || c.Connections > whole.Connections {
+			if whole := o.Causes[cause]; c.Requests > whole.Requests || c.BytesDown > whole.BytesDown || c.BytesUp > whole.BytesUp ||
+				c.Connections > whole.Connections {
 				t.Errorf("%s: %s: %+v in the window, %+v in the run", l.Name, cause, c, whole)
 			}
 			for to, of := range map[*results.Traffic]bool{&all: true, &ongoing: cause != "events"} {
@@ -74,7 +78,8 @@ func TestMeasuredWindow(t *testing.T) {
 			"perSubscriptionHour": {o.PerSubscriptionHour, ongoing, o.Measured.SubscriptionHours},
 		} {
 			want := results.Share{Requests: float64(x.of.Requests) / x.n, Bytes: float64(x.of.BytesUp+x.of.BytesDown) / x.n}
-			if x.got.Requests != want.Requests || x.got.Bytes != want.Bytes || want.Bytes == 0 && (l.Name == "push" || name == "totalPerDelivered") {
+			if x.got.Requests != want.Requests || x.got.Bytes != want.Bytes ||
+				want.Bytes == 0 && (l.Name == "push" || name == "totalPerDelivered") {
 				t.Errorf("%s: %s is %+v, want %+v", l.Name, name, x.got, want)
 			}
 		}

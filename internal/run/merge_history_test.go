@@ -168,7 +168,10 @@ func (h *made) noise() {
 	h.delivered(eventmeter.Delivery{Sub: sub, At: h.now, Bytes: 7}, false)
 	h.delivered(eventmeter.Delivery{Sub: sub, At: h.now, Bytes: 9, Probed: true, Stamp: eventmeter.Stamp{Run: 12345, Seq: 1}}, false)
 	owed := h.whole.lanes[sub.Lane].owed(int(sub.Index))
-	h.delivered(eventmeter.Delivery{Sub: sub, At: h.now, Bytes: 9, Probed: true, Stamp: eventmeter.Stamp{Source: owed[0], Seq: 1 << 20}}, true)
+	h.delivered(
+		eventmeter.Delivery{Sub: sub, At: h.now, Bytes: 9, Probed: true, Stamp: eventmeter.Stamp{Source: owed[0], Seq: 1 << 20}},
+		true,
+	)
 	for _, kind := range []eventmeter.NoticeKind{eventmeter.Reconnected, eventmeter.Rejected, eventmeter.Malformed, eventmeter.Claimed, eventmeter.DeadStream, eventmeter.TransientError, eventmeter.Oversized} {
 		h.noticed(eventmeter.Notice{Sub: sub, Kind: kind, At: h.now, Detail: []string{"one thing", "another"}[h.rand.IntN(2)]})
 	}
@@ -177,8 +180,15 @@ func (h *made) noise() {
 func (h *made) call() {
 	sub := h.any()
 	c := eventmeter.Call{
-		Lane: sub.Lane, Cause: eventmeter.Cause(h.rand.IntN(eventmeter.Causes)), At: h.now, Requests: 1, Up: h.rand.Int64N(500), Down: h.rand.Int64N(500),
-		Connections: h.rand.IntN(2), Took: time.Duration(h.rand.Int64N(int64(time.Second))), Method: "events/subscribe",
+		Lane:        sub.Lane,
+		Cause:       eventmeter.Cause(h.rand.IntN(eventmeter.Causes)),
+		At:          h.now,
+		Requests:    1,
+		Up:          h.rand.Int64N(500),
+		Down:        h.rand.Int64N(500),
+		Connections: h.rand.IntN(2),
+		Took:        time.Duration(h.rand.Int64N(int64(time.Second))),
+		Method:      "events/subscribe",
 	}
 	if h.rand.IntN(4) == 0 {
 		c.Failure = []string{"timeout", "http 500", "http 429"}[h.rand.IntN(3)]

@@ -77,7 +77,13 @@ func (p *pass) closeBook(t *testing.T) results.PartPass {
 	p.wholeNames(&a)
 	in := results.Generator{Reasons: []string{}}
 	p.Add(a, make([]results.PartFigures, len(a.Lanes)), in, nil)
-	return results.PartPass{Account: a, Began: 1, BeganAt: time.Unix(1, 0), Figures: make([]results.PartFigures, len(a.Lanes)), Generator: in}
+	return results.PartPass{
+		Account:   a,
+		Began:     1,
+		BeganAt:   time.Unix(1, 0),
+		Figures:   make([]results.PartFigures, len(a.Lanes)),
+		Generator: in,
+	}
 }
 
 // ledgers hands one history to the ledger of a whole run and to those of shards.

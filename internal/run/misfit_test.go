@@ -22,7 +22,11 @@ target: {embedded: {faults: "announce(every=2)"}}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Run(t.Context(), Options{Profile: p, Embedded: runtest.InProcess}); err == nil || !strings.Contains(err.Error(), "announce(every=2): system smithery has no such fault by webhook") {
+	if _, err := Run(
+		t.Context(),
+		Options{Profile: p, Embedded: runtest.InProcess},
+	); err == nil ||
+		!strings.Contains(err.Error(), "announce(every=2): system smithery has no such fault by webhook") {
 		t.Error(err)
 	}
 }

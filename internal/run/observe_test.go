@@ -35,7 +35,11 @@ phases: {measure: 2s}
 			t.Fatal(err)
 		}
 		if b.firing, err = loadgen.NewFiring(loadgen.FiringOptions{
-			Clock: clock, Recorder: b.observer, Stamper: loadgen.NewStamper(clock, b.observer, 1, 1), Start: clock.Now(), Duration: p.Phases.Measure,
+			Clock:    clock,
+			Recorder: b.observer,
+			Stamper:  loadgen.NewStamper(clock, b.observer, 1, 1),
+			Start:    clock.Now(),
+			Duration: p.Phases.Measure,
 			Schedule: loadgen.Constant{Rate: 1},
 		}); err != nil {
 			t.Fatal(err)
@@ -45,7 +49,13 @@ phases: {measure: 2s}
 		for i, n := range subscriptions {
 			for j := range n {
 				for id := range uint64(3) {
-					b.observer.Delivered(eventmeter.Delivery{Sub: eventmeter.Sub{Lane: uint16(i), Index: uint32(j)}, EventID: id + 1, At: start.Add(p.Phases.Warmup + time.Second)})
+					b.observer.Delivered(
+						eventmeter.Delivery{
+							Sub:     eventmeter.Sub{Lane: uint16(i), Index: uint32(j)},
+							EventID: id + 1,
+							At:      start.Add(p.Phases.Warmup + time.Second),
+						},
+					)
 				}
 			}
 		}
@@ -58,7 +68,11 @@ phases: {measure: 2s}
 		t.Errorf("a shard that has no subscription of the lane says %v", none.Values)
 	}
 	for i, f := range figures(1, 1) {
-		got := map[string]float64{"events": f.Values["observedEvents"], "least": f.Values["observedLeast"], "most": f.Values["observedMost"]}
+		got := map[string]float64{
+			"events": f.Values["observedEvents"],
+			"least":  f.Values["observedLeast"],
+			"most":   f.Values["observedMost"],
+		}
 		if want := (map[string]float64{"events": 3, "least": 3, "most": 3}); !reflect.DeepEqual(got, want) {
 			t.Errorf("lane %d: %v, want %v", i, got, want)
 		}

@@ -67,10 +67,25 @@ func (r *run) checkSystem(system string, offer driver.Offer) error {
 		}
 		e, ok := offer.Event(l.Event)
 		if !ok {
-			return fmt.Errorf("%w: %s does not offer the event %q that lane %s asks for; it offers %s", ErrTarget, r.target.plain.Name(), l.Event, l.Name, strings.Join(eventNames(offer), ", "))
+			return fmt.Errorf(
+				"%w: %s does not offer the event %q that lane %s asks for; it offers %s",
+				ErrTarget,
+				r.target.plain.Name(),
+				l.Event,
+				l.Name,
+				strings.Join(eventNames(offer), ", "),
+			)
 		}
 		if len(e.Delivery) > 0 && !slices.Contains(e.Delivery, mode(l)) {
-			return fmt.Errorf("%w: %s does not deliver %q by %s, which lane %s asks for; it offers %v", ErrTarget, r.target.plain.Name(), l.Event, l.Mode, l.Name, e.Delivery)
+			return fmt.Errorf(
+				"%w: %s does not deliver %q by %s, which lane %s asks for; it offers %v",
+				ErrTarget,
+				r.target.plain.Name(),
+				l.Event,
+				l.Mode,
+				l.Name,
+				e.Delivery,
+			)
 		}
 	}
 	return nil
@@ -93,7 +108,12 @@ func (r *run) checkListeners() error {
 			continue
 		}
 		if other, taken := first[e]; taken {
-			return fmt.Errorf("%w: lanes.%s.events.listen: lane %s listens already, and in the legacy era the lanes share a session, which has one stream for notifications; let one lane listen, or set phases.order: turns", ErrProfile, l.Name, other)
+			return fmt.Errorf(
+				"%w: lanes.%s.events.listen: lane %s listens already, and in the legacy era the lanes share a session, which has one stream for notifications; let one lane listen, or set phases.order: turns",
+				ErrProfile,
+				l.Name,
+				other,
+			)
 		}
 		first[e] = l.Name
 	}

@@ -82,7 +82,11 @@ func (s *pollServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch m.Method {
 	case "server/discover":
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"log","version":"1"}}}}`, m.ID)
+		fmt.Fprintf(
+			w,
+			`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"log","version":"1"}}}}`,
+			m.ID,
+		)
 	case "events/list":
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"events":[{"name":"log.line","delivery":["poll"]}]}}`, m.ID)
 	case "events/poll":
@@ -130,7 +134,10 @@ func (s *pollServer) poll(cursor *string, channel string) string {
 	for i, e := range s.log[from:to] {
 		if e.channel == channel {
 			text, _ := json.Marshal(e.text)
-			events = append(events, fmt.Sprintf(`{"eventId":"e%d","name":"log.line","timestamp":"2026-11-20T10:00:00Z","data":{"text":%s}}`, from+i, text))
+			events = append(
+				events,
+				fmt.Sprintf(`{"eventId":"e%d","name":"log.line","timestamp":"2026-11-20T10:00:00Z","data":{"text":%s}}`, from+i, text),
+			)
 		}
 	}
 	next := ""
@@ -147,7 +154,14 @@ func pollProfile(t *testing.T, url string, channels int, lane, rest string) *pro
 	t.Helper()
 	var lanes strings.Builder
 	for i := range channels {
-		fmt.Fprintf(&lanes, "  - {name: lane-%d, mode: poll, subscriptions: 1, event: log.line, arguments: {channel: channel-%d}, sources: \"%d\"%s}\n", i, i, i, lane)
+		fmt.Fprintf(
+			&lanes,
+			"  - {name: lane-%d, mode: poll, subscriptions: 1, event: log.line, arguments: {channel: channel-%d}, sources: \"%d\"%s}\n",
+			i,
+			i,
+			i,
+			lane,
+		)
 	}
 	p, err := profiles.Parse("test", []byte(fmt.Sprintf(`name: test
 target: {url: "%s/mcp"}
@@ -165,7 +179,10 @@ func witnesses(t *testing.T, url string, channels int) []*witness.Witness {
 	t.Helper()
 	var all []*witness.Witness
 	for i := range channels {
-		w := witness.Poll(t.Context(), witness.Options{URL: url + "/mcp", Event: "log.line", Arguments: map[string]any{"channel": fmt.Sprintf("channel-%d", i)}})
+		w := witness.Poll(
+			t.Context(),
+			witness.Options{URL: url + "/mcp", Event: "log.line", Arguments: map[string]any{"channel": fmt.Sprintf("channel-%d", i)}},
+		)
 		t.Cleanup(func() {
 			if err := w.Close(); err != nil {
 				t.Error(err)
@@ -192,8 +209,20 @@ func agree(t *testing.T, r *results.Result, seen []*witness.Witness) {
 	}
 	var all int64
 	for i, l := range r.Lanes {
-		if n := caughtUp(seen[i], l.Delivered+l.LostSilent); l.Delivered != n || l.Expected != n || l.LostSilent+l.LostAnnounced != 0 || n == 0 {
-			t.Errorf("%s: the witness saw %d; delivered %d of %d, %d silent loss, %d excused", l.Name, n, l.Delivered, l.Expected, l.LostSilent, l.Detail.Excused)
+		if n := caughtUp(
+			seen[i],
+			l.Delivered+l.LostSilent,
+		); l.Delivered != n || l.Expected != n || l.LostSilent+l.LostAnnounced != 0 ||
+			n == 0 {
+			t.Errorf(
+				"%s: the witness saw %d; delivered %d of %d, %d silent loss, %d excused",
+				l.Name,
+				n,
+				l.Delivered,
+				l.Expected,
+				l.LostSilent,
+				l.Detail.Excused,
+			)
 		}
 		all += l.Expected
 	}
@@ -250,7 +279,13 @@ func TestPollOfACursorThatNeverStops(t *testing.T) {
 		t.Errorf("%d polls", polls)
 	}
 	if l.Delivered != 0 || l.LostSilent != 0 || l.Detail.Excused != out.Result.Upstream.Accepted {
-		t.Errorf("delivered %d, %d silent loss, %d excused of %d", l.Delivered, l.LostSilent, l.Detail.Excused, out.Result.Upstream.Accepted)
+		t.Errorf(
+			"delivered %d, %d silent loss, %d excused of %d",
+			l.Delivered,
+			l.LostSilent,
+			l.Detail.Excused,
+			out.Result.Upstream.Accepted,
+		)
 	}
 	if !warned(out.Result, "drain-cut", "1 of 1 pollers") {
 		t.Errorf("%+v", out.Result.Warnings)
@@ -302,7 +337,11 @@ func TestChurnEndsAPollerBetweenPolls(t *testing.T) {
 		"schedule: {rate: 40/s}\nphases: {warmup: 0, measure: 5s, drain: 400ms}\n")})
 	var got, excused int64
 	for i, l := range out.Result.Lanes {
-		if n := caughtUp(seen[i], l.Delivered+l.LostSilent); l.LostSilent+l.LostAnnounced != 0 || l.Expected != l.Delivered || l.Delivered == 0 || l.Delivered > n {
+		if n := caughtUp(
+			seen[i],
+			l.Delivered+l.LostSilent,
+		); l.LostSilent+l.LostAnnounced != 0 || l.Expected != l.Delivered || l.Delivered == 0 ||
+			l.Delivered > n {
 			t.Errorf("%s: %d of %d, %d silent loss; the witness saw %d", l.Name, l.Delivered, l.Expected, l.LostSilent, n)
 		}
 		got += l.Delivered

@@ -129,9 +129,23 @@ func (a *accepting) check(ctx context.Context, s loadgen.Counts, now time.Time) 
 	}
 	switch {
 	case failed >= lostEmissions:
-		return fmt.Errorf("%w: every event of the last %v failed (%d refused, %d uncertain)%s", ErrTarget, lostAfter, s.Refused, s.Uncertain, a.p.lastFailure())
+		return fmt.Errorf(
+			"%w: every event of the last %v failed (%d refused, %d uncertain)%s",
+			ErrTarget,
+			lostAfter,
+			s.Refused,
+			s.Uncertain,
+			a.p.lastFailure(),
+		)
 	case failed > 0 && a.lost != nil:
-		return fmt.Errorf("%w: no event of the last %v was accepted (%d failed, %d are not answered): %w", ErrTarget, trouble.Round(100*time.Millisecond), failed, pending, a.lost)
+		return fmt.Errorf(
+			"%w: no event of the last %v was accepted (%d failed, %d are not answered): %w",
+			ErrTarget,
+			trouble.Round(100*time.Millisecond),
+			failed,
+			pending,
+			a.lost,
+		)
 	}
 	return nil
 }
@@ -142,7 +156,13 @@ func (a *accepting) answered(now time.Time) {
 		return
 	}
 	start := a.p.clock.Now().Sub(a.p.firing.Start()) - now.Sub(a.silent)
-	a.p.Warn("target-silent", "", "from %s after publishing began, the target answered nothing for about %s", results.FormatNanos(results.Nanos(start)), results.FormatNanos(results.Nanos(now.Sub(a.silent))))
+	a.p.Warn(
+		"target-silent",
+		"",
+		"from %s after publishing began, the target answered nothing for about %s",
+		results.FormatNanos(results.Nanos(start)),
+		results.FormatNanos(results.Nanos(now.Sub(a.silent))),
+	)
 	a.silent = time.Time{}
 	a.p.trouble.Store(nil)
 }
@@ -190,9 +210,22 @@ func (a *accepting) whole(ctx context.Context) error {
 	span := now.Sub(a.since)
 	switch {
 	case s.Fired > 0 && s.Accepted == 0:
-		return fmt.Errorf("%w: none of %d events was accepted (%d refused, %d uncertain)%s", ErrTarget, s.Fired, s.Refused, s.Uncertain, a.p.lastFailure())
+		return fmt.Errorf(
+			"%w: none of %d events was accepted (%d refused, %d uncertain)%s",
+			ErrTarget,
+			s.Fired,
+			s.Refused,
+			s.Uncertain,
+			a.p.lastFailure(),
+		)
 	case s.Accepted == a.last.Accepted && failed >= lostEmissions && span >= time.Second:
-		return fmt.Errorf("%w: no event of the last %v of publishing was accepted (%d failed)%s", ErrTarget, span.Round(100*time.Millisecond), failed, a.p.lastFailure())
+		return fmt.Errorf(
+			"%w: no event of the last %v of publishing was accepted (%d failed)%s",
+			ErrTarget,
+			span.Round(100*time.Millisecond),
+			failed,
+			a.p.lastFailure(),
+		)
 	}
 	return a.p.stillThere(ctx, s.Accepted == a.last.Accepted && failed > 0)
 }

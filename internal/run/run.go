@@ -107,7 +107,16 @@ func (r *run) passes(ctx context.Context) (*Outcome, error) {
 	part := r.part() // before warnings about figures are added: a merge makes its own
 	r.endTokens()
 	r.finish(err)
-	return &Outcome{Result: r.Result, Accounts: r.Accounts, Traced: r.entries, TraceErr: r.traceErr, Part: part, Subscriptions: r.subs, Judged: r.Judged, Backlog: r.backlog}, err
+	return &Outcome{
+		Result:        r.Result,
+		Accounts:      r.Accounts,
+		Traced:        r.entries,
+		TraceErr:      r.traceErr,
+		Part:          part,
+		Subscriptions: r.subs,
+		Judged:        r.Judged,
+		Backlog:       r.backlog,
+	}, err
 }
 
 // finish sets the parts of the result that are known only at the end.

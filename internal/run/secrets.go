@@ -112,7 +112,21 @@ const minSecretLine = 16
 var setting = regexp.MustCompile(`^(?:[A-Za-z]+(?:[-_. ,][A-Za-z]+)*|[0-9.:]+[A-Za-z%]{0,3}|\.{0,2}/[^\s?]*|[A-Za-z.-]+:[0-9]+)$`)
 
 // secretNames are parts of names of headers and variables that hold secrets.
-var secretNames = []string{"auth", "token", "secret", "passw", "passphrase", "pwd", "key", "credential", "cookie", "session", "signature", "private", "dsn"}
+var secretNames = []string{
+	"auth",
+	"token",
+	"secret",
+	"passw",
+	"passphrase",
+	"pwd",
+	"key",
+	"credential",
+	"cookie",
+	"session",
+	"signature",
+	"private",
+	"dsn",
+}
 
 func secretName(name string) bool {
 	name = strings.ToLower(name)

@@ -74,7 +74,10 @@ func TestVariablesAreHidden(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a shell")
 	}
-	target := profiles.Target{Command: []string{"sh", "-c", `printf 'no access with %s' "$API_KEY" >&2; exit 1`}, Env: map[string]string{"API_KEY": "k-3f9a7c51"}}
+	target := profiles.Target{
+		Command: []string{"sh", "-c", `printf 'no access with %s' "$API_KEY" >&2; exit 1`},
+		Env:     map[string]string{"API_KEY": "k-3f9a7c51"},
+	}
 	_, err := DiscoverTarget(t.Context(), target, nil, "test")
 	if err == nil || !strings.Contains(err.Error(), "no access with …") {
 		t.Errorf("discover: %v", err)
@@ -96,7 +99,11 @@ func TestClientSecretIsHidden(t *testing.T) {
 		t.Error(got)
 	}
 	p.Target.OAuth.SecretEnv = "OAUTH_TEST_NO_SECRET"
-	if _, err := endpointOptions(p.Target, ""); err == nil || !strings.Contains(err.Error(), "target.oauth.secretEnv: the environment variable OAUTH_TEST_NO_SECRET is empty or not set") {
+	if _, err := endpointOptions(
+		p.Target,
+		"",
+	); err == nil ||
+		!strings.Contains(err.Error(), "target.oauth.secretEnv: the environment variable OAUTH_TEST_NO_SECRET is empty or not set") {
 		t.Error(err)
 	}
 }

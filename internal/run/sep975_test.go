@@ -51,7 +51,9 @@ thresholds: ["long.figures.messagesLost == 0", "mass.timings.resumeToFirst.count
 				}
 				f := l.Figures
 				if l.Expected != 0 || l.Unexpected != 0 || l.Ready.Active != 4 || f["requestsBegun"] < 4 || f["requestsCompleted"] != f["requestsBegun"] ||
-					f["messagesExpected"] != 11*f["requestsBegun"] || f["messagesDelivered"] != f["messagesExpected"] || f["unbalanced"] != 0 || f["cuts"] == 0 {
+					f["messagesExpected"] != 11*f["requestsBegun"] || f["messagesDelivered"] != f["messagesExpected"] ||
+					f["unbalanced"] != 0 ||
+					f["cuts"] == 0 {
 					t.Errorf("%s: expected %d, active %d, %v", l.Name, l.Expected, l.Ready.Active, f)
 				}
 				if _, there := f["observedEvents"]; there {

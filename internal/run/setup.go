@@ -113,11 +113,17 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 	if opts.Backlog {
 		r.backlog = new(Backlog)
 	}
-	r.Summary = summary.New(summary.Options{Profile: p, Thresholds: thresholds, Until: until, Part: opts.Shard != nil, Result: r.emptyResult(text)})
+	r.Summary = summary.New(
+		summary.Options{Profile: p, Thresholds: thresholds, Until: until, Part: opts.Shard != nil, Result: r.emptyResult(text)},
+	)
 	r.warnSecrets()
 	r.warnAssumptions()
 	if opts.Together != nil {
-		r.Warn("duet", "", "another target was measured at the same time on this machine: these figures are for the comparison of the two, and are not those of a run alone")
+		r.Warn(
+			"duet",
+			"",
+			"another target was measured at the same time on this machine: these figures are for the comparison of the two, and are not those of a run alone",
+		)
 	}
 	return r, nil
 }
@@ -261,11 +267,24 @@ func (r *run) readTraces() error {
 		r.times.Offsets = append(r.times.Offsets, e.At)
 	}
 	if peak := r.times.Peak(); float64(peak) > float64(r.profile.Limits.Rate) {
-		return fmt.Errorf("%w: schedule.file: %s has %d events within a second, above the limit of %v; lower schedule.warp, or raise limits.rate", ErrProfile, s.File, peak, r.profile.Limits.Rate)
+		return fmt.Errorf(
+			"%w: schedule.file: %s has %d events within a second, above the limit of %v; lower schedule.warp, or raise limits.rate",
+			ErrProfile,
+			s.File,
+			peak,
+			r.profile.Limits.Rate,
+		)
 	}
 	if loadgen.Count(r.times, p.Warmup+p.Measure) == loadgen.Count(r.times, p.Warmup) {
 		last, _ := r.times.At(uint64(len(times) - 1))
-		return fmt.Errorf("%w: schedule.file: %s has no event between phases.warmup (%v) and the end of phases.measure (%v); its last is at %v", ErrProfile, s.File, p.Warmup, p.Warmup+p.Measure, last)
+		return fmt.Errorf(
+			"%w: schedule.file: %s has no event between phases.warmup (%v) and the end of phases.measure (%v); its last is at %v",
+			ErrProfile,
+			s.File,
+			p.Warmup,
+			p.Warmup+p.Measure,
+			last,
+		)
 	}
 	return nil
 }

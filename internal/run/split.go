@@ -22,7 +22,12 @@ import (
 func StartAt(t time.Time) func(context.Context, int) (time.Time, error) {
 	return func(context.Context, int) (time.Time, error) {
 		if late := time.Since(t); late > 0 {
-			return t, fmt.Errorf("%w: its subscriptions were active %v after --start-at %s, and it published nothing; give a later time", errLate, late.Round(time.Millisecond), t.Format(time.RFC3339))
+			return t, fmt.Errorf(
+				"%w: its subscriptions were active %v after --start-at %s, and it published nothing; give a later time",
+				errLate,
+				late.Round(time.Millisecond),
+				t.Format(time.RFC3339),
+			)
 		}
 		return t, nil
 	}
@@ -77,9 +82,15 @@ func (s *Shard) check(p *profiles.Profile, recorded bool) error {
 	case s.Barrier == nil:
 		return fmt.Errorf("%w: shard %d of %d: nothing says when it begins", ErrProfile, s.Index, s.Count)
 	case len(p.Phases.Until) > 0:
-		return fmt.Errorf("%w: phases.until: no shard knows the latencies of the whole run; remove it and set phases.measure, or run without shards", ErrProfile)
+		return fmt.Errorf(
+			"%w: phases.until: no shard knows the latencies of the whole run; remove it and set phases.measure, or run without shards",
+			ErrProfile,
+		)
 	case p.Phases.Cooldown > 0:
-		return fmt.Errorf("%w: phases.cooldown: no shard knows when the others end their subscriptions; remove it, or run without shards", ErrProfile)
+		return fmt.Errorf(
+			"%w: phases.cooldown: no shard knows when the others end their subscriptions; remove it, or run without shards",
+			ErrProfile,
+		)
 	case len(p.Cases) > 0:
 		return fmt.Errorf("%w: a calibration is one run; do it without shards", ErrProfile)
 	case p.Upstream.Kind == "feed":
@@ -87,7 +98,10 @@ func (s *Shard) check(p *profiles.Profile, recorded bool) error {
 	case recorded:
 		return fmt.Errorf("%w: a trace is recorded by one process; run without shards to record", ErrProfile)
 	case p.Target.OverStdio():
-		return fmt.Errorf("%w: a program on standard input and output has one client, so such a run cannot be split into shards", ErrProfile)
+		return fmt.Errorf(
+			"%w: a program on standard input and output has one client, so such a run cannot be split into shards",
+			ErrProfile,
+		)
 	case p.Target.URL == "" && s.Target == nil:
 		return fmt.Errorf("%w: it names no target.url, and shards cannot each start a target of their own; give --target", ErrProfile)
 	}

@@ -89,7 +89,8 @@ func TestStallIsSeenWhole(t *testing.T) {
 		if worst > 0.02 {
 			t.Errorf("the samples in the stall are %.3f away from uniform", worst)
 		}
-		if q := lane.Latency.FromIntended; q.P50 > results.Nanos(2*quick) || q.P99 < results.Nanos(stall/2) || q.Max < results.Nanos(stall-50*time.Millisecond) {
+		if q := lane.Latency.FromIntended; q.P50 > results.Nanos(2*quick) || q.P99 < results.Nanos(stall/2) ||
+			q.Max < results.Nanos(stall-50*time.Millisecond) {
 			t.Errorf("from intended: %+v", q)
 		}
 	})
@@ -119,11 +120,15 @@ func TestLateSendingShowsBetweenTheTwo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stats := loadgen.Loop(t.Context(), firing, loadgen.LoopOptions{Workers: 1, Fire: func(_ context.Context, emission loadgen.Emission) eventmeter.Outcome {
-			time.Sleep(40 * time.Millisecond)
-			ledger.Delivered(eventmeter.Delivery{Stamp: emission.Stamp, Probed: true, At: clock.Now()})
-			return eventmeter.Accepted
-		}})
+		stats := loadgen.Loop(
+			t.Context(),
+			firing,
+			loadgen.LoopOptions{Workers: 1, Fire: func(_ context.Context, emission loadgen.Emission) eventmeter.Outcome {
+				time.Sleep(40 * time.Millisecond)
+				ledger.Delivered(eventmeter.Delivery{Stamp: emission.Stamp, Probed: true, At: clock.Now()})
+				return eventmeter.Accepted
+			}},
+		)
 		if stats.Fired != 20 || stats.Dropped != 0 {
 			t.Fatalf("%+v", stats)
 		}
@@ -132,7 +137,8 @@ func TestLateSendingShowsBetweenTheTwo(t *testing.T) {
 		near := func(q results.Nanos, want time.Duration) bool {
 			return (q.Duration() - want).Abs() < want/500+time.Microsecond
 		}
-		if l := lane.Latency; !near(l.FromSent.Max, 40*time.Millisecond) || !near(l.FromIntended.Max, 80*time.Millisecond) || !near(l.FromIntended.P50, 40*time.Millisecond) {
+		if l := lane.Latency; !near(l.FromSent.Max, 40*time.Millisecond) || !near(l.FromIntended.Max, 80*time.Millisecond) ||
+			!near(l.FromIntended.P50, 40*time.Millisecond) {
 			t.Errorf("from sent %+v\nfrom intended %+v", l.FromSent, l.FromIntended)
 		}
 	})

@@ -145,7 +145,11 @@ func (r *run) connect(ctx context.Context) error {
 	opts.Capabilities, opts.Extensions = r.declares()
 	opts.LocalAddrs, opts.Guard = r.sources, r.guard
 	if o := opts.OAuth; o != nil && o.RefreshTokens != nil && r.shares() > 1 {
-		return fmt.Errorf("%w: target.oauth.refreshTokenFile: a refresh token works in one process, and this run has %d: use one process, or leave the file out", ErrProfile, r.shares())
+		return fmt.Errorf(
+			"%w: target.oauth.refreshTokenFile: a refresh token works in one process, and this run has %d: use one process, or leave the file out",
+			ErrProfile,
+			r.shares(),
+		)
 	}
 	memory := int64(r.profile.Limits.Memory) / int64(r.shares())
 	opts.Budget, t.callbacks = budget.New(memory), callbackConnections(r.mine(), health.FileLimit(), memory)
@@ -299,7 +303,11 @@ func (r *run) findAdmin(ctx context.Context) error {
 	case <-r.target.plain.Ended():
 		return fmt.Errorf("%w: %w", ErrTarget, r.target.plain.Err())
 	case <-wait.C:
-		return fmt.Errorf("%w: upstream.kind %s needs an admin listener, and the program printed none on standard error; give upstream.admin (or --upstream-url), or for any other server another upstream.kind", ErrProfile, u.Kind)
+		return fmt.Errorf(
+			"%w: upstream.kind %s needs an admin listener, and the program printed none on standard error; give upstream.admin (or --upstream-url), or for any other server another upstream.kind",
+			ErrProfile,
+			u.Kind,
+		)
 	case <-ctx.Done():
 		return ctx.Err()
 	}

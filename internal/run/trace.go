@@ -39,7 +39,11 @@ func (r *run) startTrace() error {
 		ok = json.Unmarshal(sample, &object) == nil && object != nil
 	}
 	if !ok {
-		return fmt.Errorf("%w: a trace holds JSON objects, and upstream.kind %s sends something else here: give it a payload that is one", ErrProfile, r.profile.Upstream.Kind)
+		return fmt.Errorf(
+			"%w: a trace holds JSON objects, and upstream.kind %s sends something else here: give it a payload that is one",
+			ErrProfile,
+			r.profile.Upstream.Kind,
+		)
 	}
 	r.tracer = upstream.NewTraceRecorder(r.opts.Record, c.Content)
 	return nil

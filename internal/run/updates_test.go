@@ -71,14 +71,18 @@ func (s *plainServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.mu.Unlock()
 		s.stream(w, r, session)
 	case m.Method == "server/discover" && s.modern:
-		answer(`"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"plain","version":"1"}}`)
+		answer(
+			`"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"plain","version":"1"}}`,
+		)
 	case m.Method == "initialize" && !s.modern:
 		s.mu.Lock()
 		id = strconv.Itoa(len(s.sessions))
 		s.sessions[id] = &plainSession{uris: map[string]bool{}, out: make(chan string, 10_000)}
 		s.mu.Unlock()
 		w.Header().Set("Mcp-Session-Id", id)
-		answer(`"result":{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"plain","version":"1"}}`)
+		answer(
+			`"result":{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"plain","version":"1"}}`,
+		)
 	case m.ID == nil:
 		w.WriteHeader(http.StatusAccepted)
 	case m.Method == "resources/subscribe":
@@ -173,7 +177,12 @@ func TestUpdatesWithoutPayload(t *testing.T) {
 			s := &plainServer{modern: modern, every: 1}
 			l, r := runPlain(t, s)
 			if l.LostSilent+l.LostAnnounced+l.Expected+l.Delivered != 0 {
-				t.Errorf("%d expected, %d delivered, %d lost silently: no event can be told from another", l.Expected, l.Delivered, l.LostSilent)
+				t.Errorf(
+					"%d expected, %d delivered, %d lost silently: no event can be told from another",
+					l.Expected,
+					l.Delivered,
+					l.LostSilent,
+				)
 			}
 			if got := l.Figures["updatesObserved"]; got == 0 || got != float64(s.written) {
 				t.Errorf("%v updates observed, and the server wrote %d", got, s.written)
@@ -186,10 +195,12 @@ func TestUpdatesWithoutPayload(t *testing.T) {
 			if got := l.Figures["updatesIdentified"]; got < 1 || got > float64(s.written) {
 				t.Errorf("%v updates identified of %d", got, s.written)
 			}
-			if got := l.Timings["updateLatency"]; got.Count == 0 || got.Count > 2*r.Upstream.Accepted || got.Min < 0 || l.Timings["updateLatencySent"].Count != got.Count {
+			if got := l.Timings["updateLatency"]; got.Count == 0 || got.Count > 2*r.Upstream.Accepted || got.Min < 0 ||
+				l.Timings["updateLatencySent"].Count != got.Count {
 				t.Errorf("latency of updates: %+v", got)
 			}
-			if !warned(r, "observed-updates", fmt.Sprintf("%d updates named a resource and no event", s.written)) || warned(r, "other-traffic", "") {
+			if !warned(r, "observed-updates", fmt.Sprintf("%d updates named a resource and no event", s.written)) ||
+				warned(r, "other-traffic", "") {
 				t.Errorf("warnings: %v", r.Warnings)
 			}
 		})
@@ -203,7 +214,9 @@ func TestUpdatesThatCoalesce(t *testing.T) {
 	s := &plainServer{every: 2}
 	l, _ := runPlain(t, s)
 	// The last change of a resource may have no update after it.
-	if l.LostSilent > 4 || l.LostSilent != l.Expected || l.Figures["updatesObserved"] != float64(s.written) || l.Figures["updatesIdentified"] != 0 || l.Timings["updateLatency"].Count != 0 {
+	if l.LostSilent > 4 || l.LostSilent != l.Expected || l.Figures["updatesObserved"] != float64(s.written) ||
+		l.Figures["updatesIdentified"] != 0 ||
+		l.Timings["updateLatency"].Count != 0 {
 		t.Errorf("%d lost silently, figures %v, written %d", l.LostSilent, l.Figures, s.written)
 	}
 }
@@ -220,8 +233,17 @@ func TestUpdatesThatStop(t *testing.T) {
 		changes += n
 	}
 	least, most := int64(2*(changes-2*11)), int64(2*(changes-2*10))
-	if l.LostSilent < least || l.LostSilent > most || l.Expected != l.LostSilent || l.Detail.Unidentified+l.LostSilent != 2*r.Upstream.Accepted {
-		t.Errorf("%d lost silently, want %d to %d; %d expected, %d unidentified, %d accepted", l.LostSilent, least, most, l.Expected, l.Detail.Unidentified, r.Upstream.Accepted)
+	if l.LostSilent < least || l.LostSilent > most || l.Expected != l.LostSilent ||
+		l.Detail.Unidentified+l.LostSilent != 2*r.Upstream.Accepted {
+		t.Errorf(
+			"%d lost silently, want %d to %d; %d expected, %d unidentified, %d accepted",
+			l.LostSilent,
+			least,
+			most,
+			l.Expected,
+			l.Detail.Unidentified,
+			r.Upstream.Accepted,
+		)
 	}
 	if got := l.Figures["updatesObserved"]; got != float64(s.written) || s.written != 2*2*10 {
 		t.Errorf("%v observed, %d written", got, s.written)

@@ -76,7 +76,9 @@ func (r *run) openUpstream() (upstream.Upstream, error) {
 	}
 	base := r.adminURL()
 	if base == "" {
-		return nil, errors.New("kind inject needs upstream.admin (or --upstream-url), the admin address that the reference server printed; for any other server use kind http")
+		return nil, errors.New(
+			"kind inject needs upstream.admin (or --upstream-url), the admin address that the reference server printed; for any other server use kind http",
+		)
 	}
 	return upstream.NewInject(upstream.InjectOptions{
 		Admin: base, Event: u.Event, Payload: payload, ClientOptions: r.clientOptions(trusted),
@@ -182,7 +184,12 @@ func (r *run) openReplay(trusted *tls.Config) (upstream.Upstream, error) {
 		return nil, err
 	}
 	if n := replay.Sources(); n > u.Sources {
-		return nil, fmt.Errorf("upstream replay: the trace has events of source %d and there are %d sources; set upstream.sources: %d", n-1, u.Sources, n)
+		return nil, fmt.Errorf(
+			"upstream replay: the trace has events of source %d and there are %d sources; set upstream.sources: %d",
+			n-1,
+			u.Sources,
+			n,
+		)
 	}
 	return replay, nil
 }
@@ -191,7 +198,14 @@ func (r *run) openReplay(trusted *tls.Config) (upstream.Upstream, error) {
 func (r *run) callTool(ctx context.Context, source int, arguments []byte) upstream.ToolAnswer {
 	a := r.target.plain.CallTool(ctx, source, r.profile.Upstream.Tool.Name, arguments)
 	return upstream.ToolAnswer{
-		Sent: a.Sent, Answered: a.Answered, Status: a.Status, Result: a.Result, IsError: a.IsError, Complete: a.Complete, Code: a.Code, Failure: a.Failure,
+		Sent:     a.Sent,
+		Answered: a.Answered,
+		Status:   a.Status,
+		Result:   a.Result,
+		IsError:  a.IsError,
+		Complete: a.Complete,
+		Code:     a.Code,
+		Failure:  a.Failure,
 	}
 }
 

@@ -26,7 +26,12 @@ func mac(secret, text string) string {
 
 // bridge is what a server does with a product's webhooks: it checks the
 // signature, finds the text, and publishes.
-func bridge(t *testing.T, s *refserver.Server, genuine func(h http.Header, body string) bool, text func(body []byte) (source, text string)) *httptest.Server {
+func bridge(
+	t *testing.T,
+	s *refserver.Server,
+	genuine func(h http.Header, body string) bool,
+	text func(body []byte) (source, text string),
+) *httptest.Server {
 	b := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil || !genuine(r.Header, string(body)) {
@@ -109,14 +114,34 @@ func TestProducts(t *testing.T) {
 			t.Parallel()
 			s := runtest.StartTarget(t, refserver.Options{})
 			b := bridge(t, s, c.genuine, c.text)
-			out := runs(t, Options{Profile: profileOf(t, s.URL(), steady+fmt.Sprintf("upstream: {kind: %s, sources: 2, %s: {url: %q, secret: %s%s}}\n", kind, kind, b.URL, secret, c.extra))})
+			out := runs(
+				t,
+				Options{
+					Profile: profileOf(
+						t,
+						s.URL(),
+						steady+fmt.Sprintf(
+							"upstream: {kind: %s, sources: 2, %s: {url: %q, secret: %s%s}}\n",
+							kind,
+							kind,
+							b.URL,
+							secret,
+							c.extra,
+						),
+					),
+				},
+			)
 			clean(t, out.Result)
 			var text bytes.Buffer
 			if err := out.Result.Write(&text); err != nil || strings.Contains(text.String(), secret) {
 				t.Errorf("the secret is in the result (%v)", err)
 			}
 			// A target with another secret lets none of it in.
-			p := profileOf(t, s.URL(), steady+fmt.Sprintf("upstream: {kind: %s, sources: 2, %s: {url: %q, secret: other%s}}\n", kind, kind, b.URL, c.extra))
+			p := profileOf(
+				t,
+				s.URL(),
+				steady+fmt.Sprintf("upstream: {kind: %s, sources: 2, %s: {url: %q, secret: other%s}}\n", kind, kind, b.URL, c.extra),
+			)
 			p.Phases.Drain = 0
 			wrong, err := Run(t.Context(), Options{Profile: p})
 			if kind == "slack" { // it is found out in the handshake

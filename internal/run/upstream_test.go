@@ -88,11 +88,27 @@ func clean(t *testing.T, r *results.Result) {
 	t.Helper()
 	u := r.Upstream
 	if u.Scheduled == 0 || u.Accepted != u.Published || u.Published == 0 {
-		t.Errorf("%d events, %d published, %d accepted, %d refused, %d uncertain", u.Scheduled, u.Published, u.Accepted, u.Refused, u.Uncertain)
+		t.Errorf(
+			"%d events, %d published, %d accepted, %d refused, %d uncertain",
+			u.Scheduled,
+			u.Published,
+			u.Accepted,
+			u.Refused,
+			u.Uncertain,
+		)
 	}
 	for _, l := range r.Lanes {
-		if l.Delivered != l.Expected || l.Expected == 0 || l.Duplicates.SameEvent+l.Duplicates.SameEmission+l.Unexpected+l.Detail.Unprobed != 0 {
-			t.Errorf("%s: %d of %d, %+v, %d unexpected, %d unprobed", l.Name, l.Delivered, l.Expected, l.Duplicates, l.Unexpected, l.Detail.Unprobed)
+		if l.Delivered != l.Expected || l.Expected == 0 ||
+			l.Duplicates.SameEvent+l.Duplicates.SameEmission+l.Unexpected+l.Detail.Unprobed != 0 {
+			t.Errorf(
+				"%s: %d of %d, %+v, %d unexpected, %d unprobed",
+				l.Name,
+				l.Delivered,
+				l.Expected,
+				l.Duplicates,
+				l.Unexpected,
+				l.Detail.Unprobed,
+			)
 		}
 	}
 	if r.Lanes[0].Expected != 3*u.Accepted {
@@ -115,7 +131,10 @@ const chat = `payload: {channel: "channel-{{.Source}}", text: "{{.Probe}}"}`
 func TestFeedUpstream(t *testing.T) {
 	at := freePort(t)
 	s := runtest.StartTarget(t, refserver.Options{Feed: "http://" + at + "/changes", FeedEvery: 20 * time.Millisecond})
-	out := runs(t, Options{Profile: profileOf(t, s.URL(), steady+"upstream: {kind: feed, sources: 2, feed: {listen: '"+at+"'}, "+chat+"}\n")})
+	out := runs(
+		t,
+		Options{Profile: profileOf(t, s.URL(), steady+"upstream: {kind: feed, sources: 2, feed: {listen: '"+at+"'}, "+chat+"}\n")},
+	)
 	clean(t, out.Result)
 	u := out.Result.Upstream
 	f := u.Figures
@@ -124,7 +143,11 @@ func TestFeedUpstream(t *testing.T) {
 		t.Errorf("%v, lag of %d", f, u.Timings["feedLag"].Count)
 	}
 	if p50 := u.Timings["feedLag"].P50; p50 >= out.Result.Lanes[0].Latency.FromSent.Max {
-		t.Errorf("half of the changes took %v to be fetched, and no client waited longer than %v", p50, out.Result.Lanes[0].Latency.FromSent.Max)
+		t.Errorf(
+			"half of the changes took %v to be fetched, and no client waited longer than %v",
+			p50,
+			out.Result.Lanes[0].Latency.FromSent.Max,
+		)
 	}
 }
 
@@ -145,7 +168,8 @@ func TestToolUpstream(t *testing.T) {
 				p := profileOf(t, s.URL(), steady+"upstream: {kind: tool, sources: 2, "+rest+"}\n")
 				p.Target.Era, p.Phases.Drain = era, 0
 				u := nothingAccepted(t, p).Upstream
-				if u.Refused != u.Published || u.Published == 0 || u.Figures["toolErrors"]+u.Figures["toolRefusals"] != float64(u.Published+u.Warmup) {
+				if u.Refused != u.Published || u.Published == 0 ||
+					u.Figures["toolErrors"]+u.Figures["toolRefusals"] != float64(u.Published+u.Warmup) {
 					t.Errorf("%s: %+v", what, u)
 				}
 			}
@@ -164,10 +188,17 @@ func TestExecUpstream(t *testing.T) {
 	}
 	s := runtest.StartTarget(t, refserver.Options{})
 	command := fmt.Sprintf(`command: [sh, -c, '%s=%s exec "$0"', %q]`, asProgram, s.AdminURL(), self)
-	out := runs(t, Options{Profile: profileOf(t, s.URL(), steady+"upstream: {kind: exec, sources: 2, exec: {"+command+", ack: true}, "+chat+"}\n")})
+	out := runs(
+		t,
+		Options{Profile: profileOf(t, s.URL(), steady+"upstream: {kind: exec, sources: 2, exec: {"+command+", ack: true}, "+chat+"}\n")},
+	)
 	clean(t, out.Result)
 	// A program that ends takes nothing more, and the result says why.
-	p := profileOf(t, s.URL(), steady+"upstream: {kind: exec, sources: 2, exec: {command: [sh, -c, 'echo out of paper >&2; exit 4']}, "+chat+"}\n")
+	p := profileOf(
+		t,
+		s.URL(),
+		steady+"upstream: {kind: exec, sources: 2, exec: {command: [sh, -c, 'echo out of paper >&2; exit 4']}, "+chat+"}\n",
+	)
 	p.Phases.Drain = 0
 	if r := nothingAccepted(t, p); !warned(r, "upstream-ended", "exit status 4: out of paper") {
 		t.Errorf("%+v, %+v", r.Upstream, r.Warnings)
@@ -186,7 +217,8 @@ func nothingAccepted(t *testing.T, p *profiles.Profile) *results.Result {
 	if out == nil {
 		t.Fatal(err)
 	}
-	if r := out.Result; !errors.Is(err, ErrTarget) || !r.Partial || !strings.Contains(r.Reason, "was accepted") || r.Upstream.Accepted != 0 {
+	if r := out.Result; !errors.Is(err, ErrTarget) || !r.Partial || !strings.Contains(r.Reason, "was accepted") ||
+		r.Upstream.Accepted != 0 {
 		t.Errorf("%v, partial %v (%s), %+v", err, r.Partial, r.Reason, r.Upstream)
 	}
 	return out.Result
@@ -205,7 +237,17 @@ func warned(r *results.Result, code, text string) bool {
 func TestRecordAndReplay(t *testing.T) {
 	s := runtest.StartTarget(t, refserver.Options{})
 	var trace bytes.Buffer
-	out := runs(t, Options{Record: &trace, Profile: profileOf(t, s.URL(), "schedule: {kind: poisson, rate: 40/s, seed: 3}\nupstream: {kind: inject, admin: '"+s.AdminURL()+"', sources: 2, "+chat+"}\n")})
+	out := runs(
+		t,
+		Options{
+			Record: &trace,
+			Profile: profileOf(
+				t,
+				s.URL(),
+				"schedule: {kind: poisson, rate: 40/s, seed: 3}\nupstream: {kind: inject, admin: '"+s.AdminURL()+"', sources: 2, "+chat+"}\n",
+			),
+		},
+	)
 	clean(t, out.Result)
 	entries, err := upstream.ReadTrace(bytes.NewReader(trace.Bytes()))
 	if err != nil {
@@ -240,7 +282,14 @@ func TestRecordAndReplay(t *testing.T) {
 		up := replay
 		if name == "too few sources" {
 			up = strings.Replace(replay, "sources: 2, ", "", 1)
-			p, err := profiles.Parse("test", []byte("name: test\ntarget: {url: '"+s.URL()+"'}\nlanes: [{name: all, mode: push, subscriptions: 1, event: chat.message}]\n"+up+c.change+"phases: {warmup: 0}\n"), nil, systems.Table)
+			p, err := profiles.Parse(
+				"test",
+				[]byte(
+					"name: test\ntarget: {url: '"+s.URL()+"'}\nlanes: [{name: all, mode: push, subscriptions: 1, event: chat.message}]\n"+up+c.change+"phases: {warmup: 0}\n",
+				),
+				nil,
+				systems.Table,
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -249,7 +298,11 @@ func TestRecordAndReplay(t *testing.T) {
 			}
 			continue
 		}
-		if _, err := Run(t.Context(), Options{Profile: profileOf(t, s.URL(), up+c.change)}); !errors.Is(err, ErrProfile) || !strings.Contains(err.Error(), c.want) {
+		if _, err := Run(
+			t.Context(),
+			Options{Profile: profileOf(t, s.URL(), up+c.change)},
+		); !errors.Is(err, ErrProfile) ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -306,11 +359,16 @@ phases: {warmup: 100ms, measure: 60s, drain: 100ms}
 			t.Errorf("%s: %v, age of %d", l.Name, f, l.Timings["observedAge"].Count)
 		}
 	}
-	if r.Upstream.Scheduled != 0 || !warned(r, "observed-only", "nothing was published") || !warned(r, "clocks", "clock") || warned(r, "other-traffic", "") || warned(r, "nothing-measured", "") {
+	if r.Upstream.Scheduled != 0 || !warned(r, "observed-only", "nothing was published") || !warned(r, "clocks", "clock") ||
+		warned(r, "other-traffic", "") ||
+		warned(r, "nothing-measured", "") {
 		t.Errorf("%+v, %+v", r.Upstream, r.Warnings)
 	}
 	// The same events came to six subscriptions, and are in the trace once.
-	if entries, err := upstream.ReadTrace(&trace); err != nil || len(entries) != 20 || string(entries[1].Payload) != `{"channel":"channel-1","text":"hello"}` || entries[0].Event != "chat.message" {
+	if entries, err := upstream.ReadTrace(
+		&trace,
+	); err != nil || len(entries) != 20 || string(entries[1].Payload) != `{"channel":"channel-1","text":"hello"}` ||
+		entries[0].Event != "chat.message" {
 		t.Errorf("%d entries, %v", len(entries), err)
 	}
 }
@@ -335,7 +393,11 @@ func (c *counter) Delivered(eventmeter.Delivery) {
 func TestRecordNeedsJSON(t *testing.T) {
 	s := runtest.StartTarget(t, refserver.Options{})
 	p := profileOf(t, s.URL(), steady+"upstream: {kind: http, sources: 2, http: {url: 'http://127.0.0.1:1/', body: 'text={{.Probe}}'}}\n")
-	if _, err := Run(t.Context(), Options{Profile: p, Record: io.Discard}); !errors.Is(err, ErrProfile) || !strings.Contains(err.Error(), "give it a payload") {
+	if _, err := Run(
+		t.Context(),
+		Options{Profile: p, Record: io.Discard},
+	); !errors.Is(err, ErrProfile) ||
+		!strings.Contains(err.Error(), "give it a payload") {
 		t.Error(err)
 	}
 }
@@ -349,13 +411,18 @@ func TestRunSaysWhyNothingIsAccepted(t *testing.T) {
 		http.Error(w, "no room is called lobby", http.StatusNotFound)
 	}))
 	defer refusing.Close()
-	p := profileOf(t, s.URL(), `upstream: {kind: http, sources: 2, http: {url: "`+refusing.URL+`/rooms/lobby?key=s3cr3t", body: "{{.Probe}}"}}
-`+steady)
+	p := profileOf(
+		t,
+		s.URL(),
+		`upstream: {kind: http, sources: 2, http: {url: "`+refusing.URL+`/rooms/lobby?key=s3cr3t", body: "{{.Probe}}"}}
+`+steady,
+	)
 	p.Phases.Measure = 30 * time.Second
 	out, err := Run(t.Context(), Options{Profile: p})
 	const came = `: 404 Not Found: no room is called lobby`
 	what := "POST " + refusing.URL + "/rooms/lobby?key=…" + came
-	if !errors.Is(err, ErrTarget) || !strings.Contains(err.Error(), ", the last one: "+what+"; is the target still up, and upstream (kind http) right?") {
+	if !errors.Is(err, ErrTarget) ||
+		!strings.Contains(err.Error(), ", the last one: "+what+"; is the target still up, and upstream (kind http) right?") {
 		t.Fatalf("error: %v", err)
 	}
 	if !warned(out.Result, "publishing-failed", "; the first: "+what) || strings.Contains(fmt.Sprint(out.Result.Warnings, err), "s3cr3t") {
@@ -369,10 +436,20 @@ func TestOtherAnswersAreQuoted(t *testing.T) {
 		http.Error(w, "not here\nmore", http.StatusGone)
 	}))
 	defer s.Close()
-	if _, err := health.Start(health.WatchOptions{TargetMetrics: health.NewMetrics(s.URL+"/metrics?key=s3cr3t", nil)}); err == nil || err.Error() != "metrics: GET "+s.URL+"/metrics?key=…: 410 Gone: not here" {
+	if _, err := health.Start(
+		health.WatchOptions{TargetMetrics: health.NewMetrics(s.URL+"/metrics?key=s3cr3t", nil)},
+	); err == nil ||
+		err.Error() != "metrics: GET "+s.URL+"/metrics?key=…: 410 Gone: not here" {
 		t.Errorf("metrics: %v", err)
 	}
-	if err := CheckHost(t.Context(), nil, "ftp://me:hunter22@host/?key=s3cr3t", "target.url", nil); err == nil || !strings.Contains(err.Error(), `"ftp://host/?key=…"`) {
+	if err := CheckHost(
+		t.Context(),
+		nil,
+		"ftp://me:hunter22@host/?key=s3cr3t",
+		"target.url",
+		nil,
+	); err == nil ||
+		!strings.Contains(err.Error(), `"ftp://host/?key=…"`) {
 		t.Errorf("host: %v", err)
 	}
 }
@@ -388,7 +465,13 @@ func TestUpstreamHosts(t *testing.T) {
 	} {
 		p := &profiles.Profile{}
 		set(&p.Upstream, "https://192.0.2.1/hooks")
-		if err := checkHosts(t.Context(), nil, p, nil); !errors.Is(err, ErrProfile) || !strings.Contains(err.Error(), key+": 192.0.2.1 is not this machine") {
+		if err := checkHosts(
+			t.Context(),
+			nil,
+			p,
+			nil,
+		); !errors.Is(err, ErrProfile) ||
+			!strings.Contains(err.Error(), key+": 192.0.2.1 is not this machine") {
 			t.Errorf("%s: %v", key, err)
 		}
 		if err := checkHosts(t.Context(), nil, p, []string{"192.0.2.1"}); err != nil {

@@ -41,7 +41,11 @@ func TestUpstreamTrustsTheCAFile(t *testing.T) {
 		"replay": fmt.Sprintf("replay: {file: %q, url: %q}", trace, s.URL),
 	} {
 		for file, want := range map[string]eventmeter.Outcome{"": eventmeter.Uncertain, ca: eventmeter.Accepted} {
-			p := profileOf(t, "https://127.0.0.1:1/mcp", fmt.Sprintf("schedule: {kind: constant, rate: 40/s}\nupstream: {kind: %s, sources: 2, %s}\n", kind, rest))
+			p := profileOf(
+				t,
+				"https://127.0.0.1:1/mcp",
+				fmt.Sprintf("schedule: {kind: constant, rate: 40/s}\nupstream: {kind: %s, sources: 2, %s}\n", kind, rest),
+			)
 			p.Target.CAFile = file
 			r := &run{profile: p}
 			if err := r.readTraces(); err != nil {

@@ -101,7 +101,11 @@ func (s *hookServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch m.Method {
 	case "server/discover":
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"hooks","version":"1"}}}}`, m.ID)
+		fmt.Fprintf(
+			w,
+			`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"hooks","version":"1"}}}}`,
+			m.ID,
+		)
 	case "events/list":
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"events":[{"name":"log.line","delivery":["webhook"]}]}}`, m.ID)
 	case "events/subscribe":
@@ -137,7 +141,10 @@ func (s *hookServer) publish(text string) {
 	defer s.mu.Unlock()
 	s.n++
 	quoted, _ := json.Marshal(text)
-	e := hookEvent{"e" + strconv.Itoa(s.n), fmt.Appendf(nil, `{"eventId":"e%d","name":"log.line","timestamp":"2026-11-20T10:00:00Z","data":{"text":%s}}`, s.n, quoted)}
+	e := hookEvent{
+		"e" + strconv.Itoa(s.n),
+		fmt.Appendf(nil, `{"eventId":"e%d","name":"log.line","timestamp":"2026-11-20T10:00:00Z","data":{"text":%s}}`, s.n, quoted),
+	}
 	for _, sub := range s.subs {
 		switch {
 		case !sub.suspended && !sub.ended:
@@ -238,7 +245,12 @@ func hookWitness(t *testing.T) (w *witness.Witness, client *http.Client, subscri
 	})
 	return w, &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}, func(server string) {
 		secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef"))
-		if err := witness.Subscribe(t.Context(), witness.Options{URL: server + "/mcp", Event: "log.line"}, srv.URL+"/w", secret); err != nil {
+		if err := witness.Subscribe(
+			t.Context(),
+			witness.Options{URL: server + "/mcp", Event: "log.line"},
+			srv.URL+"/w",
+			secret,
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -317,7 +329,8 @@ func TestWebhookWithACertificateThatTheTargetDoesNotTrust(t *testing.T) {
 	for _, n := range s.dials {
 		dialled = dialled || n == l.Detail.Undeliverable
 	}
-	if d := l.Detail; !dialled || d.Undeliverable < 2*l.Expected || d.UndeliverableBy["TLS handshake: remote error: tls: bad certificate"] != d.Undeliverable {
+	if d := l.Detail; !dialled || d.Undeliverable < 2*l.Expected ||
+		d.UndeliverableBy["TLS handshake: remote error: tls: bad certificate"] != d.Undeliverable {
 		t.Errorf("%d connections failed: %v; dialled %v", d.Undeliverable, d.UndeliverableBy, s.dials)
 	}
 	if text := warningOf(r, "undeliverable"); !strings.Contains(text, "webhook.certFile") || !strings.Contains(text, "bad certificate") {
@@ -384,10 +397,23 @@ func TestWebhookEndedForAMoment(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l.LostSilent > s.untold || l.Detail.Suspended != 3 || l.Delivered+l.LostSuspended+l.LostSilent != l.Expected {
-		t.Errorf("%d expected, %d delivered, %d after suspension, %d silent loss, %d before it was told; suspended %d times", l.Expected, l.Delivered, l.LostSuspended, l.LostSilent, s.untold, l.Detail.Suspended)
+		t.Errorf(
+			"%d expected, %d delivered, %d after suspension, %d silent loss, %d before it was told; suspended %d times",
+			l.Expected,
+			l.Delivered,
+			l.LostSuspended,
+			l.LostSilent,
+			s.untold,
+			l.Detail.Suspended,
+		)
 	}
 	c := l.Overhead.Causes
 	if c["control"].Requests != 3 || c["verification"].Requests != 0 || l.Overhead.PerSubscription.Requests != 2 {
-		t.Errorf("%d control envelopes, %d verifications, %v requests to open one", c["control"].Requests, c["verification"].Requests, l.Overhead.PerSubscription.Requests)
+		t.Errorf(
+			"%d control envelopes, %d verifications, %v requests to open one",
+			c["control"].Requests,
+			c["verification"].Requests,
+			l.Overhead.PerSubscription.Requests,
+		)
 	}
 }

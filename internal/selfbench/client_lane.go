@@ -63,7 +63,9 @@ func newLane(s spec, clock *eventmeter.Clock) (client, error) {
 		c.rec = &c.tally
 	}
 	var err error
-	if c.endpoint, err = mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: s.URL, Tokens: []string{token}, LocalAddrs: locals(s.Local)}); err != nil {
+	if c.endpoint, err = mcpclient.NewEndpoint(
+		mcpclient.EndpointOptions{URL: s.URL, Tokens: []string{token}, LocalAddrs: locals(s.Local)},
+	); err != nil {
 		return nil, err
 	}
 	o := driver.Options{

@@ -127,6 +127,12 @@ func subscription(s spec, i int) []byte {
 func streamRequest(s spec, i int) []byte {
 	body := subscription(s, i)
 	u, _ := url.Parse(s.URL) // connect has parsed it
-	return append([]byte("POST "+u.Path+" HTTP/1.1\r\nHost: "+u.Host+"\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMCP-Protocol-Version: "+revision+"\r\nMcp-Method: events/stream\r\nContent-Length: "+
-		strconv.Itoa(len(body))+"\r\n\r\n"), body...)
+	return append(
+		[]byte(
+			"POST "+u.Path+" HTTP/1.1\r\nHost: "+u.Host+"\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMCP-Protocol-Version: "+revision+"\r\nMcp-Method: events/stream\r\nContent-Length: "+
+				strconv.Itoa(
+					len(body),
+				)+"\r\n\r\n",
+		),
+		body...)
 }

@@ -63,9 +63,13 @@ func (c *sessions) open(ctx context.Context) error {
 }
 
 func (c *sessions) close(ctx context.Context) error {
-	_, err := loadgen.Attach(ctx, loadgen.AttachOptions{N: len(c.made), Concurrency: 32, Continue: true}, func(_ context.Context, i int) error {
-		return c.made[i].Close()
-	})
+	_, err := loadgen.Attach(
+		ctx,
+		loadgen.AttachOptions{N: len(c.made), Concurrency: 32, Continue: true},
+		func(_ context.Context, i int) error {
+			return c.made[i].Close()
+		},
+	)
 	c.http.CloseIdleConnections()
 	return err
 }

@@ -31,8 +31,13 @@ func runMicro(ctx context.Context, s spec, l *link) error {
 		}
 	})
 	m.Delivered, m.DeliveredAllocs = per(benchmarkDelivered)
-	frame := []byte(`{"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"e-12345","name":"tick","timestamp":"2026-01-01T00:00:00.000Z","cursor":null,"data":{"note":"` +
-		eventmeter.Stamp{Run: runID, Seq: 77}.String() + `","sent":"1767225600000000000"}}}`)
+	frame := []byte(
+		`{"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"e-12345","name":"tick","timestamp":"2026-01-01T00:00:00.000Z","cursor":null,"data":{"note":"` +
+			eventmeter.Stamp{
+				Run: runID,
+				Seq: 77,
+			}.String() + `","sent":"1767225600000000000"}}}`,
+	)
 	m.FindStamp, _ = per(func(b *testing.B) {
 		for b.Loop() {
 			if _, ok := eventmeter.FindStamp(frame); !ok {
@@ -51,7 +56,9 @@ func benchmarkDelivered(b *testing.B) {
 	var d eventmeter.Delivery
 	fresh := func() {
 		var err error
-		book, err = ledger.New(ledger.Options{Run: runID, Sources: 1, Lanes: []ledger.LaneSpec{{Name: "push", Mode: eventmeter.Push, Subscriptions: subs}}})
+		book, err = ledger.New(
+			ledger.Options{Run: runID, Sources: 1, Lanes: []ledger.LaneSpec{{Name: "push", Mode: eventmeter.Push, Subscriptions: subs}}},
+		)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -66,7 +73,13 @@ func benchmarkDelivered(b *testing.B) {
 			book.Fired(eventmeter.Emission{Stamp: stamp, Intended: at, Fired: at, Measured: true})
 			book.Resolved(stamp, eventmeter.Accepted, at)
 		}
-		d = eventmeter.Delivery{Stamp: eventmeter.Stamp{Run: runID, Seq: 1}, Probed: true, EventID: 1, At: eventmeter.Instant(50 * time.Millisecond), Bytes: frameSize}
+		d = eventmeter.Delivery{
+			Stamp:   eventmeter.Stamp{Run: runID, Seq: 1},
+			Probed:  true,
+			EventID: 1,
+			At:      eventmeter.Instant(50 * time.Millisecond),
+			Bytes:   frameSize,
+		}
 	}
 	fresh()
 	for b.Loop() {

@@ -92,7 +92,11 @@ func (r *Report) Page(dir string) string {
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "%s\n", n)
 	}
-	fmt.Fprintf(&b, "\nEach client and each target is a process of its own, and all of them share the processors. %s says what each line means.\n", meaningFrom(dir))
+	fmt.Fprintf(
+		&b,
+		"\nEach client and each target is a process of its own, and all of them share the processors. %s says what each line means.\n",
+		meaningFrom(dir),
+	)
 	for _, row := range r.Rows {
 		fmt.Fprintf(&b, "\n## %s\n\n", row.Title)
 		if len(row.Lines) > 0 {
@@ -103,14 +107,35 @@ func (r *Report) Page(dir string) string {
 			if l.Note != "" {
 				what += "<br>" + cell(l.Note)
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | **%s** | %s |\n", what, cell(dash(l.Goal)), cell(l.baseline()), cell(l.peers()), cell(l.Measured.String()), l.Verdict)
+			fmt.Fprintf(
+				&b,
+				"| %s | %s | %s | %s | **%s** | %s |\n",
+				what,
+				cell(dash(l.Goal)),
+				cell(l.baseline()),
+				cell(l.peers()),
+				cell(l.Measured.String()),
+				l.Verdict,
+			)
 		}
 		if len(row.Curve) > 0 {
-			b.WriteString("\n| client | streams | processes | events/s | KiB per stream | µs per delivery | deliveries | |\n|---|---:|---:|---:|---:|---:|---:|---|\n")
+			b.WriteString(
+				"\n| client | streams | processes | events/s | KiB per stream | µs per delivery | deliveries | |\n|---|---:|---:|---:|---:|---:|---:|---|\n",
+			)
 		}
 		for _, p := range row.Curve {
-			fmt.Fprintf(&b, "| %s | %s | %d | %s | %s | %s | %s | %s |\n", cell(p.Client), grouped(int64(p.Streams)), p.Processes, number(p.Rate),
-				number(p.Memory), number(p.CPU), grouped(p.Delivered), p.loss())
+			fmt.Fprintf(
+				&b,
+				"| %s | %s | %d | %s | %s | %s | %s | %s |\n",
+				cell(p.Client),
+				grouped(int64(p.Streams)),
+				p.Processes,
+				number(p.Rate),
+				number(p.Memory),
+				number(p.CPU),
+				grouped(p.Delivered),
+				p.loss(),
+			)
 		}
 		for _, n := range row.notes() {
 			fmt.Fprintf(&b, "\n%s\n", n)

@@ -217,9 +217,18 @@ func (r *Report) noteNoise() {
 	}
 	switch {
 	case known && worst > tooBusy:
-		r.Notes = append(r.Notes, fmt.Sprintf("The machine was busy: other processes used up to %.2f processors during a measurement. Do not trust the times.", worst))
+		r.Notes = append(
+			r.Notes,
+			fmt.Sprintf(
+				"The machine was busy: other processes used up to %.2f processors during a measurement. Do not trust the times.",
+				worst,
+			),
+		)
 	case known:
-		r.Notes = append(r.Notes, fmt.Sprintf("The machine was quiet: other processes used at most %.2f processors during any measurement.", worst))
+		r.Notes = append(
+			r.Notes,
+			fmt.Sprintf("The machine was quiet: other processes used at most %.2f processors during any measurement.", worst),
+		)
 	}
 	for i := range r.Rows {
 		row := &r.Rows[i]

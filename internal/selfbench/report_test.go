@@ -231,7 +231,16 @@ func TestNoise(t *testing.T) {
 			t.Errorf("%v: %q", others, got)
 		}
 	}
-	r := &Report{Rows: []Row{{Lines: []Line{{What: "cost", Measured: newValue("", []float64{1, 1, 3})}, {What: "steady", Measured: newValue("", []float64{1, 1.1})}}}}}
+	r := &Report{
+		Rows: []Row{
+			{
+				Lines: []Line{
+					{What: "cost", Measured: newValue("", []float64{1, 1, 3})},
+					{What: "steady", Measured: newValue("", []float64{1, 1.1})},
+				},
+			},
+		},
+	}
 	r.noteNoise()
 	if n := r.Rows[0].Notes; len(n) != 1 || !strings.Contains(n[0], "cost: runs differ by a factor of 3") {
 		t.Errorf("%q", n)
@@ -258,7 +267,8 @@ func TestPage(t *testing.T) {
 	}
 	b, err := r.JSON()
 	var back Report
-	if err != nil || json.Unmarshal(b, &back) != nil || back.Rows[0].Lines[0].Measured.Median != 4 || back.Rows[0].Lines[0].Peers[0].Median != 0.3 {
+	if err != nil || json.Unmarshal(b, &back) != nil || back.Rows[0].Lines[0].Measured.Median != 4 ||
+		back.Rows[0].Lines[0].Peers[0].Median != 0.3 {
 		t.Errorf("%v: %s", err, b)
 	}
 }
@@ -266,12 +276,18 @@ func TestPage(t *testing.T) {
 // TestPageLinks: the link leads from wherever in a checkout the page stands.
 func TestPageLinks(t *testing.T) {
 	top := t.TempDir()
-	if err := errors.Join(os.MkdirAll(filepath.Join(top, "docs"), 0o755), os.WriteFile(filepath.Join(top, "docs", "benchmarks.md"), nil, 0o600)); err != nil {
+	if err := errors.Join(
+		os.MkdirAll(filepath.Join(top, "docs"), 0o755),
+		os.WriteFile(filepath.Join(top, "docs", "benchmarks.md"), nil, 0o600),
+	); err != nil {
 		t.Fatal(err)
 	}
 	r := &Report{Repeats: 1}
 	for dir, want := range map[string]string{"": "docs/benchmarks.md", "a": "../docs/benchmarks.md", "results/studies/a/error": "../../../../docs/benchmarks.md"} {
-		if page := r.Page(filepath.Join(top, dir)); !strings.Contains(page, "[docs/benchmarks.md]("+want+")") || !strings.Contains(page, "each measured once") {
+		if page := r.Page(
+			filepath.Join(top, dir),
+		); !strings.Contains(page, "[docs/benchmarks.md]("+want+")") ||
+			!strings.Contains(page, "each measured once") {
 			t.Errorf("from %q:\n%s", dir, page)
 		}
 	}

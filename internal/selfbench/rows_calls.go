@@ -91,5 +91,8 @@ func (r *runner) floods() []plan {
 	}
 	plain := s
 	plain.Role = "plain"
-	return []plan{{Name: "eventmeter, deliveries", Target: "sender", Client: s}, {Name: "handler that answers 200", Target: "sender", Client: plain}}
+	return []plan{
+		{Name: "eventmeter, deliveries", Target: "sender", Client: s},
+		{Name: "handler that answers 200", Target: "sender", Client: plain},
+	}
 }

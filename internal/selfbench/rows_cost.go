@@ -50,7 +50,14 @@ func measureOperations(ctx context.Context, r *runner) error {
 	r.add(line("recording a value", "ns", runs, func(f *figures) float64 { return f.Micro.Record }).atMost("at most 15 ns", 15))
 	r.add(line("Ledger.Delivered, in order", "ns", runs, func(f *figures) float64 { return f.Micro.Delivered }))
 	r.add(line("finding the probe id in a message", "ns", runs, func(f *figures) float64 { return f.Micro.FindStamp }))
-	r.add(line("allocations of the first two", "", runs, func(f *figures) float64 { return float64(f.Micro.RecordAllocs + f.Micro.DeliveredAllocs) }).atMost("none", 0))
+	r.add(
+		line(
+			"allocations of the first two",
+			"",
+			runs,
+			func(f *figures) float64 { return float64(f.Micro.RecordAllocs + f.Micro.DeliveredAllocs) },
+		).atMost("none", 0),
+	)
 	return nil
 }
 

@@ -58,9 +58,22 @@ func measurePush2(ctx context.Context, r *runner) error {
 		return err
 	}
 	from := len(r.row.Lines)
-	cpu := line("CPU per delivery, reference target, 10,000 streams", "µs", got[0], (*figures).perDelivery).beside(got[1], (*figures).perDelivery)
+	cpu := line(
+		"CPU per delivery, reference target, 10,000 streams",
+		"µs",
+		got[0],
+		(*figures).perDelivery,
+	).beside(got[1], (*figures).perDelivery)
 	r.add(cpu)
-	r.add(Line{What: "CPU per delivery, reference target, relative", Measured: over(cpu.Measured, *cpu.Baseline, "× framer")}.atMost("at most 1.6 × a raw framer's", 1.6))
+	r.add(
+		Line{
+			What:     "CPU per delivery, reference target, relative",
+			Measured: over(cpu.Measured, *cpu.Baseline, "× framer"),
+		}.atMost(
+			"at most 1.6 × a raw framer's",
+			1.6,
+		),
+	)
 	r.sized(from, got[0][0], 10_000)
 
 	// With a server that collects what it writes, a client makes few system calls,
@@ -72,7 +85,9 @@ func measurePush2(ctx context.Context, r *runner) error {
 	if got, err = r.measure(ctx, 1, plans...); err != nil {
 		return err
 	}
-	r.add(line("CPU per delivery, 64 KiB of frames to a write", "µs", got[0], (*figures).perDelivery).beside(got[1], (*figures).perDelivery))
+	r.add(
+		line("CPU per delivery, 64 KiB of frames to a write", "µs", got[0], (*figures).perDelivery).beside(got[1], (*figures).perDelivery),
+	)
 	return nil
 }
 
@@ -166,8 +181,13 @@ func (r *runner) rates(ctx context.Context) error {
 	last := len(mine) - 1
 	growth := newValue(l.Measured.Unit, []float64{ratio(baseline[1].CPU, baseline[0].CPU)})
 	l.Baseline = &growth
-	l.Note += fmt.Sprintf("; %s × the 4 KiB reader (b) at %s event/s, %s × at %s", number(ratio(mine[0].CPU, baseline[0].CPU)), number(mine[0].Rate),
-		number(ratio(mine[last].CPU, baseline[1].CPU)), number(mine[last].Rate))
+	l.Note += fmt.Sprintf(
+		"; %s × the 4 KiB reader (b) at %s event/s, %s × at %s",
+		number(ratio(mine[0].CPU, baseline[0].CPU)),
+		number(mine[0].Rate),
+		number(ratio(mine[last].CPU, baseline[1].CPU)),
+		number(mine[last].Rate),
+	)
 	return nil
 }
 

@@ -28,10 +28,20 @@ func measureError(ctx context.Context, r *runner) error {
 		return err
 	}
 	r.complete("streams, events spread", "nothing lost", got[0]...)
-	r.portable("", got[0], got[1], fmt.Sprintf("each event goes to one of %d groups of streams, %s events a second", even.Client.Groups, number(even.Client.Rate)))
+	r.portable(
+		"",
+		got[0],
+		got[1],
+		fmt.Sprintf("each event goes to one of %d groups of streams, %s events a second", even.Client.Groups, number(even.Client.Rate)),
+	)
 	l := &r.row.Lines[len(r.row.Lines)-1]
 	*l = l.atMost("at most 6 ms", 6000)
-	r.portable(", each event to all streams at once", got[2], got[3], "as many writes as streams at once, 5 times a second, on the processors that the client needs")
+	r.portable(
+		", each event to all streams at once",
+		got[2],
+		got[3],
+		"as many writes as streams at once, 5 times a second, on the processors that the client needs",
+	)
 	r.portable(", the same, target on one processor", got[4], nil, "so that one is left to the client")
 	times := got[5]
 	one := line("deliveries with the kernel's time", "%", times, (*figures).kernelTimed)
@@ -77,7 +87,9 @@ func measureOpening(ctx context.Context, r *runner) error {
 		l := line("streams opened per second, "+name, "/s", mine, (*figures).openRate).beside(baseline, (*figures).openRate)
 		l.Note = fmt.Sprintf("the target used %s of CPU for each", of(mine, "µs", (*figures).targetCPU))
 		r.add(l.atLeast("at least 5,000 where the target keeps up", 5000))
-		r.add(line("CPU for each, "+name, "µs", mine, (*figures).openCPU).beside(baseline, (*figures).openCPU).atMost("at most 100 µs", 100))
+		r.add(
+			line("CPU for each, "+name, "µs", mine, (*figures).openCPU).beside(baseline, (*figures).openCPU).atMost("at most 100 µs", 100),
+		)
 	}
 	return nil
 }

@@ -86,7 +86,11 @@ func (s *sender) answer(w http.ResponseWriter, r *http.Request) {
 			text = `"error":{"code":-32602,"message":"Invalid params"}`
 			break
 		}
-		text = `"result":{"resultType":"complete","id":"` + id + `","refreshBefore":"` + time.Now().Add(time.Hour).UTC().Format(time.RFC3339) + `","cursor":null,"truncated":false}`
+		text = `"result":{"resultType":"complete","id":"` + id + `","refreshBefore":"` + time.Now().
+			Add(time.Hour).
+			UTC().
+			Format(time.RFC3339) +
+			`","cursor":null,"truncated":false}`
 	case "events/unsubscribe":
 		s.mu.Lock()
 		delete(s.subs, m.Params.Delivery.URL)
@@ -131,7 +135,12 @@ func (s *sender) inject(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Unlock()
 	id := "e-" + strconv.FormatInt(s.events.Add(1), 10)
-	head := `{"eventId":"` + id + `","name":"` + in.Name + `","timestamp":"` + time.Now().UTC().Format("2006-01-02T15:04:05.000Z") + `","cursor":null,"data":` + string(in.Data) + `,"pad":"`
+	head := `{"eventId":"` + id + `","name":"` + in.Name + `","timestamp":"` + time.Now().
+		UTC().
+		Format("2006-01-02T15:04:05.000Z") +
+		`","cursor":null,"data":` + string(
+		in.Data,
+	) + `,"pad":"`
 	body := []byte(head + strings.Repeat("x", max(0, frameSize-len(head)-2)) + `"}`)
 	for _, to := range subs {
 		s.jobs <- job{to: to, id: id, body: body}

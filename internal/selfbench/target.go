@@ -60,7 +60,11 @@ func serveBaseline(ctx context.Context, s spec, l *link) error {
 // serveReference is the role of the reference server.
 func serveReference(ctx context.Context, s spec, l *link) error {
 	o := refserver.Options{
-		AllowPrivateCallbacks: true, CallbackInsecure: true, MaxSubscriptions: max(2*s.Streams, 100), NextPoll: s.PollEvery, Heartbeat: heartbeat,
+		AllowPrivateCallbacks: true,
+		CallbackInsecure:      true,
+		MaxSubscriptions:      max(2*s.Streams, 100),
+		NextPoll:              s.PollEvery,
+		Heartbeat:             heartbeat,
 	}
 	if s.TTL > 0 {
 		o.TTLMin, o.TTLDefault = s.TTL, s.TTL
@@ -72,7 +76,10 @@ func serveReference(ctx context.Context, s spec, l *link) error {
 	if err := server.Start(ctx); err != nil {
 		return err
 	}
-	paused := l.pause(ctx, message{Step: "ready", Serves: &addresses{HTTP1: server.URL(), HTTP2: server.URL(), Inject: server.AdminURL() + "/inject"}})
+	paused := l.pause(
+		ctx,
+		message{Step: "ready", Serves: &addresses{HTTP1: server.URL(), HTTP2: server.URL(), Inject: server.AdminURL() + "/inject"}},
+	)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if err := server.Close(closing); err != nil && paused == nil && closing.Err() == nil {
@@ -130,11 +137,17 @@ func serveSDK(ctx context.Context, _ spec, l *link) error {
 		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
 		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
 	})
-	server.AddResource(&mcp.Resource{Name: "tick", URI: sdkResource}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-		return &mcp.ReadResourceResult{}, nil
-	})
+	server.AddResource(
+		&mcp.Resource{Name: "tick", URI: sdkResource},
+		func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			return &mcp.ReadResourceResult{}, nil
+		},
+	)
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Logger: quiet}))
+	mux.Handle(
+		"/mcp",
+		mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Logger: quiet}),
+	)
 	mux.HandleFunc("POST /inject", func(w http.ResponseWriter, r *http.Request) {
 		in, err := readInjected(r)
 		var data struct {

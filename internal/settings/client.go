@@ -50,17 +50,34 @@ func (w *WebhookLane) Assumptions(client string) (all []string) {
 	switch client {
 	case clientChatGPT:
 		if w.RefreshAt == assumedRefreshAt {
-			all = append(all, fmt.Sprintf("it is not known when ChatGPT refreshes; assumed: at 0.95 of the grant, up to %g %% of it earlier (webhook.refreshAt)", w.RefreshJitter*100))
+			all = append(
+				all,
+				fmt.Sprintf(
+					"it is not known when ChatGPT refreshes; assumed: at 0.95 of the grant, up to %g %% of it earlier (webhook.refreshAt)",
+					w.RefreshJitter*100,
+				),
+			)
 		}
 		if w.RotateEvery == 0 {
 			all = append(all, "it is not known whether ChatGPT changes its secret; assumed: it does not (webhook.rotateEvery)")
 		}
 		if w.Silent == assumedSilent {
-			all = append(all, "it is not known how many users remove ChatGPT's plugin, which does not unsubscribe, instead of the task; assumed: half (webhook.silent)")
+			all = append(
+				all,
+				"it is not known how many users remove ChatGPT's plugin, which does not unsubscribe, instead of the task; assumed: half (webhook.silent)",
+			)
 		}
-		all = append(all, "it is not known with which status ChatGPT refuses a delivery, and how long it takes to answer; assumed: 400, and 50 to 500 ms (one measurement: 295 ms)")
+		all = append(
+			all,
+			"it is not known with which status ChatGPT refuses a delivery, and how long it takes to answer; assumed: 400, and 50 to 500 ms (one measurement: 295 ms)",
+		)
 	case clientAISDK:
-		all = append(all, "the AI SDK has no timer for refreshes; the application decides; assumed: at "+fmt.Sprint(w.RefreshAt)+" of the grant (webhook.refreshAt)")
+		all = append(
+			all,
+			"the AI SDK has no timer for refreshes; the application decides; assumed: at "+fmt.Sprint(
+				w.RefreshAt,
+			)+" of the grant (webhook.refreshAt)",
+		)
 	}
 	return all
 }

@@ -34,6 +34,11 @@ func (p *PushLane) Check(l Lane) {
 		l.Bad("push.backoff.max", what, fix)
 	}
 	if l.HTTP == HTTP {
-		l.Reject("push", []string{"streamsPerConnection"}, "over HTTP/1.1 a connection carries one stream", "remove it, or set http: h2c or http: 2")
+		l.Reject(
+			"push",
+			[]string{"streamsPerConnection"},
+			"over HTTP/1.1 a connection carries one stream",
+			"remove it, or set http: h2c or http: 2",
+		)
 	}
 }

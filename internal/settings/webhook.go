@@ -85,7 +85,14 @@ const (
 
 // DefaultWebhook returns the defaults.
 func DefaultWebhook() WebhookLane {
-	return WebhookLane{TTL: TTLDefault, RefreshAt: refreshAt, RefreshJitter: refreshJitter, Secrets: SecretsBoth, OldSecret: oldSecret, Verify: VerifyStrict}
+	return WebhookLane{
+		TTL:           TTLDefault,
+		RefreshAt:     refreshAt,
+		RefreshJitter: refreshJitter,
+		Secrets:       SecretsBoth,
+		OldSecret:     oldSecret,
+		Verify:        VerifyStrict,
+	}
 }
 
 // Key returns the key of the settings in a lane.
@@ -119,7 +126,11 @@ func (w *WebhookLane) Check(l Lane) {
 		}
 	}
 	if most := w.RefreshAt - soonestRefresh; w.RefreshJitter > most+1e-9 {
-		l.Bad("webhook.refreshJitter", fmt.Sprintf("%g would refresh before %g of the grant is over", w.RefreshJitter, soonestRefresh), fmt.Sprintf("give at most %.2g, or raise webhook.refreshAt", most))
+		l.Bad(
+			"webhook.refreshJitter",
+			fmt.Sprintf("%g would refresh before %g of the grant is over", w.RefreshJitter, soonestRefresh),
+			fmt.Sprintf("give at most %.2g, or raise webhook.refreshAt", most),
+		)
 	}
 	w.checkAnswers(l)
 	w.checkListener(l)
@@ -156,7 +167,11 @@ func (w *WebhookLane) checkPlain(l Lane, u *url.URL) {
 	host, _, _ := net.SplitHostPort(w.Listen)
 	switch {
 	case !Loopback(u.Hostname()) || w.Listen != "" && !Loopback(host):
-		l.Bad("webhook.callback", "plain http is for loopback only, on both ends", "use https, or http://127.0.0.1:0 and no other listen address")
+		l.Bad(
+			"webhook.callback",
+			"plain http is for loopback only, on both ends",
+			"use https, or http://127.0.0.1:0 and no other listen address",
+		)
 	case w.CertFile != "":
 		l.Bad("webhook.certFile", "has no effect on a callback over http", "remove it, or use https")
 	}

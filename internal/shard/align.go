@@ -14,7 +14,10 @@ import (
 func align(all []archived) [][]results.Nanos {
 	var ref *results.Part
 	for _, s := range all {
-		if n := len(s.part.Passes); n > 0 && (ref == nil || n > len(ref.Passes) || n == len(ref.Passes) && s.part.Passes[0].Began > ref.Passes[0].Began) {
+		if n := len(
+			s.part.Passes,
+		); n > 0 &&
+			(ref == nil || n > len(ref.Passes) || n == len(ref.Passes) && s.part.Passes[0].Began > ref.Passes[0].Began) {
 			ref = s.part
 		}
 	}

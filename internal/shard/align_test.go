@@ -18,14 +18,24 @@ func turnsOf(t *testing.T, index int, began ...results.Nanos) archived {
 	s := archived{result: &results.Result{}, part: &results.Part{Index: index, Count: 2}}
 	for k, at := range began {
 		lane := []string{"push", "poll"}[k]
-		l, err := ledger.New(ledger.Options{Clock: eventmeter.NewClock(), Sources: 1, Interval: time.Second, Lanes: []ledger.LaneSpec{{Name: lane, Mode: eventmeter.Push, Subscriptions: 1}}})
+		l, err := ledger.New(
+			ledger.Options{
+				Clock:    eventmeter.NewClock(),
+				Sources:  1,
+				Interval: time.Second,
+				Lanes:    []ledger.LaneSpec{{Name: lane, Mode: eventmeter.Push, Subscriptions: 1}},
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
 		a := l.Account()
 		a.Lanes[0].Series = []ledger.LaneInterval{{Number: int64(at / 1e9), Unexpected: 1}}
 		a.Lanes[0].Unexpected.Stale = 1
-		s.part.Passes = append(s.part.Passes, results.PartPass{Began: at, BeganAt: time.Unix(1, 0), Figures: make([]results.PartFigures, 1), Account: a})
+		s.part.Passes = append(
+			s.part.Passes,
+			results.PartPass{Began: at, BeganAt: time.Unix(1, 0), Figures: make([]results.PartFigures, 1), Account: a},
+		)
 		s.result.Phases = append(s.result.Phases, results.Phase{Name: "measure", Lane: lane, Start: at, End: at + 10e9})
 	}
 	return s

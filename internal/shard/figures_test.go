@@ -13,16 +13,52 @@ import (
 
 func TestMergeFigures(t *testing.T) {
 	t.Parallel()
-	a := map[string]float64{"cuts": 3, "avoidedShare": 0.5, "fetchesAvoided": 5, "pageReads": 10, "bytesPerClientHour": 100, "clientHours": 1, "ttlMs": 500, "observedLeast": 4, "observedMost": 9, "detachedMax": 7}
-	b := map[string]float64{"cuts": 4, "avoidedShare": 1, "fetchesAvoided": 30, "pageReads": 30, "bytesPerClientHour": 200, "clientHours": 3, "ttlMs": 500, "observedLeast": 5, "observedMost": 6, "detachedMax": 5}
+	a := map[string]float64{
+		"cuts":               3,
+		"avoidedShare":       0.5,
+		"fetchesAvoided":     5,
+		"pageReads":          10,
+		"bytesPerClientHour": 100,
+		"clientHours":        1,
+		"ttlMs":              500,
+		"observedLeast":      4,
+		"observedMost":       9,
+		"detachedMax":        7,
+	}
+	b := map[string]float64{
+		"cuts":               4,
+		"avoidedShare":       1,
+		"fetchesAvoided":     30,
+		"pageReads":          30,
+		"bytesPerClientHour": 200,
+		"clientHours":        3,
+		"ttlMs":              500,
+		"observedLeast":      5,
+		"observedMost":       6,
+		"detachedMax":        5,
+	}
 	got, most := mergeFigures([]results.PartFigures{{Values: a}, {Values: b}})
-	want := map[string]float64{"cuts": 7, "avoidedShare": 0.875, "fetchesAvoided": 35, "pageReads": 40, "bytesPerClientHour": 175, "clientHours": 4, "ttlMs": 500, "observedLeast": 4, "observedMost": 9, "detachedMax": 7}
+	want := map[string]float64{
+		"cuts":               7,
+		"avoidedShare":       0.875,
+		"fetchesAvoided":     35,
+		"pageReads":          40,
+		"bytesPerClientHour": 175,
+		"clientHours":        4,
+		"ttlMs":              500,
+		"observedLeast":      4,
+		"observedMost":       9,
+		"detachedMax":        7,
+	}
 	for name, v := range want {
 		if got.Values[name] != v {
 			t.Errorf("%s: %v, want %v", name, got.Values[name], v)
 		}
 	}
-	if none, _ := mergeFigures([]results.PartFigures{{}, {Values: a}}); none.Values["observedLeast"] != 4 || none.Values["observedMost"] != 9 {
+	if none, _ := mergeFigures(
+		[]results.PartFigures{{}, {Values: a}},
+	); none.Values["observedLeast"] != 4 ||
+		none.Values["observedMost"] != 9 {
 		t.Errorf("beside a shard that observed nothing: %v", none.Values)
 	}
 	if len(got.Values) != len(want) || !slices.Equal(most, []string{"detachedMax"}) {
@@ -44,9 +80,14 @@ func TestMergePollFigures(t *testing.T) {
 			Timings: map[string]ledger.Timing{"pollInterval": {Histogram: h}},
 		}
 	}
-	got, most := mergeFigures([]results.PartFigures{part(3, 0, time.Second, time.Second, time.Second), part(0, 2, 2*time.Second, 4*time.Second)})
+	got, most := mergeFigures(
+		[]results.PartFigures{part(3, 0, time.Second, time.Second, time.Second), part(0, 2, 2*time.Second, 4*time.Second)},
+	)
 	h := got.Timings["pollInterval"].Histogram
-	if got.Values["pollsPacedByServer"] != 3 || got.Values["pollsPacedByMinInterval"] != 2 || h.TotalCount() != 5 || h.ValueAtQuantile(50)/1e6 != 1000 || h.Max()/1e6 < 3990 || len(most) != 0 {
+	if got.Values["pollsPacedByServer"] != 3 || got.Values["pollsPacedByMinInterval"] != 2 || h.TotalCount() != 5 ||
+		h.ValueAtQuantile(50)/1e6 != 1000 ||
+		h.Max()/1e6 < 3990 ||
+		len(most) != 0 {
 		t.Errorf("%v, %d waits, p50 %d, max %d, at most %v", got.Values, h.TotalCount(), h.ValueAtQuantile(50), h.Max(), most)
 	}
 }
@@ -59,7 +100,10 @@ func TestMergePercentile(t *testing.T) {
 		if err := h.RecordValues(int64(took), n); err != nil {
 			t.Fatal(err)
 		}
-		return results.PartFigures{Values: map[string]float64{"latencyP95Ms": p95}, Timings: map[string]ledger.Timing{"latency": {Histogram: h}}}
+		return results.PartFigures{
+			Values:  map[string]float64{"latencyP95Ms": p95},
+			Timings: map[string]ledger.Timing{"latency": {Histogram: h}},
+		}
 	}
 	got, _ := mergeFigures([]results.PartFigures{part(10, 19, 10*time.Millisecond), part(900, 1, 900*time.Millisecond)})
 	if p95 := got.Values["latencyP95Ms"]; p95 < 9.9 || p95 > 10.1 {

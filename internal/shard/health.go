@@ -33,7 +33,10 @@ func (m *merge) mergeHealth() {
 		machines[i].CPUs = s.result.Host.CPUs
 	}
 	for _, i := range missingShards(all) {
-		res.Shards = append(res.Shards, results.Shard{Index: i, Count: all[0].part.Count, Missing: true, Generator: results.Generator{Reasons: []string{}}})
+		res.Shards = append(
+			res.Shards,
+			results.Shard{Index: i, Count: all[0].part.Count, Missing: true, Generator: results.Generator{Reasons: []string{}}},
+		)
 	}
 	slices.SortFunc(res.Shards, func(a, b results.Shard) int { return cmp.Compare(a.Index, b.Index) })
 	m.JudgeMachines(machines)
@@ -61,19 +64,36 @@ func shardOf(s archived, first int64) results.Shard {
 func (m *merge) warnShards() {
 	res, all := m.Result, m.all
 	if res.Coverage < 1 {
-		m.Warn("coverage", "", "%.1f %% of the pairs of event and subscription were measured: a subscription is owed only what its own shard publishes, and these also receive what others publish (%d copies, counted as foreign)", 100*res.Coverage, foreign(res))
+		m.Warn(
+			"coverage",
+			"",
+			"%.1f %% of the pairs of event and subscription were measured: a subscription is owed only what its own shard publishes, and these also receive what others publish (%d copies, counted as foreign)",
+			100*res.Coverage,
+			foreign(res),
+		)
 	}
 	var latest results.Nanos
 	for _, s := range res.Shards {
 		latest = max(latest, s.Skew)
 	}
 	if latest.Duration() > maxSkew {
-		m.Warn("skew", "", "the last shard began to publish %s after the first, by the clocks of their machines", results.FormatNanos(latest))
+		m.Warn(
+			"skew",
+			"",
+			"the last shard began to publish %s after the first, by the clocks of their machines",
+			results.FormatNanos(latest),
+		)
 	}
 	for _, s := range all[1:] {
 		a, b := all[0].result.Host, s.result.Host
 		if a.OS != b.OS || a.Arch != b.Arch || a.CPU != b.CPU || a.CPUs != b.CPUs || a.Memory != b.Memory || a.Kernel != b.Kernel {
-			m.Warn("mixed-machines", "", "shard %d ran on another kind of machine than shard %d, whose machine is the host of this result", s.part.Index, all[0].part.Index)
+			m.Warn(
+				"mixed-machines",
+				"",
+				"shard %d ran on another kind of machine than shard %d, whose machine is the host of this result",
+				s.part.Index,
+				all[0].part.Index,
+			)
 		}
 	}
 }

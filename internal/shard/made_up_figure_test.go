@@ -26,7 +26,13 @@ var madeUpFigures = figure.Table{Name: "made-up", Systems: []string{"events"}, F
 	{Name: "sneezesPerVisit", Rule: figure.Ratio("sneezes", "visits"), Help: "sneezes over visits"},
 	{Name: "visits", Help: "visits"},
 	{Name: "loudest", Rule: figure.Peak, Help: "the loudest sneeze"},
-	{Name: "sneeze", Unit: "ns", Timing: true, Help: "how long one took", Metric: &figure.Metric{Name: "eventmeter_made_up_sneeze_seconds"}},
+	{
+		Name:   "sneeze",
+		Unit:   "ns",
+		Timing: true,
+		Help:   "how long one took",
+		Metric: &figure.Metric{Name: "eventmeter_made_up_sneeze_seconds"},
+	},
 }}
 
 // madeUp is a made-up driver, …
@@ -44,7 +50,12 @@ func (m *madeUp) sneeze(loud float64, took time.Duration) {
 
 func (m *madeUp) Figures() driver.Figures {
 	return driver.Figures{
-		Values:  map[string]float64{"sneezes": m.sneezes, "visits": m.visits, "loudest": m.loudest, "sneezesPerVisit": m.sneezes / m.visits},
+		Values: map[string]float64{
+			"sneezes":         m.sneezes,
+			"visits":          m.visits,
+			"loudest":         m.loudest,
+			"sneezesPerVisit": m.sneezes / m.visits,
+		},
 		Timings: map[string]ledger.Timing{"sneeze": m.took.Timing()},
 	}
 }

@@ -87,7 +87,13 @@ func newMerge(all []archived) (*merge, error) {
 	for _, s := range all {
 		for _, l := range s.result.Lanes {
 			if !slices.ContainsFunc(p.Lanes, func(of profiles.Lane) bool { return of.Name == l.Name }) {
-				return nil, fmt.Errorf("%w: %s: lanes: there is a lane %s that the profile of %s does not have", results.ErrFormat, s.dir, l.Name, first.dir)
+				return nil, fmt.Errorf(
+					"%w: %s: lanes: there is a lane %s that the profile of %s does not have",
+					results.ErrFormat,
+					s.dir,
+					l.Name,
+					first.dir,
+				)
 			}
 		}
 	}
@@ -145,7 +151,12 @@ func (m *merge) mergePass(k int) error {
 		var atMost []string
 		figures[i], atMost = mergeFigures(parts)
 		if len(atMost) > 0 {
-			m.Warn("shard-figures", merged.Lanes[i].Name, "%s cannot be added up: the value is the largest of the shards", strings.Join(atMost, ", "))
+			m.Warn(
+				"shard-figures",
+				merged.Lanes[i].Name,
+				"%s cannot be added up: the value is the largest of the shards",
+				strings.Join(atMost, ", "),
+			)
 		}
 	}
 	m.Add(merged, figures, in, target)

@@ -99,7 +99,11 @@ func (p *Processes) dir(index int) string {
 // check refuses in this process, before any starts, what every shard would refuse.
 func (p *Processes) check() error {
 	o := p.Options
-	o.Shard = &run.Shard{Count: p.Count, Barrier: run.StartAt(time.Time{}), Target: func(context.Context, []byte) (run.Shared, error) { return run.Shared{}, nil }}
+	o.Shard = &run.Shard{
+		Count:   p.Count,
+		Barrier: run.StartAt(time.Time{}),
+		Target:  func(context.Context, []byte) (run.Shared, error) { return run.Shared{}, nil },
+	}
 	return run.Check(context.Background(), o)
 }
 
@@ -129,7 +133,17 @@ func (c *parent) start() error {
 			c.receive(s, out)
 		})
 		s.send(order{Job: &job{
-			Profile: string(profile), AllowHosts: c.AllowHosts, Version: c.Version, Name: c.Name, Index: i, Count: c.Count, Run: c.run, Dir: c.Processes.dir(i), Looks: c.shown != nil,
+			Profile: string(
+				profile,
+			),
+			AllowHosts: c.AllowHosts,
+			Version:    c.Version,
+			Name:       c.Name,
+			Index:      i,
+			Count:      c.Count,
+			Run:        c.run,
+			Dir:        c.Processes.dir(i),
+			Looks:      c.shown != nil,
 		}})
 	}
 	return nil
@@ -349,8 +363,14 @@ func seenTogether(parts []*run.Progress) run.Progress {
 func (c *parent) follow() {
 	name := run.Name(c.run, nil)
 	followed := c.Collector.Begin(metrics.Run{
-		ID: name, Name: c.Name, Profile: c.Profile.Name, Version: c.Version, Upstream: c.Profile.Upstream.Kind, Schedule: c.Profile.Schedule.Kind,
-		Fleet: name, Started: time.Now(),
+		ID:       name,
+		Name:     c.Name,
+		Profile:  c.Profile.Name,
+		Version:  c.Version,
+		Upstream: c.Profile.Upstream.Kind,
+		Schedule: c.Profile.Schedule.Kind,
+		Fleet:    name,
+		Started:  time.Now(),
 	})
 	if followed == nil {
 		return

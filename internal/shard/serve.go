@@ -64,7 +64,12 @@ type done struct {
 }
 
 // doneKinds are the ways in which a shard ends, with their errors.
-var doneKinds = map[string]error{"profile": run.ErrProfile, "target": run.ErrTarget, "stopped": run.ErrStopped, "canceled": context.Canceled}
+var doneKinds = map[string]error{
+	"profile":  run.ErrProfile,
+	"target":   run.ErrTarget,
+	"stopped":  run.ErrStopped,
+	"canceled": context.Canceled,
+}
 
 func doneOf(err error) done {
 	if err == nil {
@@ -100,11 +105,19 @@ func (e childError) Unwrap() error { return e.kind }
 // cannot outlive its parent. Serve only returns errors that cannot be sent to the
 // parent.
 func Serve(in io.Reader, out io.Writer, archive, checkpoint func(dir string, o *run.Outcome) error) error {
-	s := &shardServer{checkpoint: checkpoint, enc: json.NewEncoder(out), target: make(chan run.Shared, 1), begin: make(chan time.Time, 1), stop: make(chan struct{})}
+	s := &shardServer{
+		checkpoint: checkpoint,
+		enc:        json.NewEncoder(out),
+		target:     make(chan run.Shared, 1),
+		begin:      make(chan time.Time, 1),
+		stop:       make(chan struct{}),
+	}
 	dec := json.NewDecoder(in)
 	var first order
 	if err := dec.Decode(&first); err != nil || first.Job == nil {
-		return errors.New("a shard is started by eventmeter run --processes, which sends it orders; to start a shard yourself, use eventmeter run --shard")
+		return errors.New(
+			"a shard is started by eventmeter run --processes, which sends it orders; to start a shard yourself, use eventmeter run --shard",
+		)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -44,7 +44,12 @@ func levelChanges(values []float64, alpha float64, seed uint64) []shift {
 	if len(values) < 2*LeastLevel || slices.Min(values) == slices.Max(values) {
 		return nil
 	}
-	s := series{values: tamed(values), sums: make([]float64, len(values)+1), alpha: alpha, rng: rand.New(rand.NewPCG(seed, uint64(len(values))))}
+	s := series{
+		values: tamed(values),
+		sums:   make([]float64, len(values)+1),
+		alpha:  alpha,
+		rng:    rand.New(rand.NewPCG(seed, uint64(len(values)))),
+	}
 	bounds := s.settled(s.search(0, len(values)))
 	var out []shift
 	for n := 1; n < len(bounds)-1; n++ {

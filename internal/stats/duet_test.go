@@ -159,16 +159,31 @@ func TestDuetAllowance(t *testing.T) {
 func TestDuetNeedsEvents(t *testing.T) {
 	t.Parallel()
 	c := compareDuet(t, 1, simDuet(1, 999, 20, 1.5))
-	if got := c.change("push", p99); got.Finding != NotEnough || !strings.Contains(got.Reason, "9 events beyond this quantile") || got.A == nil {
+	if got := c.change(
+		"push",
+		p99,
+	); got.Finding != NotEnough || !strings.Contains(got.Reason, "9 events beyond this quantile") ||
+		got.A == nil {
 		t.Errorf("%+v", got)
 	}
-	if got := c.change("push", "latency.fromSent.p90"); got.Finding != Worse || got.Method != TypicalStretch && got.Method != "exchange of paired blocks of events" {
+	if got := c.change(
+		"push",
+		"latency.fromSent.p90",
+	); got.Finding != Worse ||
+		got.Method != TypicalStretch && got.Method != "exchange of paired blocks of events" {
 		t.Errorf("%+v", got)
 	}
 	if l := c.Lanes[0]; l.Paired == nil || l.Paired.Events != 999 || l.Paired.Deliveries != 999*20 || c.Duet.Events != 999 {
 		t.Errorf("%+v %+v", l.Paired, c.Duet)
 	}
-	if got := compareDuet(t, 1, &Duet{Events: 3, Lanes: map[string]*Pairs{"push": NewPairs(3)}}).change("push", p99); strings.Contains(got.Method, "paired") {
+	if got := compareDuet(
+		t,
+		1,
+		&Duet{Events: 3, Lanes: map[string]*Pairs{"push": NewPairs(3)}},
+	).change("push", p99); strings.Contains(
+		got.Method,
+		"paired",
+	) {
 		t.Errorf("a lane without pairs: %+v", got)
 	}
 	four := NewPairs(4)
@@ -177,7 +192,11 @@ func TestDuetNeedsEvents(t *testing.T) {
 			four.Add(i, [2]time.Duration{1, 2}, [2]time.Duration{1, 2})
 		}
 	}
-	if got := compareDuet(t, 1, &Duet{Events: 4, Lanes: map[string]*Pairs{"push": four}}).change("push", "latency.fromIntended.p50"); got.Finding != NotEnough {
+	if got := compareDuet(
+		t,
+		1,
+		&Duet{Events: 4, Lanes: map[string]*Pairs{"push": four}},
+	).change("push", "latency.fromIntended.p50"); got.Finding != NotEnough {
 		t.Errorf("%+v", got)
 	}
 }

@@ -32,12 +32,42 @@ var laneFigures = []compared{
 	{path: "latency.fromSent.p95", unit: "ns", tag: results.TagSent, rank: 2},
 	{path: "latency.fromSent.p99", unit: "ns", tag: results.TagSent, rank: 3},
 	{path: "latency.fromSent.p999", unit: "ns", tag: results.TagSent, rank: 4},
-	{path: "lostSilent", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostSilent, ledger.ExampleLostSilent) }},
-	{path: "lostAnnounced", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostAnnounced, ledger.ExampleLostAnnounced) }},
-	{path: "lostOrderUnknown", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostOrderUnknown, ledger.ExampleLostOrderUnknown) }},
-	{path: "lostUndeliverable", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostUndeliverable, ledger.ExampleLostUndeliverable) }},
-	{path: "lostRefused", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostRefused, ledger.ExampleLostRefused) }},
-	{path: "lostSuspended", per: "expected", unit: "share", count: func(l *results.Lane) tallied { return lossOf(l, l.LostSuspended, ledger.ExampleLostSuspended) }},
+	{
+		path:  "lostSilent",
+		per:   "expected",
+		unit:  "share",
+		count: func(l *results.Lane) tallied { return lossOf(l, l.LostSilent, ledger.ExampleLostSilent) },
+	},
+	{
+		path:  "lostAnnounced",
+		per:   "expected",
+		unit:  "share",
+		count: func(l *results.Lane) tallied { return lossOf(l, l.LostAnnounced, ledger.ExampleLostAnnounced) },
+	},
+	{
+		path:  "lostOrderUnknown",
+		per:   "expected",
+		unit:  "share",
+		count: func(l *results.Lane) tallied { return lossOf(l, l.LostOrderUnknown, ledger.ExampleLostOrderUnknown) },
+	},
+	{
+		path:  "lostUndeliverable",
+		per:   "expected",
+		unit:  "share",
+		count: func(l *results.Lane) tallied { return lossOf(l, l.LostUndeliverable, ledger.ExampleLostUndeliverable) },
+	},
+	{
+		path:  "lostRefused",
+		per:   "expected",
+		unit:  "share",
+		count: func(l *results.Lane) tallied { return lossOf(l, l.LostRefused, ledger.ExampleLostRefused) },
+	},
+	{
+		path:  "lostSuspended",
+		per:   "expected",
+		unit:  "share",
+		count: func(l *results.Lane) tallied { return lossOf(l, l.LostSuspended, ledger.ExampleLostSuspended) },
+	},
 	{path: "duplicates.rate", unit: "share", count: duplicatesOf},
 	{path: "overhead.totalPerDelivered.requests", unit: "requests"},
 	{path: "overhead.totalPerDelivered.bytes", unit: "bytes"},
@@ -72,7 +102,8 @@ func (f *compared) measured(r *Run, lane string) (v float64, ok bool) {
 		l := r.lane(lane)
 		root, received = reflect.ValueOf(l).Elem(), l.Received
 		w := &l.Overhead.Measured
-		if w.SubscriptionHours == 0 && strings.Contains(f.path, "perSubscriptionHour") || w.Received == 0 && strings.Contains(f.path, "erDelivered") {
+		if w.SubscriptionHours == 0 && strings.Contains(f.path, "perSubscriptionHour") ||
+			w.Received == 0 && strings.Contains(f.path, "erDelivered") {
 			return 0, false
 		}
 	}

@@ -108,7 +108,14 @@ func NewHistory(s *Side, opts HistoryOptions) (*History, error) {
 	case opts.MinEffect < 0:
 		opts.MinEffect = 0
 	}
-	h := &History{Schema: HistorySchema, Alpha: opts.Alpha, MinEffect: opts.MinEffect, Run: []FigureHistory{}, Lanes: []LaneHistory{}, Warnings: []results.Warning{}}
+	h := &History{
+		Schema:    HistorySchema,
+		Alpha:     opts.Alpha,
+		MinEffect: opts.MinEffect,
+		Run:       []FigureHistory{},
+		Lanes:     []LaneHistory{},
+		Warnings:  []results.Warning{},
+	}
 	var runs []Run
 	for _, r := range s.Runs {
 		if r.Result.Partial {
@@ -118,7 +125,12 @@ func NewHistory(s *Side, opts HistoryOptions) (*History, error) {
 		runs = append(runs, r)
 	}
 	if len(runs) < LeastHistory {
-		return nil, fmt.Errorf("%w: a history needs %d complete runs and has %d; compare two runs or two groups instead", ErrCompare, LeastHistory, len(runs))
+		return nil, fmt.Errorf(
+			"%w: a history needs %d complete runs and has %d; compare two runs or two groups instead",
+			ErrCompare,
+			LeastHistory,
+			len(runs),
+		)
 	}
 	for i := range runs {
 		h.Runs = append(h.Runs, historyRun(runs, i))
@@ -230,7 +242,18 @@ func (h *History) figure(runs []Run, lane string, f compared) FigureHistory {
 		if !e.absolute && math.Abs(e.effect) < h.MinEffect || e.effect == 0 {
 			continue
 		}
-		c := LevelChange{At: at[s.at], Earliest: at[s.earliest], Latest: at[s.latest], Before: e.a, After: e.b, Effect: e.effect, Absolute: e.absolute, Low: number(e.low), High: number(e.high), Finding: Worse}
+		c := LevelChange{
+			At:       at[s.at],
+			Earliest: at[s.earliest],
+			Latest:   at[s.latest],
+			Before:   e.a,
+			After:    e.b,
+			Effect:   e.effect,
+			Absolute: e.absolute,
+			Low:      number(e.low),
+			High:     number(e.high),
+			Finding:  Worse,
+		}
 		if e.effect < 0 {
 			c.Finding = Better
 		}

@@ -17,7 +17,13 @@ import (
 func nights(p99 []float64, edit func(i int, r *results.Result)) *Side {
 	s := &Side{}
 	for i, v := range p99 {
-		q := results.Quantiles{Count: 100_000, P50: results.Nanos(v / 2), P90: results.Nanos(v / 1.5), P99: results.Nanos(v), P999: results.Nanos(v * 2)}
+		q := results.Quantiles{
+			Count: 100_000,
+			P50:   results.Nanos(v / 2),
+			P90:   results.Nanos(v / 1.5),
+			P99:   results.Nanos(v),
+			P999:  results.Nanos(v * 2),
+		}
 		r := &results.Result{
 			Schema: results.Schema, Version: "1.0.0", Run: fmt.Sprintf("%08x", i), Started: time.Unix(int64(i)*86400, 0).UTC(),
 			Profile: json.RawMessage(fmt.Sprintf(`{"name":"night","target":{"commit":"c%d"}}`, i)),
@@ -67,7 +73,8 @@ func TestHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := h.of(t, "latency.fromIntended.p99").Changes
-	if len(c) != 1 || c[0].At != 18 || c[0].Finding != Worse || c[0].Effect < 0.17 || c[0].Effect > 0.23 || *c[0].Low > 0.2 || *c[0].High < 0.2 {
+	if len(c) != 1 || c[0].At != 18 || c[0].Finding != Worse || c[0].Effect < 0.17 || c[0].Effect > 0.23 || *c[0].Low > 0.2 ||
+		*c[0].High < 0.2 {
 		t.Errorf("p99: %+v", c)
 	}
 	lost := h.of(t, "lostSilent").Changes
@@ -100,7 +107,11 @@ func TestHistoryLeavesOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := thin.of(t, "latency.fromIntended.p99"); f.Reason != "1 of 30 runs have fewer than 10 samples beyond this quantile" || len(f.Changes) > 0 {
+	if f := thin.of(
+		t,
+		"latency.fromIntended.p99",
+	); f.Reason != "1 of 30 runs have fewer than 10 samples beyond this quantile" ||
+		len(f.Changes) > 0 {
 		t.Errorf("%+v", f)
 	}
 	if f := thin.of(t, "latency.fromIntended.p90"); f.Reason != "" || len(f.Changes) != 1 {
@@ -115,7 +126,11 @@ func TestHistoryLeavesOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := some.of(t, "latency.fromIntended.p99"); len(some.Runs) != 29 || f.Values[4] != nil || len(f.Changes) != 1 || f.Changes[0].At != 17 {
+	if f := some.of(
+		t,
+		"latency.fromIntended.p99",
+	); len(some.Runs) != 29 || f.Values[4] != nil || len(f.Changes) != 1 ||
+		f.Changes[0].At != 17 {
 		t.Errorf("%d runs, %+v", len(some.Runs), f)
 	}
 	if len(some.Lanes) != 1 || some.Warnings[0].Code != "partial" {

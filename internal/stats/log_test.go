@@ -16,7 +16,12 @@ func logText(t testing.TB, values ...int64) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := hdrhistogram.NewHistogramLogWriter(&b)
-	err := errors.Join(w.OutputComment("[eventmeter 1, lane push: latency in ns]"), w.OutputLogFormatVersion(), w.OutputStartTime(1700000000000), w.OutputLegend())
+	err := errors.Join(
+		w.OutputComment("[eventmeter 1, lane push: latency in ns]"),
+		w.OutputLogFormatVersion(),
+		w.OutputStartTime(1700000000000),
+		w.OutputLegend(),
+	)
 	for _, tag := range []string{results.TagIntended, results.TagSent} {
 		h := hdrhistogram.NewPacked(1, 1e9, 3)
 		for _, v := range values {

@@ -53,7 +53,8 @@ func TestErrorRates(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if ch := c.changed(); slices.Contains(ch, "push.latency.fromIntended.p50") && slices.Contains(ch, "push.latency.fromIntended.p90") {
+				if ch := c.changed(); slices.Contains(ch, "push.latency.fromIntended.p50") &&
+					slices.Contains(ch, "push.latency.fromIntended.p90") {
 					found++
 				}
 			}

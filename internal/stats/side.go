@@ -82,7 +82,12 @@ func runDirs(path string) ([]string, error) {
 		}
 	}
 	if dirs == nil {
-		return nil, fmt.Errorf("%w: there is no %s in %s or in a directory of it; name the directory that a run wrote", ErrCompare, results.File, path)
+		return nil, fmt.Errorf(
+			"%w: there is no %s in %s or in a directory of it; name the directory that a run wrote",
+			ErrCompare,
+			results.File,
+			path,
+		)
 	}
 	return dirs, nil
 }
@@ -136,7 +141,13 @@ func (s *Side) info() SideInfo {
 }
 
 func (r *Run) info() RunInfo {
-	return RunInfo{Run: r.Result.Run, Path: r.Path, Version: r.Result.Version, Started: r.Result.Started, Commit: commitOf(r.Result.Profile)}
+	return RunInfo{
+		Run:     r.Result.Run,
+		Path:    r.Path,
+		Version: r.Result.Version,
+		Started: r.Result.Started,
+		Commit:  commitOf(r.Result.Profile),
+	}
 }
 
 // ErrCompare is wrapped by every error about two sides that cannot be compared.

@@ -38,18 +38,32 @@ func (s sim) run(seed uint64) Run {
 		}
 		bs := addUp(samples)
 		for _, tag := range []string{results.TagIntended, results.TagSent} {
-			log.Intervals = append(log.Intervals, results.LogInterval{Tag: tag, Start: time.Duration(i) * time.Second, Length: time.Second, Buckets: bs})
+			log.Intervals = append(
+				log.Intervals,
+				results.LogInterval{Tag: tag, Start: time.Duration(i) * time.Second, Length: time.Second, Buckets: bs},
+			)
 		}
 	}
 	latency := summariseLog(log)
 	n := int64(s.intervals * s.samples)
 	lane := results.Lane{
-		Name: "push", System: "events", Mode: "push", Subscriptions: 10,
-		Expected: n + s.lost, Delivered: n, LostSilent: s.lost, Gaps: results.Gaps{Incidents: s.lost},
-		Duplicates: results.Duplicates{SameEvent: s.duplicates, Rate: float64(s.duplicates) / float64(n)},
-		Latency:    results.Latency{FromIntended: latency, FromSent: latency},
-		Received:   n,
-		Overhead:   results.Overhead{SubscriptionHours: 1, Measured: results.OverheadWindow{Received: n, SubscriptionHours: 1}, PerDelivered: results.Share{Requests: 0.5, Bytes: 100 + rng.NormFloat64()}, PerSubscriptionHour: results.Share{Requests: 20, Bytes: 4000}},
+		Name:          "push",
+		System:        "events",
+		Mode:          "push",
+		Subscriptions: 10,
+		Expected:      n + s.lost,
+		Delivered:     n,
+		LostSilent:    s.lost,
+		Gaps:          results.Gaps{Incidents: s.lost},
+		Duplicates:    results.Duplicates{SameEvent: s.duplicates, Rate: float64(s.duplicates) / float64(n)},
+		Latency:       results.Latency{FromIntended: latency, FromSent: latency},
+		Received:      n,
+		Overhead: results.Overhead{
+			SubscriptionHours:   1,
+			Measured:            results.OverheadWindow{Received: n, SubscriptionHours: 1},
+			PerDelivered:        results.Share{Requests: 0.5, Bytes: 100 + rng.NormFloat64()},
+			PerSubscriptionHour: results.Share{Requests: 20, Bytes: 4000},
+		},
 	}
 	return Run{
 		Path: fmt.Sprintf("run-%d", seed), Logs: map[string]*results.Log{"push": log},

@@ -46,13 +46,18 @@ func TestCompareFindsWhatChanged(t *testing.T) {
 		}
 	}
 	p50 := c.change("push", "latency.fromIntended.p50")
-	if *p50.Effect > -0.15 || *p50.Low > *p50.Effect || *p50.High < *p50.Effect || *p50.High > 0 || *p50.Detectable <= 0.02 || *p50.Detectable > 0.2 {
+	if *p50.Effect > -0.15 || *p50.Low > *p50.Effect || *p50.High < *p50.Effect || *p50.High > 0 || *p50.Detectable <= 0.02 ||
+		*p50.Detectable > 0.2 {
 		t.Errorf("p50: effect %v, %v to %v, detectable %v", *p50.Effect, *p50.Low, *p50.High, *p50.Detectable)
 	}
 	if lost := c.change("push", "lostSilent"); !lost.Absolute || *lost.A != 0 || *lost.Effect != *lost.B {
 		t.Errorf("lostSilent: %+v", lost)
 	}
-	if o := c.change("push", "overhead.perDelivered.bytes"); o.Reason != "one run each: no noise estimate" || o.Effect == nil || o.P != nil || o.Low != nil {
+	if o := c.change(
+		"push",
+		"overhead.perDelivered.bytes",
+	); o.Reason != "one run each: no noise estimate" || o.Effect == nil || o.P != nil ||
+		o.Low != nil {
 		t.Errorf("overhead: %+v", o)
 	}
 	if c.change("push", "process.cpu") != nil {
@@ -118,10 +123,22 @@ func TestCompareMethods(t *testing.T) {
 		}
 	}
 	few := sim{intervals: 3, samples: 300, factor: 1}
-	if got := compare(t, few.side(1), few.side(2), CompareOptions{}).change("push", "latency.fromIntended.p50"); got.Finding != NotEnough || got.Reason != "3 intervals; 5 are needed" {
+	if got := compare(
+		t,
+		few.side(1),
+		few.side(2),
+		CompareOptions{},
+	).change("push", "latency.fromIntended.p50"); got.Finding != NotEnough ||
+		got.Reason != "3 intervals; 5 are needed" {
 		t.Errorf("3 intervals: %+v", got)
 	}
-	if got := compare(t, s.side(1), s.side(2), CompareOptions{}).change("push", "latency.fromIntended.p999"); got.Reason != "3 samples beyond this quantile; 10 are needed" || got.A == nil {
+	if got := compare(
+		t,
+		s.side(1),
+		s.side(2),
+		CompareOptions{},
+	).change("push", "latency.fromIntended.p999"); got.Reason != "3 samples beyond this quantile; 10 are needed" ||
+		got.A == nil {
 		t.Errorf("p999 of 3000: %+v", got)
 	}
 }
@@ -131,7 +148,13 @@ func TestMinEffect(t *testing.T) {
 	slow := s
 	slow.factor = 1.02
 	a, b := s.side(1), slow.side(2)
-	if got := compare(t, a, b, CompareOptions{}).change("push", "latency.fromIntended.p50"); got.Finding != Same || *got.Adjusted > 0.05 || !strings.Contains(got.Reason, "below 3 %") {
+	if got := compare(
+		t,
+		a,
+		b,
+		CompareOptions{},
+	).change("push", "latency.fromIntended.p50"); got.Finding != Same || *got.Adjusted > 0.05 ||
+		!strings.Contains(got.Reason, "below 3 %") {
 		t.Errorf("2 %%: %+v", got)
 	}
 	if got := compare(t, a, b, CompareOptions{MinEffect: -1}).change("push", "latency.fromIntended.p50"); got.Finding != Worse {
@@ -277,7 +300,10 @@ func TestGates(t *testing.T) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
-	if gates, err := ParseGates([]string{"a", "push.lostSilent <= +0", "b"}); len(gates) != 1 || err == nil || strings.Count(err.Error(), "\n") != 1 {
+	if gates, err := ParseGates(
+		[]string{"a", "push.lostSilent <= +0", "b"},
+	); len(gates) != 1 || err == nil ||
+		strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("two bad ones: %v, %v", gates, err)
 	}
 }
@@ -307,7 +333,10 @@ func writeRun(t *testing.T, dir string, r Run) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Result.Lane("push").Latency = results.Latency{FromIntended: results.SummariseNanos(log.Histogram(results.TagIntended)), FromSent: results.SummariseNanos(log.Histogram(results.TagSent))}
+	r.Result.Lane("push").Latency = results.Latency{
+		FromIntended: results.SummariseNanos(log.Histogram(results.TagIntended)),
+		FromSent:     results.SummariseNanos(log.Histogram(results.TagSent)),
+	}
 	var text bytes.Buffer
 	if err := errors.Join(r.Result.Write(&text), os.WriteFile(filepath.Join(dir, results.File), text.Bytes(), 0o644)); err != nil {
 		t.Fatal(err)

@@ -8,7 +8,10 @@ import (
 
 func TestShownUpstream(t *testing.T) {
 	run := func(served float64, lag results.Nanos) Run {
-		u := results.Upstream{Figures: map[string]float64{"served": served}, Timings: map[string]results.Quantiles{"lag": {Count: 1, P50: lag, P99: 2 * lag}, "none": {}}}
+		u := results.Upstream{
+			Figures: map[string]float64{"served": served},
+			Timings: map[string]results.Quantiles{"lag": {Count: 1, P50: lag, P99: 2 * lag}, "none": {}},
+		}
 		return Run{Result: &results.Result{Upstream: u}}
 	}
 	got := shownUpstream(&Side{Runs: []Run{run(3, 10), run(1, 30), run(2, 20)}}, &Side{Runs: []Run{{Result: &results.Result{}}}})

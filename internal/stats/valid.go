@@ -43,11 +43,20 @@ func validity(a, b *Side, duet bool) []results.Warning {
 				add("partial", "run %s of %s ended early: %s", r.Run, side, r.Reason)
 			}
 			if r.Generator.Bottleneck {
-				add("bottleneck", "in run %s of %s the generator was the bottleneck: %s", r.Run, side, strings.Join(r.Generator.Reasons, "; "))
+				add(
+					"bottleneck",
+					"in run %s of %s the generator was the bottleneck: %s",
+					r.Run,
+					side,
+					strings.Join(r.Generator.Reasons, "; "),
+				)
 			}
 			for _, l := range r.Lanes {
 				if text := logDiff(&l, s.Runs[k].Logs[l.Name]); text != "" {
-					ws = append(ws, results.Warning{Code: "archive", Lane: l.Name, Text: fmt.Sprintf("run %s of %s: %s", r.Run, side, text)})
+					ws = append(
+						ws,
+						results.Warning{Code: "archive", Lane: l.Name, Text: fmt.Sprintf("run %s of %s: %s", r.Run, side, text)},
+					)
 				}
 			}
 		}
@@ -85,7 +94,11 @@ func logDiff(l *results.Lane, log *results.Log) string {
 		}
 		got := float64(valueAt(all, 0.5))
 		if want := float64(q.P50); math.Abs(got-want) > 0.01*want+1000 {
-			return fmt.Sprintf("the median of the log is %s and of the result %s", results.FormatNanos(results.Nanos(got)), results.FormatNanos(q.P50))
+			return fmt.Sprintf(
+				"the median of the log is %s and of the result %s",
+				results.FormatNanos(results.Nanos(got)),
+				results.FormatNanos(q.P50),
+			)
 		}
 	}
 	return ""

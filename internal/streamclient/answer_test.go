@@ -229,9 +229,11 @@ func lax(text []byte) bool {
 
 // strict: where we take less than net/http does, and mean to.
 func strict(resp *http.Response, text []byte) bool {
-	if resp.ProtoMajor != 1 || resp.StatusCode < 100 || len(resp.Status) < 3 || strings.ContainsAny(resp.Status[:3], "+-") || resp.StatusCode == 101 {
+	if resp.ProtoMajor != 1 || resp.StatusCode < 100 || len(resp.Status) < 3 || strings.ContainsAny(resp.Status[:3], "+-") ||
+		resp.StatusCode == 101 {
 		return true
 	}
 	// Interim answers are held to the same rules; their fields are not at hand.
-	return bytes.Count(text, []byte("HTTP/")) > 1 || slices.ContainsFunc(slices.Collect(maps.Keys(resp.Header)), func(k string) bool { return !token([]byte(k)) })
+	return bytes.Count(text, []byte("HTTP/")) > 1 ||
+		slices.ContainsFunc(slices.Collect(maps.Keys(resp.Header)), func(k string) bool { return !token([]byte(k)) })
 }

@@ -168,7 +168,8 @@ func TestStreamIsReadAsItComes(t *testing.T) {
 				return
 			}
 			body, _ := io.ReadAll(req.Body)
-			if req.Method != "POST" || req.URL.Path != "/mcp" || string(body) != `{"a":1}` || req.Header.Get("X-A") != "b" || req.Host != "example.test" {
+			if req.Method != "POST" || req.URL.Path != "/mcp" || string(body) != `{"a":1}` || req.Header.Get("X-A") != "b" ||
+				req.Host != "example.test" {
 				t.Errorf("%+v %s", req, body)
 			}
 			io.WriteString(c, streamHead[:20])

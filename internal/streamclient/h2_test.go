@@ -60,7 +60,12 @@ func both(t *testing.T, f func(t *testing.T, secure bool)) {
 }
 
 func post(body string) Request {
-	return Request{Method: "POST", Path: "/mcp?x=1", Header: http.Header{"Content-Type": {"application/json"}, "X-Two": {"a", "b"}}, Body: []byte(body)}
+	return Request{
+		Method: "POST",
+		Path:   "/mcp?x=1",
+		Header: http.Header{"Content-Type": {"application/json"}, "X-Two": {"a", "b"}},
+		Body:   []byte(body),
+	}
 }
 
 // TestH2Destination: connections lead where Resolve says, and the server is
@@ -99,7 +104,8 @@ func TestH2Exchange(t *testing.T) {
 	both(t, func(t *testing.T, secure bool) {
 		_, o := oracle(t, secure, nil, func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
-			w.Header().Set("X-Seen", fmt.Sprintf("%s %s %s %s %v %d", r.Method, r.RequestURI, r.Proto, body, r.Header["X-Two"], r.ContentLength))
+			w.Header().
+				Set("X-Seen", fmt.Sprintf("%s %s %s %s %v %d", r.Method, r.RequestURI, r.Proto, body, r.Header["X-Two"], r.ContentLength))
 			w.Header().Set("Trailer", "X-End")
 			w.WriteHeader(http.StatusEarlyHints)
 			w.WriteHeader(201)

@@ -89,7 +89,10 @@ func (f *h2Frames) tooLarge(h []byte, n int) error {
 	if string(h[:5]) == "HTTP/" {
 		return &RuleError{http2.ErrCodeFrameSize, "it answered in HTTP/1"}
 	}
-	return &RuleError{http2.ErrCodeFrameSize, fmt.Sprintf("a %s frame of %d bytes, where %d are allowed", http2.FrameType(h[3]), n, h2MaxFrame)}
+	return &RuleError{
+		http2.ErrCodeFrameSize,
+		fmt.Sprintf("a %s frame of %d bytes, where %d are allowed", http2.FrameType(h[3]), n, h2MaxFrame),
+	}
 }
 
 // check applies the rules that need no knowledge of the frame's stream.

@@ -17,7 +17,9 @@ func FuzzH2Frames(f *testing.F) {
 	w := http2.NewFramer(&b, nil)
 	w.AllowIllegalWrites = true
 	w.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: 1 << 14})
-	w.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x88}, PadLength: 3, Priority: http2.PriorityParam{Weight: 3}})
+	w.WriteHeaders(
+		http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x88}, PadLength: 3, Priority: http2.PriorityParam{Weight: 3}},
+	)
 	w.WriteContinuation(1, true, []byte{0x88})
 	w.WriteData(1, false, []byte("data: x\n\n"))
 	w.WriteDataPadded(1, true, []byte("y"), make([]byte, 9))

@@ -116,11 +116,23 @@ func TestH2RuleBreakers(t *testing.T) {
 	}{
 		{"data on an idle stream", func(p *peer) { p.WriteData(7, false, []byte("x")) }, http2.ErrCodeProtocol, "never opened", false},
 		{"data on the server's stream", func(p *peer) { p.WriteData(2, false, []byte("x")) }, http2.ErrCodeProtocol, "never opened", false},
-		{"data on stream 0", func(p *peer) { p.WriteRawFrame(http2.FrameData, 0, 0, []byte("x")) }, http2.ErrCodeProtocol, "is not allowed there", false},
+		{
+			"data on stream 0",
+			func(p *peer) { p.WriteRawFrame(http2.FrameData, 0, 0, []byte("x")) },
+			http2.ErrCodeProtocol,
+			"is not allowed there",
+			false,
+		},
 		{"data before the head", func(p *peer) { p.WriteData(id, false, []byte("x")) }, http2.ErrCodeProtocol, "before the head", true},
 		{"reset of an idle stream", func(p *peer) { p.WriteRSTStream(9, 0) }, http2.ErrCodeProtocol, "never opened", false},
 		{"window of an idle stream", func(p *peer) { p.WriteWindowUpdate(9, 1) }, http2.ErrCodeProtocol, "never opened", false},
-		{"too large", func(p *peer) { p.WriteRawFrame(http2.FrameData, 0, id, make([]byte, 16385)) }, http2.ErrCodeFrameSize, "16385 bytes", false},
+		{
+			"too large",
+			func(p *peer) { p.WriteRawFrame(http2.FrameData, 0, id, make([]byte, 16385)) },
+			http2.ErrCodeFrameSize,
+			"16385 bytes",
+			false,
+		},
 		{"beyond the stream's window", func(p *peer) {
 			ok(p)
 			p.WriteData(id, false, make([]byte, 16000))
@@ -167,9 +179,21 @@ func TestH2RuleBreakers(t *testing.T) {
 		}, http2.ErrCodeProtocol, "a head of more than", true},
 		{"no status", func(p *peer) { p.head(id, false, "x", "y") }, http2.ErrCodeProtocol, "without a status", true},
 		{"odd status", func(p *peer) { p.head(id, false, ":status", "2000") }, http2.ErrCodeProtocol, `status "2000"`, true},
-		{"pseudo field late", func(p *peer) { p.head(id, false, "x", "y", ":status", "200") }, http2.ErrCodeProtocol, "where it is not allowed", true},
+		{
+			"pseudo field late",
+			func(p *peer) { p.head(id, false, "x", "y", ":status", "200") },
+			http2.ErrCodeProtocol,
+			"where it is not allowed",
+			true,
+		},
 		{"upper case", func(p *peer) { p.head(id, false, ":status", "200", "X-Y", "z") }, http2.ErrCodeProtocol, "malformed field", true},
-		{"connection field", func(p *peer) { p.head(id, false, ":status", "200", "connection", "close") }, http2.ErrCodeProtocol, "does not have", true},
+		{
+			"connection field",
+			func(p *peer) { p.head(id, false, ":status", "200", "connection", "close") },
+			http2.ErrCodeProtocol,
+			"does not have",
+			true,
+		},
 		{"second head", func(p *peer) { ok(p); ok(p) }, http2.ErrCodeProtocol, "second head", true},
 		{"switching", func(p *peer) { p.head(id, false, ":status", "101") }, http2.ErrCodeProtocol, "interim", true},
 		{"interim without end", func(p *peer) {
@@ -185,17 +209,41 @@ func TestH2RuleBreakers(t *testing.T) {
 			p.head(id, false, ":status", "200", "content-length", "1")
 			p.WriteData(id, false, []byte("xyz"))
 		}, http2.ErrCodeProtocol, "another length", true},
-		{"odd length", func(p *peer) { p.head(id, false, ":status", "200", "content-length", "-1") }, http2.ErrCodeProtocol, "Content-Length", true},
+		{
+			"odd length",
+			func(p *peer) { p.head(id, false, ":status", "200", "content-length", "-1") },
+			http2.ErrCodeProtocol,
+			"Content-Length",
+			true,
+		},
 		{"setting out of range", func(p *peer) {
 			p.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: 1})
 		}, http2.ErrCodeProtocol, "MAX_FRAME_SIZE = 1", false},
 		{"window setting out of range", func(p *peer) {
 			p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 31})
 		}, http2.ErrCodeFlowControl, "INITIAL_WINDOW_SIZE", false},
-		{"ping of a wrong size", func(p *peer) { p.WriteRawFrame(http2.FramePing, 0, 0, []byte("x")) }, http2.ErrCodeFrameSize, "wrong size", false},
-		{"padding", func(p *peer) { ok(p); p.WriteRawFrame(http2.FrameData, http2.FlagDataPadded, id, []byte{9, 1}) }, http2.ErrCodeProtocol, "padding", false},
+		{
+			"ping of a wrong size",
+			func(p *peer) { p.WriteRawFrame(http2.FramePing, 0, 0, []byte("x")) },
+			http2.ErrCodeFrameSize,
+			"wrong size",
+			false,
+		},
+		{
+			"padding",
+			func(p *peer) { ok(p); p.WriteRawFrame(http2.FrameData, http2.FlagDataPadded, id, []byte{9, 1}) },
+			http2.ErrCodeProtocol,
+			"padding",
+			false,
+		},
 		{"second ack", func(p *peer) { p.WriteSettingsAck(); p.WriteSettingsAck() }, http2.ErrCodeProtocol, "not sent", false},
-		{"goaway goes up", func(p *peer) { p.WriteGoAway(1, 0, nil); p.WriteGoAway(3, 0, nil) }, http2.ErrCodeProtocol, "higher last stream", false},
+		{
+			"goaway goes up",
+			func(p *peer) { p.WriteGoAway(1, 0, nil); p.WriteGoAway(3, 0, nil) },
+			http2.ErrCodeProtocol,
+			"higher last stream",
+			false,
+		},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

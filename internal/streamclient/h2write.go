@@ -66,7 +66,9 @@ func (w *h2Writer) write(fill func([]byte) []byte) error {
 	if len(b) > 0 {
 		c.mu.Lock()
 		if c.why == nil { // otherwise the deadline of fail stays
-			_ = c.raw.SetWriteDeadline(time.Now().Add(c.client.limits.pingAfter + c.client.limits.pingTimeout)) // fails only when closed, and then the write fails, too
+			_ = c.raw.SetWriteDeadline(
+				time.Now().Add(c.client.limits.pingAfter + c.client.limits.pingTimeout),
+			) // fails only when closed, and then the write fails, too
 		}
 		c.mu.Unlock()
 		var n int
@@ -189,7 +191,14 @@ func (w *h2Writer) request(b []byte, s *h2Stream, frame int, list uint32) []byte
 	c, r := w.conn, s.req
 	w.block.Reset()
 	if size := w.encode(r, list); size > list {
-		s.tell(fmt.Errorf("the head of the request has %d bytes, and the server accepts at most %d: send fewer or shorter headers", size, list), false)
+		s.tell(
+			fmt.Errorf(
+				"the head of the request has %d bytes, and the server accepts at most %d: send fewer or shorter headers",
+				size,
+				list,
+			),
+			false,
+		)
 		// The stream has its id and is in the table, but nothing is sent: the server
 		// treats an id that was skipped as closed.
 		c.forget(s)

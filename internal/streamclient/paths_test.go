@@ -120,7 +120,9 @@ func TestTLS(t *testing.T) {
 	defer srv.Close()
 	n := &traffic{}
 	pool := srv.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
-	p, err := New(Options{Addr: strings.TrimPrefix(srv.URL, "https://"), TLS: &tls.Config{RootCAs: pool, ServerName: "example.com"}, Count: n})
+	p, err := New(
+		Options{Addr: strings.TrimPrefix(srv.URL, "https://"), TLS: &tls.Config{RootCAs: pool, ServerName: "example.com"}, Count: n},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

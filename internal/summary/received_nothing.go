@@ -17,8 +17,14 @@ func (s *Summary) warnReceivedNothing(l *results.Lane) {
 	}
 	for i := range s.profile.Lanes {
 		if p := &s.profile.Lanes[i]; p.Name == l.Name {
-			s.Warn("received-nothing", l.Name, "it received nothing at all: %d deliveries were owed to its %d subscriptions, and its thresholds are not evaluated. Likely causes, the likeliest first: %s",
-				l.Expected, l.Subscriptions, strings.Join(whyNothing(l, p), "; "))
+			s.Warn(
+				"received-nothing",
+				l.Name,
+				"it received nothing at all: %d deliveries were owed to its %d subscriptions, and its thresholds are not evaluated. Likely causes, the likeliest first: %s",
+				l.Expected,
+				l.Subscriptions,
+				strings.Join(whyNothing(l, p), "; "),
+			)
 		}
 	}
 }

@@ -77,8 +77,17 @@ func (s *Summary) Snapshot() *Summary {
 	s.mu.Unlock()
 	res.Phases, res.Lanes = slices.Clone(res.Phases), slices.Clone(res.Lanes)
 	return &Summary{
-		Result: &res, Accounts: slices.Clone(s.Accounts), Judged: slices.Clone(s.Judged), profile: s.profile, thresholds: s.thresholds, part: s.part, unfinished: true,
-		fireLag: s.fireLag, fireLatency: s.fireLatency, unsound: slices.Clone(s.unsound), conform: s.conform,
+		Result:      &res,
+		Accounts:    slices.Clone(s.Accounts),
+		Judged:      slices.Clone(s.Judged),
+		profile:     s.profile,
+		thresholds:  s.thresholds,
+		part:        s.part,
+		unfinished:  true,
+		fireLag:     s.fireLag,
+		fireLatency: s.fireLatency,
+		unsound:     slices.Clone(s.unsound),
+		conform:     s.conform,
 	}
 }
 

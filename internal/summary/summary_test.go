@@ -21,7 +21,10 @@ func TestCopiesThatOutliveTheDrain(t *testing.T) {
 		p.Phases.Drain = 5 * time.Second
 		s := New(Options{Profile: p, Result: &results.Result{}})
 		s.warnLane(results.Lane{Name: "lists", Expected: 10, LostSilent: tt.lost, Figures: map[string]float64{"ttlMs": tt.ttl}})
-		if warned(s.Result.Warnings, "3 changes had not been seen when the drain (5s) was over, and the target lets copies live for 6s") != tt.want {
+		if warned(
+			s.Result.Warnings,
+			"3 changes had not been seen when the drain (5s) was over, and the target lets copies live for 6s",
+		) != tt.want {
 			t.Errorf("%s: %+v", name, s.Result.Warnings)
 		}
 	}

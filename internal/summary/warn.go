@@ -30,7 +30,15 @@ func (s *Summary) warnTokens(t *results.Tokens) {
 	if t == nil || t.Failed == 0 {
 		return
 	}
-	s.Warn("tokens-failed", "", "%d of %d requests for a token failed, and %d subscriptions ended because there was none; the first: %s", t.Failed, t.Requests, t.Lost, t.FirstError)
+	s.Warn(
+		"tokens-failed",
+		"",
+		"%d of %d requests for a token failed, and %d subscriptions ended because there was none; the first: %s",
+		t.Failed,
+		t.Requests,
+		t.Lost,
+		t.FirstError,
+	)
 }
 
 // warn adds warnings about the finished figures.
@@ -42,10 +50,24 @@ func (s *Summary) warn(firstFailure string) {
 		s.Warn("nothing-measured", "", "no event was accepted in the measured part, so nothing is known about delivery")
 	}
 	if n := res.Upstream.Uncertain + res.Upstream.Refused; n > 0 {
-		s.Warn("publishing-failed", "", "%d of %d events were refused, or publishing them was not confirmed; they are owed to nobody, and count as recovered if they came%s", n, res.Upstream.Published, firstFailure)
+		s.Warn(
+			"publishing-failed",
+			"",
+			"%d of %d events were refused, or publishing them was not confirmed; they are owed to nobody, and count as recovered if they came%s",
+			n,
+			res.Upstream.Published,
+			firstFailure,
+		)
 	}
 	if res.Upstream.Dropped > 0 {
-		s.Warn("dropped-events", "", "%d events were due while all %d workers waited for the upstream's answers, and were never sent; %s", res.Upstream.Dropped, s.profile.Upstream.Workers, s.sending().Remedy())
+		s.Warn(
+			"dropped-events",
+			"",
+			"%d events were due while all %d workers waited for the upstream's answers, and were never sent; %s",
+			res.Upstream.Dropped,
+			s.profile.Upstream.Workers,
+			s.sending().Remedy(),
+		)
 	}
 	s.warnStdio(res.Target.Stdio)
 	s.warnTokens(res.Target.Tokens)
@@ -60,35 +82,84 @@ func (s *Summary) warn(firstFailure string) {
 func (s *Summary) warnLane(l results.Lane) {
 	s.warnReceivedNothing(&l)
 	if missing := int64(l.Subscriptions) - l.Ready.Active; missing > 0 && l.Ready.Failed > 0 {
-		s.Warn("not-all-open", l.Name, "%d of %d subscriptions could not be opened: %s", missing, l.Subscriptions, topReason(l.Ready.Reasons))
+		s.Warn(
+			"not-all-open",
+			l.Name,
+			"%d of %d subscriptions could not be opened: %s",
+			missing,
+			l.Subscriptions,
+			topReason(l.Ready.Reasons),
+		)
 	}
 	if l.Expected == 0 && l.Detail.Excused+l.Detail.InFlight > 0 {
 		// A threshold on losses holds if nothing can be lost, so this must be a
 		// warning.
-		s.Warn("nothing-owed", l.Name, "%d deliveries were on their way when a subscription began or ended, and nothing else was owed, so this lane says nothing about delivery: churn more slowly, or publish for longer", l.Detail.Excused+l.Detail.InFlight)
+		s.Warn(
+			"nothing-owed",
+			l.Name,
+			"%d deliveries were on their way when a subscription began or ended, and nothing else was owed, so this lane says nothing about delivery: churn more slowly, or publish for longer",
+			l.Detail.Excused+l.Detail.InFlight,
+		)
 	}
 	updates := int64(l.Figures["updatesObserved"])
 	if updates > 0 && s.profile.Upstream.Kind != "none" {
-		s.Warn("observed-updates", l.Name, "%d updates named a resource and no event, because the target sends no payload. These updates may have announced %d pairs of event and subscription, which are not expected one by one, so this lane says nothing about loss among them; %.0f updates stand for one certain event each (updateLatency)", updates, l.Detail.Unidentified, l.Figures["updatesIdentified"])
+		s.Warn(
+			"observed-updates",
+			l.Name,
+			"%d updates named a resource and no event, because the target sends no payload. These updates may have announced %d pairs of event and subscription, which are not expected one by one, so this lane says nothing about loss among them; %.0f updates stand for one certain event each (updateLatency)",
+			updates,
+			l.Detail.Unidentified,
+			l.Figures["updatesIdentified"],
+		)
 	}
 	if other := l.Detail.Unprobed - updates; other > 0 && s.profile.Upstream.Kind != "none" {
 		s.Warn("other-traffic", l.Name, "%d events carried no probe id: somebody else's traffic, or a target that drops the string", other)
 	}
 	s.warnWebhook(&l)
 	if l.Detail.Malformed > 0 {
-		s.Warn("malformed", l.Name, "%d messages could not be read, or break the protocol: %s", l.Detail.Malformed, topReason(l.Detail.MalformedBy))
+		s.Warn(
+			"malformed",
+			l.Name,
+			"%d messages could not be read, or break the protocol: %s",
+			l.Detail.Malformed,
+			topReason(l.Detail.MalformedBy),
+		)
 	}
 	if l.Detail.Oversized > 0 {
-		s.Warn("oversized", l.Name, "%d streams, answers or webhook bodies were given up because they were too large: %s", l.Detail.Oversized, topReason(l.Detail.OversizedBy))
+		s.Warn(
+			"oversized",
+			l.Name,
+			"%d streams, answers or webhook bodies were given up because they were too large: %s",
+			l.Detail.Oversized,
+			topReason(l.Detail.OversizedBy),
+		)
 	}
 	if l.Detail.Reconnects+l.Detail.DeadStreams > 0 {
-		s.Warn("reconnects", l.Name, "%d streams were cut and opened again, %d of them because they fell silent", l.Detail.Reconnects, l.Detail.DeadStreams)
+		s.Warn(
+			"reconnects",
+			l.Name,
+			"%d streams were cut and opened again, %d of them because they fell silent",
+			l.Detail.Reconnects,
+			l.Detail.DeadStreams,
+		)
 	}
 	if n := l.Figures["coalescedStreams"]; n > 0 {
-		s.Warn("coalesced-reads", l.Name, "on %.0f streams the deliveries arrived in coalesced reads: again and again the bytes stopped in the middle of a message, at equal distances, for a second and more. A proxy on the path, or the server itself, collects them until a buffer is full: the latencies are those of the buffer. See docs/proxies.md", n)
+		s.Warn(
+			"coalesced-reads",
+			l.Name,
+			"on %.0f streams the deliveries arrived in coalesced reads: again and again the bytes stopped in the middle of a message, at equal distances, for a second and more. A proxy on the path, or the server itself, collects them until a buffer is full: the latencies are those of the buffer. See docs/proxies.md",
+			n,
+		)
 	}
 	if ttl := time.Duration(l.Figures["ttlMs"] * 1e6); l.LostSilent > 0 && ttl > s.profile.Phases.Drain {
-		s.Warn("ttl-outlasts-drain", l.Name, "%d changes had not been seen when the drain (%v) was over, and the target lets copies live for %v, so clients may have had no reason to fetch again: raise phases.drain above that before you call them lost", l.LostSilent, s.profile.Phases.Drain, ttl)
+		s.Warn(
+			"ttl-outlasts-drain",
+			l.Name,
+			"%d changes had not been seen when the drain (%v) was over, and the target lets copies live for %v, so clients may have had no reason to fetch again: raise phases.drain above that before you call them lost",
+			l.LostSilent,
+			s.profile.Phases.Drain,
+			ttl,
+		)
 	}
 	if l.Detail.Terminated > 0 {
 		s.Warn("terminated", l.Name, "the target ended %d subscriptions", l.Detail.Terminated)
@@ -97,7 +168,12 @@ func (s *Summary) warnLane(l results.Lane) {
 		s.Warn("out-of-range", l.Name, "%d latencies were over ten minutes and count as ten minutes", n)
 	}
 	if n := l.LostOrderUnknown; n > 0 {
-		s.Warn("order-unknown", l.Name, "%d lost deliveries may have been announced or not: their events were published while others were on their way, so it is not known whether an announcement covers them. Publish fewer at a time to find out", n)
+		s.Warn(
+			"order-unknown",
+			l.Name,
+			"%d lost deliveries may have been announced or not: their events were published while others were on their way, so it is not known whether an announcement covers them. Publish fewer at a time to find out",
+			n,
+		)
 	}
 	if n := l.Gaps.FalseAlarms; n > 0 {
 		s.Warn("false-alarms", l.Name, "%d gaps were announced in which nothing was missing", n)
@@ -112,5 +188,10 @@ func (s *Summary) warnObserved() {
 	if !slices.ContainsFunc(s.profile.Lanes, func(l profiles.Lane) bool { return !l.HasNoSources() }) {
 		return
 	}
-	s.Warn("observed-only", "", "nothing was published, so expected, lost, out of order and latency say nothing; the observed figures, such as observedEvents, count the events received in the %v measured", s.profile.Phases.Measure.Round(time.Millisecond))
+	s.Warn(
+		"observed-only",
+		"",
+		"nothing was published, so expected, lost, out of order and latency say nothing; the observed figures, such as observedEvents, count the events received in the %v measured",
+		s.profile.Phases.Measure.Round(time.Millisecond),
+	)
 }

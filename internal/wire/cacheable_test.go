@@ -38,7 +38,8 @@ func TestScanCacheable(t *testing.T) {
 			t.Errorf("%s: next cursor %q", c.text, got.NextCursor)
 		}
 		got.NextCursor = nil
-		if got.TTL != c.want.TTL || got.HasTTL != c.want.HasTTL || got.Public != c.want.Public || got.HasScope != c.want.HasScope || got.Interim != c.want.Interim {
+		if got.TTL != c.want.TTL || got.HasTTL != c.want.HasTTL || got.Public != c.want.Public || got.HasScope != c.want.HasScope ||
+			got.Interim != c.want.Interim {
 			t.Errorf("%s: %+v, want %+v", c.text, got, c.want)
 		}
 	}

@@ -34,7 +34,10 @@ func NewSuspects(text string, key *Key) *Suspects {
 			}
 			return r
 		}, strings.TrimRight(plain, "="))
-		if raw, err := base64.RawURLEncoding.DecodeString(known[:len(known)-len(known)%4]); err == nil && len(known) < len(strings.TrimRight(plain, "=")) {
+		if raw, err := base64.RawURLEncoding.DecodeString(
+			known[:len(known)-len(known)%4],
+		); err == nil &&
+			len(known) < len(strings.TrimRight(plain, "=")) {
 			s.list = append(s.list, suspect{NewKey(raw), "the secret was decoded as URL-safe base64, which leaves out + and /"})
 		}
 	}

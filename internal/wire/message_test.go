@@ -18,7 +18,8 @@ func TestScanMessage(t *testing.T) {
 	if !ScanMessage([]byte(sampleFrame), &m) {
 		t.Fatal("not read")
 	}
-	if string(m.Method) != "notifications/events/event" || string(m.EventID) != "e-90" || string(m.Cursor) != `"c42"` || string(m.SubscriptionID) != "7" {
+	if string(m.Method) != "notifications/events/event" || string(m.EventID) != "e-90" || string(m.Cursor) != `"c42"` ||
+		string(m.SubscriptionID) != "7" {
 		t.Errorf("%+v", m)
 	}
 	for _, c := range []struct {
@@ -122,14 +123,37 @@ func slowError(raw json.RawMessage) (bool, RPCError) {
 }
 
 func (f Fields) text() string {
-	return fmt.Sprintf("%q %q %q %q %q %t %t %q %q %q %t %d %q %q", f.EventID, f.Name, f.Type, f.Challenge, f.Cursor, f.Truncated, f.HasMore,
-		f.Events, f.SubscriptionID, f.RequestID, f.HasFault, f.Fault.Code, f.Fault.Message, f.Fault.Data)
+	return fmt.Sprintf(
+		"%q %q %q %q %q %t %t %q %q %q %t %d %q %q",
+		f.EventID,
+		f.Name,
+		f.Type,
+		f.Challenge,
+		f.Cursor,
+		f.Truncated,
+		f.HasMore,
+		f.Events,
+		f.SubscriptionID,
+		f.RequestID,
+		f.HasFault,
+		f.Fault.Code,
+		f.Fault.Message,
+		f.Fault.Data,
+	)
 }
 
 func FuzzScanMessage(f *testing.F) {
 	f.Add([]byte(sampleFrame))
-	f.Add([]byte(`{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","events":[],"cursor":"c41","truncated":false,"hasMore":false,"nextPollMs":1500}}`))
-	f.Add([]byte(`{"id":1,"error":{"code":-32013,"message":"\ud83d\ude00","data":{"max":1}},"params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"a"},"requestId":1}}`))
+	f.Add(
+		[]byte(
+			`{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","events":[],"cursor":"c41","truncated":false,"hasMore":false,"nextPollMs":1500}}`,
+		),
+	)
+	f.Add(
+		[]byte(
+			`{"id":1,"error":{"code":-32013,"message":"\ud83d\ude00","data":{"max":1}},"params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"a"},"requestId":1}}`,
+		),
+	)
 	f.Add([]byte(`{"type":"verification","challenge":"n-7","error":{"code":1.5}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var m Message

@@ -44,7 +44,9 @@ func TestScanResumable(t *testing.T) {
 }
 
 func TestScanResumableDoesNotAllocate(t *testing.T) {
-	b := []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":3,"total":20,"message":"step 3"}}`)
+	b := []byte(
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":3,"total":20,"message":"step 3"}}`,
+	)
 	var m Resumable
 	if n := testing.AllocsPerRun(100, func() { ScanResumable(b, &m) }); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -66,7 +68,9 @@ func FuzzScanResumable(f *testing.F) {
 }
 
 func BenchmarkScanResumable(b *testing.B) {
-	text := []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":3,"total":20,"message":"step 3"}}`)
+	text := []byte(
+		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":3,"total":20,"message":"step 3"}}`,
+	)
 	var m Resumable
 	b.ReportAllocs()
 	b.SetBytes(int64(len(text)))

@@ -25,7 +25,11 @@ func TestSignatureVectors(t *testing.T) {
 	}
 	// The vector that the Standard Webhooks libraries are tested with.
 	at := time.Unix(1614265330, 0)
-	if got := k.Sign("msg_p5jXN8AQM9LWM0D4loKWxJek", at, []byte(`{"test": 2432232314}`)); got != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" {
+	if got := k.Sign(
+		"msg_p5jXN8AQM9LWM0D4loKWxJek",
+		at,
+		[]byte(`{"test": 2432232314}`),
+	); got != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" {
 		t.Errorf("signed %s", got)
 	}
 	// A key longer than a block is hashed first.

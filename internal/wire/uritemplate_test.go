@@ -48,7 +48,10 @@ func TestURITemplate(t *testing.T) {
 	if err != nil || !slices.Equal(u.Names(), []string{"a", "b", "c"}) {
 		t.Errorf("%v %v", u.Names(), err)
 	}
-	if got, err := u.Expand(map[string]any{"b": []string{"", "漢"}, "c": "äß\xff"}); got != "event:///,%E6%BC%A2?c=%C3%A4%C3%9F%FF" || err != nil {
+	if got, err := u.Expand(
+		map[string]any{"b": []string{"", "漢"}, "c": "äß\xff"},
+	); got != "event:///,%E6%BC%A2?c=%C3%A4%C3%9F%FF" ||
+		err != nil {
 		t.Error(got, err)
 	}
 	for _, bad := range []string{

@@ -89,7 +89,15 @@ func (a *Attachment) Failed(err error) bool {
 	if errors.As(err, &ce) && a.Active {
 		a.Caller.LostFor(ce)
 	}
-	a.Caller.Recorder.Changed(eventmeter.Transition{Sub: a.Sub, To: eventmeter.Failed, At: a.Caller.Clock.Now(), Reason: errtext.Line(err.Error()), Seen: a.seen()})
+	a.Caller.Recorder.Changed(
+		eventmeter.Transition{
+			Sub:    a.Sub,
+			To:     eventmeter.Failed,
+			At:     a.Caller.Clock.Now(),
+			Reason: errtext.Line(err.Error()),
+			Seen:   a.seen(),
+		},
+	)
 	return true
 }
 

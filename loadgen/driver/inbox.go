@@ -54,7 +54,9 @@ func (l *Lane[T]) OpenInbox(r sinks.ReceiverOptions) error {
 		Failed: func(reason string) {
 			now := o.Clock.Now()
 			c.FailedAt.Store(int64(now))
-			o.Recorder.Noticed(eventmeter.Notice{Sub: eventmeter.Sub{Lane: o.Lane}, Kind: eventmeter.Undeliverable, At: now, Detail: errtext.Line(reason)})
+			o.Recorder.Noticed(
+				eventmeter.Notice{Sub: eventmeter.Sub{Lane: o.Lane}, Kind: eventmeter.Undeliverable, At: now, Detail: errtext.Line(reason)},
+			)
 		},
 	})
 	if err != nil {

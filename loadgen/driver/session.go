@@ -14,7 +14,12 @@ import (
 // the version that was negotiated before. It returns the session's id and the header
 // fields of its requests. If the server has no sessions, which it shows by returning no
 // id, the error wraps [mcpclient.ErrNotOffered].
-func (l *Lane[T]) OpenSession(ctx context.Context, who *mcpclient.Principal, version string, cause eventmeter.Cause) (string, http.Header, error) {
+func (l *Lane[T]) OpenSession(
+	ctx context.Context,
+	who *mcpclient.Principal,
+	version string,
+	cause eventmeter.Cause,
+) (string, http.Header, error) {
 	header, body := who.Initialization(version)
 	const method = "initialize"
 	ctx, cancel := context.WithTimeout(ctx, l.Opts.Timeout)

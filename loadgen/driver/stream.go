@@ -310,7 +310,11 @@ func (s *Stream) connect() {
 	s.opening.bearer = mcpclient.Bearer(req.Header)
 	s.opening.up = mcpclient.RequestSize(method, path, req.Header, int64(len(req.Body)))
 	turn := s.begin()
-	conn := s.streams.client.Open(context.Background(), streamclient.Request{Method: method, Path: path, Header: req.Header, Body: req.Body}, s)
+	conn := s.streams.client.Open(
+		context.Background(),
+		streamclient.Request{Method: method, Path: path, Header: req.Header, Body: req.Body},
+		s,
+	)
 	s.carriedBy(conn, turn) // from here on the stream client's goroutines use s
 }
 

@@ -29,7 +29,11 @@ func (s *Stream) Opened(h streamclient.Head, at streamclient.Arrival) error {
 		return nil
 	}
 	if coding := mcpclient.Compressed(h.Header); coding != "" {
-		return &mcpclient.CallError{Kind: mcpclient.KindProtocol, Status: h.Status, Message: errtext.Of("the stream is compressed (" + coding + "), which was not asked for")}
+		return &mcpclient.CallError{
+			Kind:    mcpclient.KindProtocol,
+			Status:  h.Status,
+			Message: errtext.Of("the stream is compressed (" + coding + "), which was not asked for"),
+		}
 	}
 	s.answered = true
 	s.opening.down = h.Size
@@ -390,7 +394,12 @@ func Probe(m *wire.Message, data []byte) (stamp eventmeter.Stamp, probed bool, i
 	k := &m.Memo
 	if !k.Set {
 		stamp, probed = eventmeter.FindStamp(data)
-		*k = wire.Memo{Set: true, Probed: probed, EventID: eventmeter.HashID(m.EventID), Probe: [3]uint32{stamp.Run, uint32(stamp.Source), stamp.Seq}}
+		*k = wire.Memo{
+			Set:     true,
+			Probed:  probed,
+			EventID: eventmeter.HashID(m.EventID),
+			Probe:   [3]uint32{stamp.Run, uint32(stamp.Source), stamp.Seq},
+		}
 	}
 	return eventmeter.Stamp{Run: k.Probe[0], Source: uint16(k.Probe[1]), Seq: k.Probe[2]}, k.Probed, k.EventID
 }

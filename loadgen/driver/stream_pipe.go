@@ -114,6 +114,11 @@ func (s *Stream) cancelPipe(ctx context.Context) {
 		return // the server is gone
 	}
 	s.p.Called(eventmeter.Call{
-		Lane: s.streams.caller.Lane, Cause: eventmeter.Unsubscribe, At: s.streams.caller.Clock.Now(), Requests: 1, Up: up, Method: mcpclient.MethodCancelled,
+		Lane:     s.streams.caller.Lane,
+		Cause:    eventmeter.Unsubscribe,
+		At:       s.streams.caller.Clock.Now(),
+		Requests: 1,
+		Up:       up,
+		Method:   mcpclient.MethodCancelled,
 	})
 }

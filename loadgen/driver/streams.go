@@ -47,7 +47,13 @@ func (l *Lane[T]) OpenStreams(o StreamOptions) (*Streams, error) {
 	s := &Streams{StreamOptions: o, caller: &l.Caller, sockets: &l.Sockets, work: &l.Work, backoff: l.Backoff(nil), observe: l.Observe}
 	if l.Pipe == nil {
 		var err error
-		if s.client, err = l.Endpoint.StreamClient(l.Opts.HTTP, l.Clock, l.Opts.KernelTimestamps, l.Opts.Push.StreamsPerConnection, &l.Sockets); err != nil {
+		if s.client, err = l.Endpoint.StreamClient(
+			l.Opts.HTTP,
+			l.Clock,
+			l.Opts.KernelTimestamps,
+			l.Opts.Push.StreamsPerConnection,
+			&l.Sockets,
+		); err != nil {
 			l.Cancel()
 			return nil, err
 		}

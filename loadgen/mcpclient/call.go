@@ -61,7 +61,17 @@ type Caller struct {
 
 // Caller returns a caller that uses the endpoint's own connections, as handshakes do.
 func (e *Endpoint) Caller(clock *eventmeter.Clock, traffic *wire.Traffic) Caller {
-	return Caller{Transport: e.Renewing(e.transport, nil), URL: e.url, host: e.host, Clock: clock, Pipe: e.pipe, traffic: traffic, Patience: &e.patience, Budget: e.opts.Budget, tokens: e.tokens}
+	return Caller{
+		Transport: e.Renewing(e.transport, nil),
+		URL:       e.url,
+		host:      e.host,
+		Clock:     clock,
+		Pipe:      e.pipe,
+		traffic:   traffic,
+		Patience:  &e.patience,
+		Budget:    e.opts.Budget,
+		tokens:    e.tokens,
+	}
 }
 
 // Answer is the result of one call. Release returns its buffer; Msg and Buf are not
@@ -194,7 +204,11 @@ func (a *Answer) Read(ctx context.Context, c *Caller, resp *http.Response, metho
 	if a.Err = judge(resp, &a.Msg, found); a.Err != nil {
 		a.Err.quote((*a.Buf)[:min(len(*a.Buf), maxQuoted)], c.URL)
 	} else if !Answers(&a.Msg, a.Want) {
-		a.Err = &CallError{Kind: KindProtocol, Status: a.Status, Message: errtext.Of("the answer names the id " + nameOf(a.Msg.ID) + ", the request has " + string(a.Want))}
+		a.Err = &CallError{
+			Kind:    KindProtocol,
+			Status:  a.Status,
+			Message: errtext.Of("the answer names the id " + nameOf(a.Msg.ID) + ", the request has " + string(a.Want)),
+		}
 	}
 	if a.Err != nil && a.Err.Kind == KindProtocol && err != nil {
 		a.Err = TransportError(ctx, err)
@@ -304,7 +318,8 @@ func (a *Answer) readStream(c *Caller, body io.ReadCloser) (bool, error) {
 	var full error // of the budget
 	take := func(e wire.Event) {
 		var m wire.Message
-		if found || len(e.Data) == 0 || !wire.ScanMessage(e.Data, &m) || a.before(&m) || !m.HasResult && !m.HasError || !Answers(&m, a.Want) {
+		if found || len(e.Data) == 0 || !wire.ScanMessage(e.Data, &m) || a.before(&m) || !m.HasResult && !m.HasError ||
+			!Answers(&m, a.Want) {
 			return
 		}
 		*a.Buf = (*a.Buf)[:0]

@@ -442,7 +442,15 @@ func (e *Endpoint) Present(ctx context.Context) error {
 	if e.pipe != nil {
 		return e.Err()
 	}
-	req := &http.Request{Method: http.MethodHead, URL: e.url, Host: e.host, Header: http.Header{}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+	req := &http.Request{
+		Method:     http.MethodHead,
+		URL:        e.url,
+		Host:       e.host,
+		Header:     http.Header{},
+		Proto:      "HTTP/1.1",
+		ProtoMajor: 1,
+		ProtoMinor: 1,
+	}
 	resp, err := e.transport.RoundTrip(req.WithContext(ctx))
 	if err != nil {
 		return fmt.Errorf("endpoint: reach %s: %w", e.opts.URL, err)

@@ -303,7 +303,8 @@ func (e *CallError) Blame(callback string) {
 		return
 	}
 	text := strings.ToLower(string(e.Message + " " + e.reason))
-	if e.HasCode && (meaning(e.code) == codeCallback || e.code == codeInvalidParams && (strings.Contains(text, "url") || strings.Contains(text, "callback") || strings.Contains(text, "uri"))) {
+	if e.HasCode &&
+		(meaning(e.code) == codeCallback || e.code == codeInvalidParams && (strings.Contains(text, "url") || strings.Contains(text, "callback") || strings.Contains(text, "uri"))) {
 		e.callback = callback
 	}
 }
@@ -312,7 +313,8 @@ func (e *CallError) Blame(callback string) {
 // or ResourceExhausted. The draft has no rule for the last one but its meaning, a limit
 // of the server, which may have room again.
 func (e *CallError) Throttled() bool {
-	return e.HasCode && meaning(e.code) == codeExhausted || e.Status == http.StatusTooManyRequests || e.Status == http.StatusServiceUnavailable
+	return e.HasCode && meaning(e.code) == codeExhausted || e.Status == http.StatusTooManyRequests ||
+		e.Status == http.StatusServiceUnavailable
 }
 
 // codeNoResource is the base protocol's code for an unknown resource.
@@ -422,7 +424,9 @@ func reasonOf(data []byte) errtext.Said {
 
 // ErrSilentFromStart is the cause of a timeout before a stream's first message. A proxy
 // that buffers delays even the head of the answer until its buffer is full.
-var ErrSilentFromStart = errors.New("nothing came for twice the heartbeat interval: the server does not confirm the stream, or a proxy on the path buffers it")
+var ErrSilentFromStart = errors.New(
+	"nothing came for twice the heartbeat interval: the server does not confirm the stream, or a proxy on the path buffers it",
+)
 
 // KindOversized is the CallError.Kind of an answer or a stream that was given up because
 // it would have taken too much memory.

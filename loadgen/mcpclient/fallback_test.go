@@ -123,7 +123,12 @@ func TestFallbackIsAskedOnce(t *testing.T) {
 				for range 2 {
 					rec := systemstest.NewMemory()
 					d, err := systems.New(driver.Options{
-						Clock: eventmeter.NewClock(), Recorder: rec, Endpoint: ep, Mode: eventmeter.Poll, Event: "e", Subscriptions: principals,
+						Clock:         eventmeter.NewClock(),
+						Recorder:      rec,
+						Endpoint:      ep,
+						Mode:          eventmeter.Poll,
+						Event:         "e",
+						Subscriptions: principals,
 					})
 					if err != nil {
 						t.Fatal(err)
@@ -186,7 +191,9 @@ func TestNoFallbackIsAFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec := systemstest.NewMemory()
-	d, err := systems.New(driver.Options{Clock: eventmeter.NewClock(), Recorder: rec, Endpoint: ep, Mode: eventmeter.Poll, Event: "e", Subscriptions: 1})
+	d, err := systems.New(
+		driver.Options{Clock: eventmeter.NewClock(), Recorder: rec, Endpoint: ep, Mode: eventmeter.Poll, Event: "e", Subscriptions: 1},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,12 +124,25 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 func (p *Principal) bare(ctx context.Context, recordingTransport *recordingTransport, cause error) (*Session, error) {
 	e := p.endpoint
 	fail := func(sentinel error, hint string) error {
-		return fmt.Errorf("handshake with %s: %w: %s%s: %s", e.opts.URL, sentinel, errtext.Hide(errtext.Line(cause.Error()), e.url), recordingTransport.quote(), hint)
+		return fmt.Errorf(
+			"handshake with %s: %w: %s%s: %s",
+			e.opts.URL,
+			sentinel,
+			errtext.Hide(errtext.Line(cause.Error()), e.url),
+			recordingTransport.quote(),
+			hint,
+		)
 	}
 	status, err := recordingTransport.last()
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("handshake with %s: %s: %w: is the server up, and the URL right? (%w)", e.opts.URL, KindOf(err), ErrUnreachable, err)
+		return nil, fmt.Errorf(
+			"handshake with %s: %s: %w: is the server up, and the URL right? (%w)",
+			e.opts.URL,
+			KindOf(err),
+			ErrUnreachable,
+			err,
+		)
 	case recordingTransport.tooLarge():
 		return nil, fail(errOversizedHandshake, "is this the MCP endpoint?")
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:

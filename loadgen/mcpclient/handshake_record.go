@@ -177,7 +177,12 @@ func (s *recordingTransport) RoundTrip(req *http.Request) (*http.Response, error
 		call.Failure = fmt.Sprintf("http %d", resp.StatusCode)
 	}
 	call.Down = ResponseSize(resp)
-	c := &capture{body: resp.Body, sse: IsEventStream(resp.Header), hold: budget.Of(e.opts.Budget), bounded: method == methodDiscover || method == methodInitialize}
+	c := &capture{
+		body:    resp.Body,
+		sse:     IsEventStream(resp.Header),
+		hold:    budget.Of(e.opts.Budget),
+		bounded: method == methodDiscover || method == methodInitialize,
+	}
 	c.report = func(down int64) {
 		call.Down += down
 		if code := c.errorCode(); code != 0 {

@@ -251,7 +251,9 @@ func (t *tokens) holderOf(header http.Header) (*holder, string) {
 
 // errNoRefresh is the error of a principal whose grant needs a refresh token, which
 // the issuer did not give.
-var errNoRefresh = errors.New("the issuer gave no refresh token: ask for a scope that has one, such as offline_access, or set grant: clientCredentials")
+var errNoRefresh = errors.New(
+	"the issuer gave no refresh token: ask for a scope that has one, such as offline_access, or set grant: clientCredentials",
+)
 
 // get requests a token for principal i; with refresh, if it is not empty.
 func (t *tokens) get(ctx context.Context, i int, refresh string, answer http.Header, report func(eventmeter.Call)) (*oauth2.Token, error) {

@@ -125,7 +125,11 @@ func (t *tokens) find(ctx context.Context, answer http.Header, report func(event
 
 // undiscovered returns the error for a token endpoint that was not found.
 func undiscovered(format string, args ...any) error {
-	return &CallError{Method: methodToken, Kind: KindProtocol, Message: errtext.Of(fmt.Sprintf(format, args...) + "; the token endpoint can be given as target.oauth.tokenURL")}
+	return &CallError{
+		Method:  methodToken,
+		Kind:    KindProtocol,
+		Message: errtext.Of(fmt.Sprintf(format, args...) + "; the token endpoint can be given as target.oauth.tokenURL"),
+	}
 }
 
 // challenge returns the header of the target's answer to a request without a token.
@@ -205,7 +209,8 @@ func (t *tokens) endpointOf(ctx context.Context, issuer string, report func(even
 		case safeIssuer(m.Token) != nil:
 			return "", false, undiscovered("%s: token_endpoint: %v", errtext.Address(at), safeIssuer(m.Token))
 		}
-		return m.Token, len(m.Auth) > 0 && !slices.Contains(m.Auth, "client_secret_basic") && slices.Contains(m.Auth, "client_secret_post"), nil
+		return m.Token, len(m.Auth) > 0 && !slices.Contains(m.Auth, "client_secret_basic") &&
+			slices.Contains(m.Auth, "client_secret_post"), nil
 	}
 	return "", false, err
 }
@@ -270,7 +275,14 @@ func newTokens(e *Endpoint, o OAuth) (*tokens, error) {
 			return nil, fmt.Errorf("endpoint: the token endpoint %w", err)
 		}
 	}
-	t := &tokens{endpoint: e, opts: o, tokenURL: o.TokenURL, inForm: o.InForm, finding: make(chan struct{}, 1), bearers: map[string]*holder{}}
+	t := &tokens{
+		endpoint: e,
+		opts:     o,
+		tokenURL: o.TokenURL,
+		inForm:   o.InForm,
+		finding:  make(chan struct{}, 1),
+		bearers:  map[string]*holder{},
+	}
 	t.life, t.end = context.WithCancel(context.Background())
 	tls := e.tlsConfig()
 	tls.ServerName = ""                      // the issuer may be another host
@@ -279,8 +291,14 @@ func newTokens(e *Endpoint, o OAuth) (*tokens, error) {
 		dial = e.dialer()
 	}
 	transport := &http.Transport{
-		DialContext: e.traffic.Dial(dial), TLSClientConfig: tls, TLSHandshakeTimeout: 20 * time.Second,
-		MaxIdleConnsPerHost: 64, MaxConnsPerHost: 64, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxHead, DisableCompression: true,
+		DialContext:            e.traffic.Dial(dial),
+		TLSClientConfig:        tls,
+		TLSHandshakeTimeout:    20 * time.Second,
+		MaxIdleConnsPerHost:    64,
+		MaxConnsPerHost:        64,
+		IdleConnTimeout:        30 * time.Second,
+		MaxResponseHeaderBytes: maxHead,
+		DisableCompression:     true,
 	}
 	t.transport, t.hangUp = transport, transport.CloseIdleConnections
 	for i := range o.Principals {

@@ -52,7 +52,11 @@ func TestTokenEndpointIsFound(t *testing.T) {
 					fmt.Fprint(w, strings.ReplaceAll(page, "$", origin))
 				case r.URL.Path == "/tok":
 					_, _, basic := r.BasicAuth()
-					if form := strings.Contains(fmt.Sprint(tt.pages), "client_secret_post"); basic == form || form && r.FormValue("client_secret") != "s3cret" {
+					if form := strings.Contains(
+						fmt.Sprint(tt.pages),
+						"client_secret_post",
+					); basic == form ||
+						form && r.FormValue("client_secret") != "s3cret" {
 						t.Errorf("credentials by basic %v, want in the form %v", basic, form)
 					}
 					fmt.Fprint(w, `{"access_token":"tok-1","token_type":"Bearer","expires_in":60}`)
@@ -65,9 +69,16 @@ func TestTokenEndpointIsFound(t *testing.T) {
 			}))
 			defer srv.Close()
 			origin = srv.URL
-			ep, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: srv.URL + "/mcp", Era: mcpclient.Modern, OAuth: &mcpclient.OAuth{
-				Grant: mcpclient.GrantCredentials, Principals: 1, ClientID: func(int) string { return "c" }, Secret: "s3cret", RefreshAt: 1, Timeout: time.Minute,
-			}})
+			ep, err := mcpclient.NewEndpoint(
+				mcpclient.EndpointOptions{URL: srv.URL + "/mcp", Era: mcpclient.Modern, OAuth: &mcpclient.OAuth{
+					Grant:      mcpclient.GrantCredentials,
+					Principals: 1,
+					ClientID:   func(int) string { return "c" },
+					Secret:     "s3cret",
+					RefreshAt:  1,
+					Timeout:    time.Minute,
+				}},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}

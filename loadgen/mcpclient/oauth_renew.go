@@ -151,7 +151,13 @@ func HideToken(text []byte, token string) []byte {
 // not sent by a transport of [Endpoint.Renewing]. answer is the header of the refusal.
 // If there is a new token, refusal is reported for the refused request. Renew returns
 // false if the principal's token does not expire.
-func (p *Principal) Renew(ctx context.Context, refused string, answer http.Header, refusal eventmeter.Call, report func(eventmeter.Call)) (bool, *CallError) {
+func (p *Principal) Renew(
+	ctx context.Context,
+	refused string,
+	answer http.Header,
+	refusal eventmeter.Call,
+	report func(eventmeter.Call),
+) (bool, *CallError) {
 	if p.holder == nil {
 		return false, nil
 	}

@@ -75,8 +75,20 @@ type Pipe struct {
 
 func newPipe(o EndpointOptions, issued *atomic.Uint64) *Pipe {
 	p := &Pipe{
-		graces: [2]time.Duration{stdinGrace, termGrace}, command: o.Command, env: o.Env, dir: o.Dir, budget: o.Budget, copyTo: o.Stderr, queue: make(chan []byte, pipeQueue),
-		quit: make(chan struct{}), exited: make(chan struct{}), gone: make(chan struct{}), over: make(chan struct{}),
+		graces: [2]time.Duration{
+			stdinGrace,
+			termGrace,
+		},
+		command: o.Command,
+		env:     o.Env,
+		dir:     o.Dir,
+		budget:  o.Budget,
+		copyTo:  o.Stderr,
+		queue:   make(chan []byte, pipeQueue),
+		quit:    make(chan struct{}),
+		exited:  make(chan struct{}),
+		gone:    make(chan struct{}),
+		over:    make(chan struct{}),
 	}
 	p.router.issued = issued
 	p.router.respond = p.respond

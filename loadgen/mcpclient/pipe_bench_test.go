@@ -40,7 +40,16 @@ func piped(tb testing.TB, streams int) (rec *nobody, feed func([]byte)) {
 	}
 	queue, route := ep.WithoutProgram()
 	ep.Presume(mcpclient.Bare)
-	d, err := events.New(driver.Options{Clock: eventmeter.NewClock(), Recorder: rec, Endpoint: ep, Mode: eventmeter.Push, Event: "e", Subscriptions: streams})
+	d, err := events.New(
+		driver.Options{
+			Clock:         eventmeter.NewClock(),
+			Recorder:      rec,
+			Endpoint:      ep,
+			Mode:          eventmeter.Push,
+			Event:         "e",
+			Subscriptions: streams,
+		},
+	)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -74,7 +83,12 @@ func piped(tb testing.TB, streams int) (rec *nobody, feed func([]byte)) {
 func deliveries(streams int) (b []byte) {
 	stamp := eventmeter.Stamp{Run: 1, Seq: 1}
 	for i := range streams {
-		b = fmt.Appendf(b, `{"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"e-90","name":"chat.message","timestamp":"2026-11-20T10:00:00.120Z","data":{"channel":"channel-3","text":"message 7 %s"},"cursor":"c42","_meta":{"io.modelcontextprotocol/subscriptionId":%d}}}`+"\n", stamp, i+1)
+		b = fmt.Appendf(
+			b,
+			`{"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"e-90","name":"chat.message","timestamp":"2026-11-20T10:00:00.120Z","data":{"channel":"channel-3","text":"message 7 %s"},"cursor":"c42","_meta":{"io.modelcontextprotocol/subscriptionId":%d}}}`+"\n",
+			stamp,
+			i+1,
+		)
 	}
 	return b
 }

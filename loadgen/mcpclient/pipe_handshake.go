@@ -244,14 +244,30 @@ func (p *Principal) barePipe(ctx context.Context, s *sdkPipe, cause error) (*Ses
 	case died != nil:
 		return nil, fmt.Errorf("handshake with %s: %w: %w: run the command by hand to see more", e.opts.URL, ErrUnreachable, died)
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("handshake with %s: %w: no answer came: does it speak MCP over standard input and output?", e.opts.URL, ErrUnreachable)
+		return nil, fmt.Errorf(
+			"handshake with %s: %w: no answer came: does it speak MCP over standard input and output?",
+			e.opts.URL,
+			ErrUnreachable,
+		)
 	case e.opts.Version != "":
 		if _, supported := readOffer(s.counted()); len(supported) > 0 {
 			return nil, e.unspoken(supported)
 		}
-		return nil, fmt.Errorf("handshake with %s: %w: %s: the target does not speak %s: ask for no version", e.opts.URL, ErrProtocol, errtext.Line(cause.Error()), e.opts.Version)
+		return nil, fmt.Errorf(
+			"handshake with %s: %w: %s: the target does not speak %s: ask for no version",
+			e.opts.URL,
+			ErrProtocol,
+			errtext.Line(cause.Error()),
+			e.opts.Version,
+		)
 	case e.opts.Era == Modern:
-		return nil, fmt.Errorf("handshake with %s: %w: %s: the target does not speak %s: use era auto", e.opts.URL, ErrProtocol, errtext.Line(cause.Error()), modernVersion)
+		return nil, fmt.Errorf(
+			"handshake with %s: %w: %s: the target does not speak %s: use era auto",
+			e.opts.URL,
+			ErrProtocol,
+			errtext.Line(cause.Error()),
+			modernVersion,
+		)
 	}
 	a := &Session{Era: Bare}
 	a.build(p)

@@ -63,7 +63,10 @@ const routeLimit = 300
 
 func FuzzRouter(f *testing.F) {
 	f.Add("{\"id\":2,\"result\":{}}\n{\"id\":3,\"error\":{\"code\":1}}\nx\n", uint8(5))
-	f.Add(`{"method":"n","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":2}}}`+"\r\n"+`{"method":"n","params":{"requestId":"4"}}`, uint8(7))
+	f.Add(
+		`{"method":"n","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":2}}}`+"\r\n"+`{"method":"n","params":{"requestId":"4"}}`,
+		uint8(7),
+	)
 	f.Add("{\"method\":\"n\"}\n{\"method\":\"ping\",\"id\":1}\n{}\n\n{\"id\":null}\n{\"id\":9}\n{\"id\":\"02\"}", uint8(1))
 	f.Add(strings.Repeat("{", 400)+"\n{\"id\":4}", uint8(99))
 	f.Fuzz(func(t *testing.T, text string, piece uint8) {
@@ -81,9 +84,21 @@ func FuzzRouter(f *testing.F) {
 		size := 0
 		parser := wire.LineParser{Limit: routeLimit}
 		take := func(l wire.Line) {
-			before := [...]int64{r.counts.late.Load(), r.counts.unknown.Load(), r.counts.unaddressed.Load(), r.counts.malformed.Load(), r.counts.tooLong.Load()}
+			before := [...]int64{
+				r.counts.late.Load(),
+				r.counts.unknown.Load(),
+				r.counts.unaddressed.Load(),
+				r.counts.malformed.Load(),
+				r.counts.tooLong.Load(),
+			}
 			r.route(l, time.Time{})
-			after := [...]int64{r.counts.late.Load(), r.counts.unknown.Load(), r.counts.unaddressed.Load(), r.counts.malformed.Load(), r.counts.tooLong.Load()}
+			after := [...]int64{
+				r.counts.late.Load(),
+				r.counts.unknown.Load(),
+				r.counts.unaddressed.Load(),
+				r.counts.malformed.Load(),
+				r.counts.tooLong.Load(),
+			}
 			for i, name := range []string{"late", "unknown", "unaddressed", "malformed", "too long"} {
 				for range after[i] - before[i] {
 					got = append(got, name)

@@ -57,7 +57,10 @@ func TestRestIsBounded(t *testing.T) {
 			if got := time.Since(start); got != want {
 				t.Errorf("the end was waited for %v, want %v", got, want)
 			}
-			if head := int64(len("HTTP/1.1 \r\n\r\n") + len("Content-Type: text/event-stream\r\n")); server.end >= 0 && a.Down != head+int64(len(`data: {"jsonrpc":"2.0","id":1,"result":{}}`)+2+len(": bye\n\n")) {
+			if head := int64(
+				len("HTTP/1.1 \r\n\r\n") + len("Content-Type: text/event-stream\r\n"),
+			); server.end >= 0 &&
+				a.Down != head+int64(len(`data: {"jsonrpc":"2.0","id":1,"result":{}}`)+2+len(": bye\n\n")) {
 				t.Errorf("%d bytes were counted", a.Down)
 			}
 		}

@@ -137,7 +137,12 @@ func (p *Principal) session(ctx context.Context, observe func(eventmeter.Call)) 
 		select {
 		case <-under: // if it failed, this goroutine may make the next one
 		case <-ctx.Done():
-			return nil, fmt.Errorf("handshake with %s: waited for another handshake: %w: %w", p.endpoint.opts.URL, ErrUnreachable, ctx.Err())
+			return nil, fmt.Errorf(
+				"handshake with %s: waited for another handshake: %w: %w",
+				p.endpoint.opts.URL,
+				ErrUnreachable,
+				ctx.Err(),
+			)
 		}
 	}
 }

@@ -11,7 +11,13 @@ import (
 // StreamClient returns a client for thousands of open streams. version is one of those
 // of [Endpoint.NewTransport]. With stamps, the times of arrivals are the kernel's where
 // possible. traffic counts bytes and connections.
-func (e *Endpoint) StreamClient(version string, clock *eventmeter.Clock, stamps bool, perConnection int, traffic *wire.Traffic) (streamclient.Client, error) {
+func (e *Endpoint) StreamClient(
+	version string,
+	clock *eventmeter.Clock,
+	stamps bool,
+	perConnection int,
+	traffic *wire.Traffic,
+) (streamclient.Client, error) {
 	o := streamclient.Options{
 		Addr: net.JoinHostPort(e.url.Hostname(), e.port()), Host: e.host,
 		Now:                  func() int64 { return int64(clock.Now()) },

@@ -32,7 +32,13 @@ func TestCallTool(t *testing.T) {
 			if n := s.Stats().Events; n != 3 {
 				t.Errorf("%d events were published", n)
 			}
-			if a := e.CallTool(t.Context(), 0, "shout", []byte(`{}`)); !a.Sent || !a.Answered || a.Result || a.Code != -32602 || a.Err == nil {
+			if a := e.CallTool(
+				t.Context(),
+				0,
+				"shout",
+				[]byte(`{}`),
+			); !a.Sent || !a.Answered || a.Result || a.Code != -32602 ||
+				a.Err == nil {
 				t.Errorf("an unknown tool: %+v", a)
 			}
 			if a := e.CallTool(t.Context(), 0, "post_message", []byte(`{"channel":7}`)); !a.Answered || a.Err == nil && !a.IsError {

@@ -77,9 +77,13 @@ func TestSSEAnswersKeepConnections(t *testing.T) {
 // SSE, one after another.
 func TestSSERequestsKeepConnections(t *testing.T) {
 	w := systemstest.NewWorld(t, refserver.Options{})
-	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}, Capabilities: []string{sep975.ResumableRequests}}, driver.Options{
-		System: "sep-975", Mode: eventmeter.Push, Settings: sep975.Settings{Steps: 1, Step: time.Millisecond},
-	})
+	d, rec := systemstest.Lane(
+		t,
+		mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}, Capabilities: []string{sep975.ResumableRequests}},
+		driver.Options{
+			System: "sep-975", Mode: eventmeter.Push, Settings: sep975.Settings{Steps: 1, Step: time.Millisecond},
+		},
+	)
 	systemstest.Attach(t, d, 1)
 	rec.Wait(t, "requests", func(m *systemstest.Memory) bool {
 		n := 0
@@ -183,7 +187,11 @@ func TestForeignSSEAnswers(t *testing.T) {
 		t.Run("poll, ends "+c.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSSEServer(t, c.end)
-			d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: s.URL}, driver.Options{Mode: eventmeter.Poll, Poll: &driver.Poll{}})
+			d, rec := systemstest.Lane(
+				t,
+				mcpclient.EndpointOptions{URL: s.URL},
+				driver.Options{Mode: eventmeter.Poll, Poll: &driver.Poll{}},
+			)
 			systemstest.Attach(t, d, 1)
 			rec.Wait(t, "polls", func(m *systemstest.Memory) bool { return len(m.Calls) >= 20 })
 			s.check(t, c.most)
@@ -235,7 +243,12 @@ func TestSDKServerKeepsConnections(t *testing.T) {
 	for _, era := range []mcpclient.Era{mcpclient.Modern, mcpclient.Legacy} {
 		t.Run(string(era), func(t *testing.T) {
 			var conns atomic.Int64
-			s := httptest.NewUnstartedServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: era == mcpclient.Modern}))
+			s := httptest.NewUnstartedServer(
+				mcp.NewStreamableHTTPHandler(
+					func(*http.Request) *mcp.Server { return server },
+					&mcp.StreamableHTTPOptions{Stateless: era == mcpclient.Modern},
+				),
+			)
 			s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 				if state == http.StateNew {
 					conns.Add(1)

@@ -72,10 +72,20 @@ type System struct {
 // systems are all systems, in the order in which they are named to people.
 var systems = []System{
 	{
-		System: settings.System{Name: "events", Modes: []string{"poll", "push", "webhook"}, Settings: declared(events.Defaults), Judges: true},
-		New:    events.New, Figures: &events.FigureTable, Defaults: filledBy(events.Defaults),
-		Discover: eventmeter.Poll, Listed: true, KernelTimestamps: []eventmeter.Mode{eventmeter.Push},
-		Extensions: []string{events.Extension}, Methods: []string{"stream", "poll", "subscribe"},
+		System: settings.System{
+			Name:     "events",
+			Modes:    []string{"poll", "push", "webhook"},
+			Settings: declared(events.Defaults),
+			Judges:   true,
+		},
+		New:              events.New,
+		Figures:          &events.FigureTable,
+		Defaults:         filledBy(events.Defaults),
+		Discover:         eventmeter.Poll,
+		Listed:           true,
+		KernelTimestamps: []eventmeter.Mode{eventmeter.Push},
+		Extensions:       []string{events.Extension},
+		Methods:          []string{"stream", "poll", "subscribe"},
 	},
 	{
 		System: settings.System{Name: "smithery", Modes: []string{"webhook"}, Settings: declared(events.SmitheryDefaults)},
@@ -104,8 +114,17 @@ var systems = []System{
 		Methods: []string{"watchLists"},
 	},
 	{
-		System: settings.System{Name: "updates", Modes: []string{"push"}, Settings: declared(updates.Defaults), Event: "list.changed", UsesLists: true},
-		New:    updates.New, Figures: &updates.FigureTable, Defaults: filledBy(updates.Defaults), Connections: updates.Connections,
+		System: settings.System{
+			Name:      "updates",
+			Modes:     []string{"push"},
+			Settings:  declared(updates.Defaults),
+			Event:     "list.changed",
+			UsesLists: true,
+		},
+		New:         updates.New,
+		Figures:     &updates.FigureTable,
+		Defaults:    filledBy(updates.Defaults),
+		Connections: updates.Connections,
 	},
 	{
 		System: settings.System{Name: "requests", Modes: []string{"poll"}, Settings: declared(requests.Defaults), NoEvents: true},

@@ -74,7 +74,8 @@ func (w *tokenWorld) counts(t *testing.T) mcpclient.TokenCounts {
 	w.ep.EndTokens()
 	c, ok := w.ep.TokenCounts()
 	s := w.Srv.Stats().Tokens
-	if !ok || c.Requests != s.Requests || c.Issued != s.Issued || c.Renewed != s.Renewed || c.Failed != s.Refused+s.Down || c.Requests != c.Issued+c.Renewed+c.Failed+c.Cut {
+	if !ok || c.Requests != s.Requests || c.Issued != s.Issued || c.Renewed != s.Renewed || c.Failed != s.Refused+s.Down ||
+		c.Requests != c.Issued+c.Renewed+c.Failed+c.Cut {
 		t.Errorf("ours %+v, the issuer's %+v", c, s)
 	}
 	if c.Discovery != s.Metadata+1 { // and the request that was refused first
@@ -105,7 +106,13 @@ func TestTokensExpire(t *testing.T) {
 			for _, era := range []mcpclient.Era{mcpclient.Modern, mcpclient.Legacy} {
 				t.Run(fmt.Sprintf("%s/%s/%s", mode, grant, era), func(t *testing.T) {
 					t.Parallel()
-					w := newTokenWorld(t, "", mcpclient.OAuth{Grant: grant, Principals: principals, Scopes: []string{"events", "offline_access"}}, era, driver.Options{Mode: mode, Subscriptions: subs})
+					w := newTokenWorld(
+						t,
+						"",
+						mcpclient.OAuth{Grant: grant, Principals: principals, Scopes: []string{"events", "offline_access"}},
+						era,
+						driver.Options{Mode: mode, Subscriptions: subs},
+					)
 					systemstest.Attach(t, w.d, subs)
 					w.hears(t, subs, 1)
 					for round := range uint32(rounds) {
@@ -128,7 +135,8 @@ func TestTokensExpire(t *testing.T) {
 						})
 					}
 					c := w.counts(t)
-					if c.Issued != principals || c.Renewed != principals*rounds || c.Failed+c.Cut+c.Lost+c.Denied != 0 || c.Repeated < principals*rounds {
+					if c.Issued != principals || c.Renewed != principals*rounds || c.Failed+c.Cut+c.Lost+c.Denied != 0 ||
+						c.Repeated < principals*rounds {
 						t.Errorf("%+v", c)
 					}
 					for i := range subs {
@@ -161,7 +169,11 @@ func TestTokenRefused(t *testing.T) {
 						t.Error(err)
 					}
 					err := w.d.Attach(t.Context(), i)
-					if err == nil || !strings.Contains(err.Error(), "oauth/token: http 400 invalid_grant: invalid_grant: this client is no longer let in: check target.oauth") {
+					if err == nil ||
+						!strings.Contains(
+							err.Error(),
+							"oauth/token: http 400 invalid_grant: invalid_grant: this client is no longer let in: check target.oauth",
+						) {
 						t.Errorf("%v", err)
 					}
 				}
@@ -169,7 +181,8 @@ func TestTokenRefused(t *testing.T) {
 				w.rec.Wait(t, "all to be lost", func(m *systemstest.Memory) bool { return m.CountNotices(eventmeter.Terminated) == subs })
 			}
 			c := w.counts(t)
-			if c.Issued != 2 || c.Failed != 2 || c.Denied != 2 || c.Lost != want || c.Failures["http 400 invalid_grant"] != 2 || !strings.Contains(c.FirstError, "no longer let in") {
+			if c.Issued != 2 || c.Failed != 2 || c.Denied != 2 || c.Lost != want || c.Failures["http 400 invalid_grant"] != 2 ||
+				!strings.Contains(c.FirstError, "no longer let in") {
 				t.Errorf("%+v", c)
 			}
 		})
@@ -179,13 +192,20 @@ func TestTokenRefused(t *testing.T) {
 // TestIssuerDown: what passes is tried again, and no subscription is lost.
 func TestIssuerDown(t *testing.T) {
 	const subs = 3
-	w := newTokenWorld(t, "tokendown(every=2)", mcpclient.OAuth{Principals: 1}, mcpclient.Modern, driver.Options{Mode: eventmeter.Poll, Subscriptions: subs})
+	w := newTokenWorld(
+		t,
+		"tokendown(every=2)",
+		mcpclient.OAuth{Principals: 1},
+		mcpclient.Modern,
+		driver.Options{Mode: eventmeter.Poll, Subscriptions: subs},
+	)
 	systemstest.Attach(t, w.d, subs)
 	w.hears(t, subs, 1)
 	w.Admin(t, "/tokens/expire", "{}")
 	w.hears(t, subs, 2)
 	c := w.counts(t)
-	if c.Issued != 1 || c.Renewed != 1 || c.Failed != 1 || c.Failures["http 503"] != 1 || c.Lost != 0 || w.rec.CountNotices(eventmeter.Terminated) != 0 {
+	if c.Issued != 1 || c.Renewed != 1 || c.Failed != 1 || c.Failures["http 503"] != 1 || c.Lost != 0 ||
+		w.rec.CountNotices(eventmeter.Terminated) != 0 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -228,9 +248,16 @@ func TestTokenCutByTheEnd(t *testing.T) {
 }
 
 func TestClientSecretRefused(t *testing.T) {
-	w := newTokenWorld(t, "", mcpclient.OAuth{Principals: 1, Secret: "another-secret"}, mcpclient.Auto, driver.Options{Mode: eventmeter.Poll})
+	w := newTokenWorld(
+		t,
+		"",
+		mcpclient.OAuth{Principals: 1, Secret: "another-secret"},
+		mcpclient.Auto,
+		driver.Options{Mode: eventmeter.Poll},
+	)
 	err := w.ep.Connect(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "oauth/token: http 401 invalid_client: ") || strings.Contains(err.Error(), "another-secret") {
+	if err == nil || !strings.Contains(err.Error(), "oauth/token: http 401 invalid_client: ") ||
+		strings.Contains(err.Error(), "another-secret") {
 		t.Errorf("%v", err)
 	}
 }
@@ -242,7 +269,13 @@ func TestTokensOfAnyStreamExpire(t *testing.T) {
 	for _, era := range []mcpclient.Era{mcpclient.Modern, mcpclient.Legacy} {
 		t.Run(string(era), func(t *testing.T) {
 			t.Parallel()
-			w := newTokenWorld(t, "", mcpclient.OAuth{Principals: 1, Scopes: []string{"events"}}, era, driver.Options{System: "sep-1803", Mode: eventmeter.Push, Subscriptions: subs})
+			w := newTokenWorld(
+				t,
+				"",
+				mcpclient.OAuth{Principals: 1, Scopes: []string{"events"}},
+				era,
+				driver.Options{System: "sep-1803", Mode: eventmeter.Push, Subscriptions: subs},
+			)
 			systemstest.Attach(t, w.d, subs)
 			w.hears(t, subs, 1)
 			w.Admin(t, "/tokens/expire", "{}")

@@ -72,7 +72,10 @@ func TestFailuresOfRequests(t *testing.T) {
 		_ = c.u.Close()
 	}
 	slack := made(upstream.NewSlack(upstream.SlackOptions{WebhookOptions: hooks})).(*upstream.Slack)
-	want := fmt.Sprintf("upstream slack: url_verification at %s/hook?token=… was answered with HTTP 404 (no such event at /hook?token=… (not …)); check the signing secret and the address", server.URL)
+	want := fmt.Sprintf(
+		"upstream slack: url_verification at %s/hook?token=… was answered with HTTP 404 (no such event at /hook?token=… (not …)); check the signing secret and the address",
+		server.URL,
+	)
 	if err := slack.Prepare(context.Background()); err == nil || err.Error() != want {
 		t.Errorf("prepare: %v", err)
 	}
@@ -136,7 +139,12 @@ func TestFailuresFirstAndLatest(t *testing.T) {
 
 func TestFailuresOfTools(t *testing.T) {
 	u, err := upstream.NewTool(upstream.ToolOptions{Arguments: payload, Call: func(context.Context, int, []byte) upstream.ToolAnswer {
-		return upstream.ToolAnswer{Sent: true, Answered: true, Code: -32602, Failure: "tool emit at http://127.0.0.1/mcp: tools/call: rpc -32602: no such tool"}
+		return upstream.ToolAnswer{
+			Sent:     true,
+			Answered: true,
+			Code:     -32602,
+			Failure:  "tool emit at http://127.0.0.1/mcp: tools/call: rpc -32602: no such tool",
+		}
 	}})
 	if err != nil {
 		t.Fatal(err)

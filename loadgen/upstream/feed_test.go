@@ -87,7 +87,11 @@ func TestFeed(t *testing.T) {
 		t.Fatalf("%d, %+v", status, p)
 	}
 	for i, c := range p.Changes {
-		if want := emissionOf(uint32(i+1), false).Stamp.String(); c.Event != "chat.message" || c.Data.Text != want || c.ID == "" || !strings.HasSuffix(c.Time, "Z") {
+		if want := emissionOf(
+			uint32(i+1),
+			false,
+		).Stamp.String(); c.Event != "chat.message" || c.Data.Text != want || c.ID == "" ||
+			!strings.HasSuffix(c.Time, "Z") {
 			t.Errorf("change %d: %+v, want %s", i, c, want)
 		}
 	}
@@ -169,7 +173,10 @@ func TestFeedOptions(t *testing.T) {
 	if _, err := upstream.NewFeed(upstream.FeedOptions{}); err == nil {
 		t.Error("no payload")
 	}
-	if _, err := upstream.NewFeed(upstream.FeedOptions{Payload: payload, Listen: "127.0.0.1:99999"}); err == nil || !strings.Contains(err.Error(), "choose another address") {
+	if _, err := upstream.NewFeed(
+		upstream.FeedOptions{Payload: payload, Listen: "127.0.0.1:99999"},
+	); err == nil ||
+		!strings.Contains(err.Error(), "choose another address") {
 		t.Error(err)
 	}
 	f := newFeed(t, upstream.FeedOptions{Event: "e"})

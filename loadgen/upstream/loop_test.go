@@ -28,7 +28,11 @@ type notes struct {
 }
 
 func newNotes() *notes {
-	return &notes{fired: map[eventmeter.Stamp]eventmeter.Emission{}, outcomes: map[eventmeter.Stamp]eventmeter.Outcome{}, dropped: map[uint64]bool{}}
+	return &notes{
+		fired:    map[eventmeter.Stamp]eventmeter.Emission{},
+		outcomes: map[eventmeter.Stamp]eventmeter.Outcome{},
+		dropped:  map[uint64]bool{},
+	}
 }
 
 func (r *notes) Fired(e eventmeter.Emission) {
@@ -77,7 +81,8 @@ func TestLoop(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		stamp, ok := eventmeter.FindStamp(body)
 		want := fmt.Sprintf("/hooks/%d?id=%s", stamp.Seq, stamp)
-		if !ok || r.RequestURI != want || r.Header.Get("X-Source") != fmt.Sprint(stamp.Source) || !bytes.Equal(body, []byte("body "+stamp.String())) {
+		if !ok || r.RequestURI != want || r.Header.Get("X-Source") != fmt.Sprint(stamp.Source) ||
+			!bytes.Equal(body, []byte("body "+stamp.String())) {
 			t.Errorf("%s %v %s", r.RequestURI, r.Header, body)
 		}
 		mu.Lock()
@@ -95,7 +100,16 @@ func TestLoop(t *testing.T) {
 	defer server.Close()
 	r := newNotes()
 	// A wide tolerance: how fast this machine is must not matter.
-	f := newFiring(t, r, loadgen.FiringOptions{Schedule: loadgen.Burst{Size: 9, Every: 20 * time.Millisecond}, Warmup: 40 * time.Millisecond, Duration: 160 * time.Millisecond, Tolerance: 10 * time.Second})
+	f := newFiring(
+		t,
+		r,
+		loadgen.FiringOptions{
+			Schedule:  loadgen.Burst{Size: 9, Every: 20 * time.Millisecond},
+			Warmup:    40 * time.Millisecond,
+			Duration:  160 * time.Millisecond,
+			Tolerance: 10 * time.Second,
+		},
+	)
 	u := newHTTP(t, server.URL, "", patient)
 	loadgen.Loop(context.Background(), f, loadgen.LoopOptions{Fire: u.Fire, Workers: 8})
 	_ = u.Close()
@@ -142,15 +156,21 @@ func TestLoopDrops(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	u, err := upstream.NewHTTP(upstream.HTTPOptions{ClientOptions: upstream.ClientOptions{Timeout: time.Minute}, Request: func(_ int, _ uint32, probe string) (string, http.Header, []byte) {
-		return server.URL, nil, []byte(probe)
-	}})
+	u, err := upstream.NewHTTP(
+		upstream.HTTPOptions{
+			ClientOptions: upstream.ClientOptions{Timeout: time.Minute},
+			Request: func(_ int, _ uint32, probe string) (string, http.Header, []byte) {
+				return server.URL, nil, []byte(probe)
+			},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	loadgen.Loop(context.Background(), f, loadgen.LoopOptions{Fire: u.Fire, Workers: 1})
 	_ = u.Close()
-	if stats := f.Stats(); stats.Fired != 1 || stats.Dropped != 19 || stats.Accepted != 1 || len(r.dropped) != 19 || r.bad != 0 || hits.Load() != 1 {
+	if stats := f.Stats(); stats.Fired != 1 || stats.Dropped != 19 || stats.Accepted != 1 || len(r.dropped) != 19 || r.bad != 0 ||
+		hits.Load() != 1 {
 		t.Errorf("%+v, %d dropped, %d wrong, %d sent", stats, len(r.dropped), r.bad, hits.Load())
 	}
 }
@@ -177,9 +197,14 @@ func TestLoopCancelled(t *testing.T) {
 			context.AfterFunc(ctx, func() { close(release) })
 			r := newNotes()
 			f := newFiring(t, r, loadgen.FiringOptions{Schedule: c.schedule, Tolerance: time.Hour})
-			u, err := upstream.NewHTTP(upstream.HTTPOptions{ClientOptions: upstream.ClientOptions{Timeout: time.Minute}, Request: func(_ int, _ uint32, probe string) (string, http.Header, []byte) {
-				return server.URL, nil, []byte(probe)
-			}})
+			u, err := upstream.NewHTTP(
+				upstream.HTTPOptions{
+					ClientOptions: upstream.ClientOptions{Timeout: time.Minute},
+					Request: func(_ int, _ uint32, probe string) (string, http.Header, []byte) {
+						return server.URL, nil, []byte(probe)
+					},
+				},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -219,16 +244,27 @@ func TestLoopBurst(t *testing.T) {
 	}))
 	defer server.Close()
 	r := newNotes()
-	f := newFiring(t, afterDrop{r, release}, loadgen.FiringOptions{Schedule: loadgen.Burst{Size: size, Every: time.Hour}, Duration: time.Minute})
-	u, err := upstream.NewHTTP(upstream.HTTPOptions{ClientOptions: upstream.ClientOptions{Timeout: time.Minute, Connections: size}, Request: func(_ int, _ uint32, probe string) (string, http.Header, []byte) {
-		return server.URL, nil, []byte(probe)
-	}})
+	f := newFiring(
+		t,
+		afterDrop{r, release},
+		loadgen.FiringOptions{Schedule: loadgen.Burst{Size: size, Every: time.Hour}, Duration: time.Minute},
+	)
+	u, err := upstream.NewHTTP(
+		upstream.HTTPOptions{
+			ClientOptions: upstream.ClientOptions{Timeout: time.Minute, Connections: size},
+			Request: func(_ int, _ uint32, probe string) (string, http.Header, []byte) {
+				return server.URL, nil, []byte(probe)
+			},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	loadgen.Loop(context.Background(), f, loadgen.LoopOptions{Fire: u.Fire, Workers: size})
 	_ = u.Close()
-	if stats := f.Stats(); stats.Fired != size || stats.Accepted != size || stats.Dropped != 0 || received.Load() != size || len(r.dropped) != 0 || r.bad != 0 {
+	if stats := f.Stats(); stats.Fired != size || stats.Accepted != size || stats.Dropped != 0 || received.Load() != size ||
+		len(r.dropped) != 0 ||
+		r.bad != 0 {
 		t.Errorf("%+v, %d received, %d dropped, %d wrong", stats, received.Load(), len(r.dropped), r.bad)
 	}
 }

@@ -55,7 +55,12 @@ type poster struct {
 
 func newPoster(kind string, o WebhookOptions, text func(source int, seq uint32, probe string) string) (poster, error) {
 	if _, ok := httpURL(o.URL); !ok {
-		return poster{}, fmt.Errorf("upstream %s: address %q: want a URL such as http://127.0.0.1:8080/hooks/%s", kind, errtext.Address(o.URL), kind)
+		return poster{}, fmt.Errorf(
+			"upstream %s: address %q: want a URL such as http://127.0.0.1:8080/hooks/%s",
+			kind,
+			errtext.Address(o.URL),
+			kind,
+		)
 	}
 	p := poster{client: newClient(o.ClientOptions), url: o.URL, secret: []byte(o.Secret), text: o.Text, now: o.Now}
 	p.hidden = o.Secret

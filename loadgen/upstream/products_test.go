@@ -97,7 +97,9 @@ func TestSignatureVectors(t *testing.T) {
 
 func TestGitHubPush(t *testing.T) {
 	p := newProduct(t)
-	g, err := upstream.NewGitHub(upstream.GitHubOptions{WebhookOptions: upstream.WebhookOptions{URL: p.URL, Secret: "hush", Now: at(1_700_000_000)}})
+	g, err := upstream.NewGitHub(
+		upstream.GitHubOptions{WebhookOptions: upstream.WebhookOptions{URL: p.URL, Secret: "hush", Now: at(1_700_000_000)}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +122,10 @@ func TestGitHubPush(t *testing.T) {
 	if ua := got.header.Get("User-Agent"); !strings.HasPrefix(ua, "GitHub-Hookshot/") {
 		t.Errorf("User-Agent %q", ua)
 	}
-	if d := got.header.Get("X-GitHub-Delivery"); !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(d) {
+	if d := got.header.Get(
+		"X-GitHub-Delivery",
+	); !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).
+		MatchString(d) {
 		t.Errorf("X-GitHub-Delivery %q", d)
 	}
 	var push struct {
@@ -142,7 +147,8 @@ func TestGitHubPush(t *testing.T) {
 		push.Commits[0].ID != push.After || push.Head.ID != push.After || push.Commits[0].Timestamp != "2023-11-14T22:13:20Z" || push.Pusher.Name == "" {
 		t.Errorf("%+v", push)
 	}
-	if want := "Retry deliveries that time out, step 9 (" + emission.Stamp.String() + ")"; push.Head.Message != want || push.Commits[0].Message != want {
+	if want := "Retry deliveries that time out, step 9 (" + emission.Stamp.String() + ")"; push.Head.Message != want ||
+		push.Commits[0].Message != want {
 		t.Errorf("message %q", push.Head.Message)
 	}
 	if n := probes(got.body); n != 2 { // as in reality, the head commit is among the commits too
@@ -152,22 +158,30 @@ func TestGitHubPush(t *testing.T) {
 	next := emission
 	next.Seq++
 	fired(t, g, eventmeter.Accepted, next)
-	if !strings.Contains(p.got[1].body, `"before":"`+push.After+`"`) || p.got[1].header.Get("X-GitHub-Delivery") == got.header.Get("X-GitHub-Delivery") {
+	if !strings.Contains(p.got[1].body, `"before":"`+push.After+`"`) ||
+		p.got[1].header.Get("X-GitHub-Delivery") == got.header.Get("X-GitHub-Delivery") {
 		t.Error("the second push does not follow the first, or has its delivery id")
 	}
 }
 
 func TestGitHubIssuesUnsigned(t *testing.T) {
 	p := newProduct(t)
-	g, err := upstream.NewGitHub(upstream.GitHubOptions{Event: "issues", Repository: func(s int) string { return fmt.Sprintf("acme/r%d", s) }, WebhookOptions: upstream.WebhookOptions{
-		URL: p.URL, Text: func(_ int, _ uint32, probe string) string { return "broken <" + probe + ">" },
-	}})
+	g, err := upstream.NewGitHub(
+		upstream.GitHubOptions{
+			Event:      "issues",
+			Repository: func(s int) string { return fmt.Sprintf("acme/r%d", s) },
+			WebhookOptions: upstream.WebhookOptions{
+				URL: p.URL, Text: func(_ int, _ uint32, probe string) string { return "broken <" + probe + ">" },
+			},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	fired(t, g, eventmeter.Accepted, emission)
 	got := p.got[0]
-	if got.header.Get("X-GitHub-Event") != "issues" || got.header.Get("X-Hub-Signature-256") != "" || got.header.Get("X-Hub-Signature") != "" {
+	if got.header.Get("X-GitHub-Event") != "issues" || got.header.Get("X-Hub-Signature-256") != "" ||
+		got.header.Get("X-Hub-Signature") != "" {
 		t.Errorf("%v", got.header)
 	}
 	var issue struct {
@@ -182,8 +196,10 @@ func TestGitHubIssuesUnsigned(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.body), &issue); err != nil {
 		t.Fatal(err)
 	}
-	if issue.Action != "opened" || issue.Issue.Number != 9 || issue.Issue.State != "open" || issue.Issue.URL != "https://github.com/acme/r3/issues/9" ||
-		issue.Issue.Title != "broken <"+emission.Stamp.String()+">" || probes(got.body) != 1 {
+	if issue.Action != "opened" || issue.Issue.Number != 9 || issue.Issue.State != "open" ||
+		issue.Issue.URL != "https://github.com/acme/r3/issues/9" ||
+		issue.Issue.Title != "broken <"+emission.Stamp.String()+">" ||
+		probes(got.body) != 1 {
 		t.Errorf("%+v", issue)
 	}
 }
@@ -191,7 +207,9 @@ func TestGitHubIssuesUnsigned(t *testing.T) {
 func TestSlack(t *testing.T) {
 	p := newProduct(t)
 	const secret = "8f742231b10e8888abcd99yyyzzz85a5"
-	s, err := upstream.NewSlack(upstream.SlackOptions{WebhookOptions: upstream.WebhookOptions{URL: p.URL, Secret: secret, Now: at(1531420618)}})
+	s, err := upstream.NewSlack(
+		upstream.SlackOptions{WebhookOptions: upstream.WebhookOptions{URL: p.URL, Secret: secret, Now: at(1531420618)}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,13 +225,19 @@ func TestSlack(t *testing.T) {
 	}
 	fired(t, s, eventmeter.Accepted, emission)
 	for i, got := range p.got {
-		if got.header.Get("X-Slack-Request-Timestamp") != "1531420618" || got.header.Get("X-Slack-Signature") != "v0="+hexMAC(secret, "v0:1531420618:"+got.body) ||
-			got.header.Get("Content-Type") != "application/json" || got.header.Get("X-Slack-Retry-Num") != "" {
+		if got.header.Get("X-Slack-Request-Timestamp") != "1531420618" ||
+			got.header.Get("X-Slack-Signature") != "v0="+hexMAC(secret, "v0:1531420618:"+got.body) ||
+			got.header.Get("Content-Type") != "application/json" ||
+			got.header.Get("X-Slack-Retry-Num") != "" {
 			t.Errorf("request %d: %v", i, got.header)
 		}
 	}
 	var handshake map[string]string
-	if err := json.Unmarshal([]byte(p.got[0].body), &handshake); err != nil || handshake["type"] != "url_verification" || len(handshake["challenge"]) < 20 || handshake["token"] == "" || len(handshake) != 3 {
+	if err := json.Unmarshal(
+		[]byte(p.got[0].body),
+		&handshake,
+	); err != nil || handshake["type"] != "url_verification" || len(handshake["challenge"]) < 20 || handshake["token"] == "" ||
+		len(handshake) != 3 {
 		t.Errorf("%v, %v", handshake, err)
 	}
 	var m struct {
@@ -230,8 +254,11 @@ func TestSlack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m.Type != "event_callback" || !regexp.MustCompile(`^Ev[0-9A-F]{9}$`).MatchString(m.EventID) || m.Time != 1531420618 || m.Team == "" ||
-		m.Event.Type != "message" || m.Event.Channel != "C0000000003" || m.Event.TS != "1531420618.000009" || m.Event.EventTS != m.Event.TS || m.Event.User == "" ||
-		m.Event.Text != "deploy 9 is through, see "+emission.Stamp.String() || probes(p.got[1].body) != 1 {
+		m.Event.Type != "message" || m.Event.Channel != "C0000000003" || m.Event.TS != "1531420618.000009" ||
+		m.Event.EventTS != m.Event.TS ||
+		m.Event.User == "" ||
+		m.Event.Text != "deploy 9 is through, see "+emission.Stamp.String() ||
+		probes(p.got[1].body) != 1 {
 		t.Errorf("%+v", m)
 	}
 }
@@ -263,7 +290,8 @@ func TestSlackHandshakes(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = s.Prepare(context.Background())
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hush-hush")) {
+		if c.want == "" && err != nil ||
+			c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hush-hush")) {
 			t.Errorf("%s: %v", name, err)
 		}
 		_ = s.Close()
@@ -329,16 +357,22 @@ func TestStripe(t *testing.T) {
 	}
 	o := e.Data.Object
 	if !regexp.MustCompile(`^evt_[0-9a-f]{24}$`).MatchString(e.ID) || e.Object != "event" || e.Type != "payment_intent.succeeded" || e.Livemode ||
-		!strings.HasPrefix(o.ID, "pi_") || o.Object != "payment_intent" || o.Status != "succeeded" || o.Metadata["source"] != "3" || o.Metadata["order"] != "9" ||
-		o.Description != "Order 9, reference "+emission.Stamp.String() || probes(got.body) != 1 {
+		!strings.HasPrefix(o.ID, "pi_") || o.Object != "payment_intent" || o.Status != "succeeded" ||
+		o.Metadata["source"] != "3" ||
+		o.Metadata["order"] != "9" ||
+		o.Description != "Order 9, reference "+emission.Stamp.String() ||
+		probes(got.body) != 1 {
 		t.Errorf("%+v", e)
 	}
-	c, err := upstream.NewStripe(upstream.StripeOptions{Type: "customer.updated", WebhookOptions: upstream.WebhookOptions{URL: p.URL, Secret: secret}})
+	c, err := upstream.NewStripe(
+		upstream.StripeOptions{Type: "customer.updated", WebhookOptions: upstream.WebhookOptions{URL: p.URL, Secret: secret}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	fired(t, c, eventmeter.Accepted, emission)
-	if b := p.got[1].body; !strings.Contains(b, `"type": "customer.updated"`) || !strings.Contains(b, `"object": "customer"`) || probes(b) != 1 {
+	if b := p.got[1].body; !strings.Contains(b, `"type": "customer.updated"`) || !strings.Contains(b, `"object": "customer"`) ||
+		probes(b) != 1 {
 		t.Error(b)
 	}
 }

@@ -48,7 +48,13 @@ const traceQueue = 1 << 14
 // events: an event with an id once, however many subscriptions receive it, and events
 // without an id only from the first subscription.
 func NewTraceRecorder(w io.Writer, content func(Emission) (event string, payload []byte)) *TraceRecorder {
-	t := &TraceRecorder{recorder: eventmeter.Tee(), content: content, queue: make(chan traced, traceQueue), done: make(chan struct{}), seen: newIDRing(1 << 16)}
+	t := &TraceRecorder{
+		recorder: eventmeter.Tee(),
+		content:  content,
+		queue:    make(chan traced, traceQueue),
+		done:     make(chan struct{}),
+		seen:     newIDRing(1 << 16),
+	}
 	go t.write(w)
 	return t
 }

@@ -59,12 +59,21 @@ func NewReplay(o ReplayOptions) (*Replay, error) {
 	}
 	u, ok := httpURL(address)
 	if !ok || (o.Admin == "") == (o.URL == "") {
-		return nil, fmt.Errorf("upstream replay: %s %q: want a URL such as http://127.0.0.1:9090, either of an admin listener or another one", what, errtext.Address(address))
+		return nil, fmt.Errorf(
+			"upstream replay: %s %q: want a URL such as http://127.0.0.1:9090, either of an admin listener or another one",
+			what,
+			errtext.Address(address),
+		)
 	}
 	if len(o.Trace) == 0 {
 		return nil, errors.New("upstream replay: the trace is empty")
 	}
-	r := &Replay{client: newClient(o.ClientOptions), url: o.URL, inject: o.Admin != "", header: http.Header{"Content-Type": {"application/json"}}}
+	r := &Replay{
+		client: newClient(o.ClientOptions),
+		url:    o.URL,
+		inject: o.Admin != "",
+		header: http.Header{"Content-Type": {"application/json"}},
+	}
 	if r.inject {
 		r.url = u.JoinPath("inject").String()
 	}

@@ -50,7 +50,10 @@ func TestReadTrace(t *testing.T) {
 		t.Errorf("%v, %v\n%s", twice, err, again)
 	}
 	walls := `{"time":"2026-01-02T03:04:05.5Z","payload":{}}` + "\n" + `{"time":"2026-01-02T04:04:07Z","payload":{}}`
-	if got, err := upstream.ReadTrace(strings.NewReader(walls)); err != nil || got[0].At != 0 || got[1].At != time.Hour+1500*time.Millisecond {
+	if got, err := upstream.ReadTrace(
+		strings.NewReader(walls),
+	); err != nil || got[0].At != 0 ||
+		got[1].At != time.Hour+1500*time.Millisecond {
 		t.Errorf("%v, %v", got, err)
 	}
 	for text, want := range map[string]string{
@@ -68,7 +71,10 @@ func TestReadTrace(t *testing.T) {
 		`{"t":1,"source":70000,"payload":{}}`:                                          "line 1: ",
 		"nonsense":                                                                     "line 1: ",
 	} {
-		if _, err := upstream.ReadTrace(strings.NewReader(text)); err == nil || !strings.HasPrefix(err.Error(), "bad trace: ") || !strings.Contains(err.Error(), want) {
+		if _, err := upstream.ReadTrace(
+			strings.NewReader(text),
+		); err == nil || !strings.HasPrefix(err.Error(), "bad trace: ") ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
@@ -132,10 +138,15 @@ func TestReplay(t *testing.T) {
 			t.Errorf("event %d: %s\nwant %s", i, got, w)
 		}
 	}
-	if event, text := r.Content(upstream.Emission{Stamp: stamp}); event != "a.b" || string(text) != `{"text":"one `+n+` two `+n+`","n":1.50}` {
+	if event, text := r.Content(
+		upstream.Emission{Stamp: stamp},
+	); event != "a.b" ||
+		string(text) != `{"text":"one `+n+` two `+n+`","n":1.50}` {
 		t.Errorf("%s %s", event, text)
 	}
-	posted, err := upstream.NewReplay(upstream.ReplayOptions{Trace: trace[:1], URL: p.URL + "/in", Headers: map[string]string{"x-key": "k"}})
+	posted, err := upstream.NewReplay(
+		upstream.ReplayOptions{Trace: trace[:1], URL: p.URL + "/in", Headers: map[string]string{"x-key": "k"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +167,13 @@ func TestReplayPlacesProbes(t *testing.T) {
 		{`{"a":1}`, "a.b", `"a" is not an object`},
 		{`{"a":1}`, "", "holds no probe id; set upstream.replay.probe"},
 	} {
-		r, err := upstream.NewReplay(upstream.ReplayOptions{URL: "http://127.0.0.1:1/", Probe: c.path, Trace: []upstream.TraceEntry{{Payload: json.RawMessage(c.payload)}}})
+		r, err := upstream.NewReplay(
+			upstream.ReplayOptions{
+				URL:   "http://127.0.0.1:1/",
+				Probe: c.path,
+				Trace: []upstream.TraceEntry{{Payload: json.RawMessage(c.payload)}},
+			},
+		)
 		if err != nil {
 			if !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "entry 1: ") {
 				t.Errorf("%s at %s: %v", c.payload, c.path, err)

@@ -60,9 +60,18 @@ func (s *Slack) Prepare(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("upstream slack: url_verification at %s: %w; is the target up, and the address right?", where, err)
 	case status != http.StatusOK:
-		return fmt.Errorf("upstream slack: url_verification at %s was answered with HTTP %d%s; check the signing secret and the address", where, status, s.quote(answer))
+		return fmt.Errorf(
+			"upstream slack: url_verification at %s was answered with HTTP %d%s; check the signing secret and the address",
+			where,
+			status,
+			s.quote(answer),
+		)
 	case !hasChallenge(answer, challenge):
-		return fmt.Errorf("upstream slack: url_verification at %s was answered without its challenge%s; the target must return it, as text or as JSON", where, s.quote(answer))
+		return fmt.Errorf(
+			"upstream slack: url_verification at %s was answered without its challenge%s; the target must return it, as text or as JSON",
+			where,
+			s.quote(answer),
+		)
 	}
 	return nil
 }

@@ -42,12 +42,19 @@ func TestToolOutcomes(t *testing.T) {
 		"never sent":        {upstream.ToolAnswer{}, eventmeter.Refused},
 		"no answer":         {upstream.ToolAnswer{Sent: true}, eventmeter.Uncertain},
 	} {
-		u, err := upstream.NewTool(upstream.ToolOptions{Arguments: payload, Timeout: time.Minute, Call: func(ctx context.Context, source int, arguments []byte) upstream.ToolAnswer {
-			if _, ok := ctx.Deadline(); !ok || source != 3 || string(arguments) != string(payload(nil, 3, 9, emission.Stamp.String())) {
-				t.Errorf("called for %d with %s", source, arguments)
-			}
-			return c.answer
-		}})
+		u, err := upstream.NewTool(
+			upstream.ToolOptions{
+				Arguments: payload,
+				Timeout:   time.Minute,
+				Call: func(ctx context.Context, source int, arguments []byte) upstream.ToolAnswer {
+					if _, ok := ctx.Deadline(); !ok || source != 3 ||
+						string(arguments) != string(payload(nil, 3, 9, emission.Stamp.String())) {
+						t.Errorf("called for %d with %s", source, arguments)
+					}
+					return c.answer
+				},
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -149,7 +149,12 @@ func TestOutcomes(t *testing.T) {
 					c.handler(w, r)
 				}))
 				const url = "http://target.test"
-				all := []upstream.Upstream{newInject(t, url, o), newHTTP(t, url, "POST", o), newHTTP(t, url, "GET", o), newHTTP(t, url, "PUT", o)}
+				all := []upstream.Upstream{
+					newInject(t, url, o),
+					newHTTP(t, url, "POST", o),
+					newHTTP(t, url, "GET", o),
+					newHTTP(t, url, "PUT", o),
+				}
 				for i, u := range all {
 					// Twice, so that the second finds a connection that is open,
 					// or just was.

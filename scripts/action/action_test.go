@@ -50,7 +50,8 @@ func TestAction(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", filepath.Join(bin, "eventmeter"), "../../cmd/eventmeter").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(bin, "eventmeter"), "../../cmd/eventmeter").
+		CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	dir, first := repository(t)
@@ -79,8 +80,14 @@ func TestAction(t *testing.T) {
 			summary, output := filepath.Join(t.TempDir(), "summary.md"), filepath.Join(t.TempDir(), "output")
 			cmd := exec.CommandContext(t.Context(), script)
 			cmd.Dir = dir
-			cmd.Env = append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "SET=phases.warmup=0s\nphases.measure=2s\nlanes.push.subscriptions=100",
-				"OUT="+out, "GITHUB_STEP_SUMMARY="+summary, "GITHUB_OUTPUT="+output)
+			cmd.Env = append(
+				os.Environ(),
+				"PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"),
+				"SET=phases.warmup=0s\nphases.measure=2s\nlanes.push.subscriptions=100",
+				"OUT="+out,
+				"GITHUB_STEP_SUMMARY="+summary,
+				"GITHUB_OUTPUT="+output,
+			)
 			cmd.Env = append(cmd.Env, c.env...)
 			said, _ := cmd.CombinedOutput()
 			code := cmd.ProcessState.ExitCode()

@@ -104,8 +104,16 @@ func (f *cleaned) add(code int, c *results.Conformance, report func(results.Conf
 
 // printClean prints the table. A goal is missed when a row was broken.
 func printClean(out io.Writer, o options, names []string, found []cleaned) error {
-	fmt.Fprintf(out, "%s, %s/%s, %d processors, %d runs of each profile, %d at once\n\n| profile | runs that judged | rows held | rows broken | exit codes |\n|---|---|---|---|---|\n",
-		time.Now().UTC().Format(time.DateOnly), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), o.runs, o.parallel)
+	fmt.Fprintf(
+		out,
+		"%s, %s/%s, %d processors, %d runs of each profile, %d at once\n\n| profile | runs that judged | rows held | rows broken | exit codes |\n|---|---|---|---|---|\n",
+		time.Now().UTC().Format(time.DateOnly),
+		runtime.GOOS,
+		runtime.GOARCH,
+		runtime.NumCPU(),
+		o.runs,
+		o.parallel,
+	)
 	broken := 0
 	for i, name := range names {
 		f := &found[i]

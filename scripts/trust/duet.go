@@ -75,7 +75,16 @@ func (t *duetTable) add(o options, pair int, slow bool, c *stats.Comparison, log
 	first()
 	count()
 	t.pairs++
-	fmt.Fprintf(log, "pair %d of %d: %d called different, %v found; base p99 %v, load average %s\n", t.pairs, o.pairs, t.different, t.found, p99.Round(time.Millisecond), t.loads[len(t.loads)-1])
+	fmt.Fprintf(
+		log,
+		"pair %d of %d: %d called different, %v found; base p99 %v, load average %s\n",
+		t.pairs,
+		o.pairs,
+		t.different,
+		t.found,
+		p99.Round(time.Millisecond),
+		t.loads[len(t.loads)-1],
+	)
 	return nil
 }
 
@@ -161,9 +170,25 @@ func duets(ctx context.Context, o options, dir string, out, log io.Writer) error
 	}
 	if t.pairs > 0 {
 		slices.Sort(t.bases)
-		fmt.Fprintf(out, "%s, %s/%s, %d processors; %v measured, %d duets and %d processes that compute at once; load average %s; p99 of the base %v to %v, median %v\n\n",
-			time.Now().UTC().Format(time.DateOnly), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), o.measure, o.parallel, o.busy, t.loadRange(),
-			t.bases[0].Round(time.Millisecond), t.bases[len(t.bases)-1].Round(time.Millisecond), t.bases[len(t.bases)/2].Round(time.Millisecond))
+		fmt.Fprintf(
+			out,
+			"%s, %s/%s, %d processors; %v measured, %d duets and %d processes that compute at once; load average %s; p99 of the base %v to %v, median %v\n\n",
+			time.Now().
+				UTC().
+				Format(time.DateOnly),
+			runtime.GOOS,
+			runtime.GOARCH,
+			runtime.NumCPU(),
+			o.measure,
+			o.parallel,
+			o.busy,
+			t.loadRange(),
+			t.bases[0].Round(
+				time.Millisecond,
+			),
+			t.bases[len(t.bases)-1].Round(time.Millisecond),
+			t.bases[len(t.bases)/2].Round(time.Millisecond),
+		)
 	}
 	return errors.Join(err, t.report(out))
 }
@@ -180,9 +205,21 @@ func byNumber(a, b string) int {
 func (a *actual) duet(ctx context.Context, o options, dir string, number int, by time.Duration) (*stats.Comparison, error) {
 	ctx, cancel := context.WithTimeout(ctx, runLimit+o.measure)
 	defer cancel()
-	args := []string{"--profile", a.profile, "--set", "phases.measure=" + o.measure.String(), "--set", fmt.Sprintf("schedule.seed=%d", number+1), "--token", "a-token-of-trust"}
+	args := []string{
+		"--profile",
+		a.profile,
+		"--set",
+		"phases.measure=" + o.measure.String(),
+		"--set",
+		fmt.Sprintf("schedule.seed=%d", number+1),
+		"--token",
+		"a-token-of-trust",
+	}
 	for i, extra := range []time.Duration{0, by} {
-		ready, end, err := a.serve(ctx, fmt.Sprintf("delay(rate=1, uniform=%v..%v, seed=%d)", 40*time.Millisecond+extra, 60*time.Millisecond+extra, 2*number+i+1))
+		ready, end, err := a.serve(
+			ctx,
+			fmt.Sprintf("delay(rate=1, uniform=%v..%v, seed=%d)", 40*time.Millisecond+extra, 60*time.Millisecond+extra, 2*number+i+1),
+		)
 		if err != nil {
 			return nil, err
 		}

@@ -110,8 +110,24 @@ const heldWhile = 1.25
 // untilRow prints a line.
 func untilRow(out io.Writer, name string, p, within float64, held, one truth.Stopped) {
 	lo, hi := wilson(held.Covered, held.Runs)
-	fmt.Fprintf(out, "| %s | p%g | ±%g %% | %d | %s | %s | %s | %.1f–%.1f %% | %s | %s |\n", name, 100*p, 100*within, held.Runs, percent(held.Reached, held.Runs),
-		percent(held.Spans, truth.MostSpans), percent(held.Covered, held.Runs), 100*lo, 100*hi, percent(one.Covered, one.Runs), percent(held.Within, held.Reached))
+	fmt.Fprintf(
+		out,
+		"| %s | p%g | ±%g %% | %d | %s | %s | %s | %.1f–%.1f %% | %s | %s |\n",
+		name,
+		100*p,
+		100*within,
+		held.Runs,
+		percent(held.Reached, held.Runs),
+		percent(
+			held.Spans,
+			truth.MostSpans,
+		),
+		percent(held.Covered, held.Runs),
+		100*lo,
+		100*hi,
+		percent(one.Covered, one.Runs),
+		percent(held.Within, held.Reached),
+	)
 }
 
 // percent writes a share of counts.
@@ -134,7 +150,21 @@ func coverageRow(out io.Writer, name string, p float64, c truth.Coverage) bool {
 		mark = " MISSED"
 	}
 	share := func(n int) string { return percent(n, c.Runs) }
-	fmt.Fprintf(out, "| %s | p%g | %d | %s%s | %.1f–%.1f %% | %s | %s | %s | %s |\n", name, 100*p, c.Runs, share(c.Covered), mark, 100*lo, 100*hi, share(c.Open), width, share(c.Trends), share(c.Naive))
+	fmt.Fprintf(
+		out,
+		"| %s | p%g | %d | %s%s | %.1f–%.1f %% | %s | %s | %s | %s |\n",
+		name,
+		100*p,
+		c.Runs,
+		share(c.Covered),
+		mark,
+		100*lo,
+		100*hi,
+		share(c.Open),
+		width,
+		share(c.Trends),
+		share(c.Naive),
+	)
 	return missed
 }
 
@@ -172,7 +202,16 @@ func realIntervals(ctx context.Context, o options, dir string, out, log io.Write
 	for n := range o.pairs {
 		g.Go(func() error {
 			at := filepath.Join(dir, fmt.Sprintf("%05d", n))
-			if _, err := a.launch(ctx, at, "--profile", a.profile, "--set", fmt.Sprintf(knownDelay, n+1), "--set", fmt.Sprintf("schedule.seed=%d", n+1)); err != nil {
+			if _, err := a.launch(
+				ctx,
+				at,
+				"--profile",
+				a.profile,
+				"--set",
+				fmt.Sprintf(knownDelay, n+1),
+				"--set",
+				fmt.Sprintf("schedule.seed=%d", n+1),
+			); err != nil {
 				return fmt.Errorf("run %d: %w", n, err)
 			}
 			r, err := results.Rebuild(at)
@@ -192,7 +231,12 @@ func realIntervals(ctx context.Context, o options, dir string, out, log io.Write
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d runs of 15 seconds, 200 events a second to three subscribers, with a delay that is uniform from 100 to 1,100 ms. The delay is known; what a busy machine adds to it is not. So the goal is about the %d runs in which the generator was not the bottleneck.\n\n", o.pairs, sound[0].Runs)
+	fmt.Fprintf(
+		out,
+		"%d runs of 15 seconds, 200 events a second to three subscribers, with a delay that is uniform from 100 to 1,100 ms. The delay is known; what a busy machine adds to it is not. So the goal is about the %d runs in which the generator was not the bottleneck.\n\n",
+		o.pairs,
+		sound[0].Runs,
+	)
 	fmt.Fprintf(out, intervalsHead)
 	missed := false
 	for k, p := range quantilesCovered {

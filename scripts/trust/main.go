@@ -123,7 +123,10 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 		}
 		record = r
 	default:
-		return fmt.Errorf("mode %q: write synthetic, real, duet, history, intervals, intervals-real, clean, planted or planted-load", o.mode)
+		return fmt.Errorf(
+			"mode %q: write synthetic, real, duet, history, intervals, intervals-real, clean, planted or planted-load",
+			o.mode,
+		)
 	}
 	t, err := measure(ctx, o, dir, record, log)
 	if o.mode == "real" {
@@ -176,7 +179,15 @@ func measure(ctx context.Context, o options, dir string, r recorder, log io.Writ
 			}
 			if o.mode == "real" {
 				t.loads = append(t.loads, loadAverage())
-				fmt.Fprintf(log, "pair %d of %d: %d called different, %v found; load average %s\n", t.pairs, o.pairs, t.different, t.found, t.loads[len(t.loads)-1])
+				fmt.Fprintf(
+					log,
+					"pair %d of %d: %d called different, %v found; load average %s\n",
+					t.pairs,
+					o.pairs,
+					t.different,
+					t.found,
+					t.loads[len(t.loads)-1],
+				)
 			}
 			if o.keep == "" {
 				return os.RemoveAll(at)

@@ -140,8 +140,16 @@ func runPlanted(ctx context.Context, o options, dir string, onlyLoad bool, out, 
 // printPlanted prints the table.
 func printPlanted(out io.Writer, rows []string, found []*verdict, parallel int) error {
 	exact, beyond, wrong := 0, 0, 0
-	fmt.Fprintf(out, "%s, %s/%s, %d processors, %d checks at once, %d subscriptions under load\n\n| row that the server breaks | broken at rest | broken under load | |\n|---|---|---|---|\n",
-		time.Now().UTC().Format(time.DateOnly), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), parallel, plantedLoad)
+	fmt.Fprintf(
+		out,
+		"%s, %s/%s, %d processors, %d checks at once, %d subscriptions under load\n\n| row that the server breaks | broken at rest | broken under load | |\n|---|---|---|---|\n",
+		time.Now().UTC().Format(time.DateOnly),
+		runtime.GOOS,
+		runtime.GOARCH,
+		runtime.NumCPU(),
+		parallel,
+		plantedLoad,
+	)
 	for i, row := range rows {
 		v := found[i]
 		switch {
@@ -185,8 +193,19 @@ func (a *actual) plant(ctx context.Context, row string, onlyLoad bool) *verdict 
 	if onlyLoad {
 		fault += fmt.Sprintf(", above=%d", plantedAbove)
 	}
-	args := []string{"check", "--quiet", "--format=json", "--duration", cmp.Or(of.measure, "5s"), "--set", "target.embedded.faults='" + strings.TrimSuffix(fault+"); "+of.beside, "; ") + "'",
-		"--subscriptions", fmt.Sprint(plantedLoad), "--denied", `private.note {"principal": "b"}`}
+	args := []string{
+		"check",
+		"--quiet",
+		"--format=json",
+		"--duration",
+		cmp.Or(of.measure, "5s"),
+		"--set",
+		"target.embedded.faults='" + strings.TrimSuffix(fault+"); "+of.beside, "; ") + "'",
+		"--subscriptions",
+		fmt.Sprint(plantedLoad),
+		"--denied",
+		`private.note {"principal": "b"}`,
+	}
 	for _, set := range of.set {
 		args = append(args, "--set", set)
 	}

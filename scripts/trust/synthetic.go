@@ -38,7 +38,13 @@ func (synthetic) record(_ context.Context, dir string, number int, slow bool) er
 	}
 	// The unit of the archive's values is nanoseconds.
 	const lowest, highest = int64(time.Microsecond), int64(10 * time.Minute)
-	lane := ledger.LaneAccount{Name: "push", System: "events", Mode: eventmeter.Mode("push"), Subscriptions: 10, SubscriptionHours: 10 * seconds / 3600.0}
+	lane := ledger.LaneAccount{
+		Name:              "push",
+		System:            "events",
+		Mode:              eventmeter.Mode("push"),
+		Subscriptions:     10,
+		SubscriptionHours: 10 * seconds / 3600.0,
+	}
 	all := hdrhistogram.New(lowest, highest, 3)
 	var err error
 	second := 0.0
@@ -49,7 +55,10 @@ func (synthetic) record(_ context.Context, dir string, number int, slow bool) er
 			v := int64(float64(typical) * factor * math.Exp(second+spread*rng.NormFloat64()))
 			err = errors.Join(err, intended.RecordValue(v), sent.RecordValue(v), all.RecordValue(v))
 		}
-		lane.Series = append(lane.Series, ledger.LaneInterval{Number: int64(i), Delivered: perSecond, FromIntended: intended, FromSent: sent})
+		lane.Series = append(
+			lane.Series,
+			ledger.LaneInterval{Number: int64(i), Delivered: perSecond, FromIntended: intended, FromSent: sent},
+		)
 	}
 	lane.Delivered, lane.Expected, lane.Received = seconds*perSecond, seconds*perSecond, seconds*perSecond
 	lane.Measured = ledger.Window{WindowCounts: ledger.WindowCounts{Received: seconds * perSecond, Active: 10 * seconds * time.Second}}
@@ -61,8 +70,13 @@ func (synthetic) record(_ context.Context, dir string, number int, slow bool) er
 	l.Latency = results.Latency{FromIntended: q, FromSent: q}
 	started := time.Unix(1_700_000_000+int64(number)*60, 0).UTC()
 	r := &results.Result{
-		Schema: results.Schema, Version: "synthetic", Run: fmt.Sprintf("%08x", number), Started: started, Finished: started.Add(seconds * time.Second),
-		Profile: []byte(`{"name":"synthetic"}`), Lanes: []results.Lane{l},
+		Schema:   results.Schema,
+		Version:  "synthetic",
+		Run:      fmt.Sprintf("%08x", number),
+		Started:  started,
+		Finished: started.Add(seconds * time.Second),
+		Profile:  []byte(`{"name":"synthetic"}`),
+		Lanes:    []results.Lane{l},
 	}
 	account := ledger.Account{Interval: time.Second, Lanes: []ledger.LaneAccount{lane}}
 	return results.Save(dir, r, []ledger.Account{account})

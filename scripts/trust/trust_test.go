@@ -40,7 +40,13 @@ func TestHistories(t *testing.T) {
 
 func TestIntervals(t *testing.T) {
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"-mode", "intervals", "-pairs", "2"}, &out, &bytes.Buffer{}); err != nil && !errors.Is(err, errGoal) {
+	if err := run(
+		t.Context(),
+		[]string{"-mode", "intervals", "-pairs", "2"},
+		&out,
+		&bytes.Buffer{},
+	); err != nil &&
+		!errors.Is(err, errGoal) {
 		t.Fatal(err)
 	}
 	if got, want := strings.Count(out.String(), "| p"), len(truth.Models)*(len(quantilesCovered)+len(asked))+2; got != want {
@@ -51,7 +57,13 @@ func TestIntervals(t *testing.T) {
 		missed  bool
 	}{{95, false}, {90, false}, {80, true}} {
 		out.Reset()
-		if missed := coverageRow(&out, "x", 0.5, truth.Coverage{Runs: 100, Covered: c.covered}); missed != c.missed || strings.Contains(out.String(), "MISSED") != missed {
+		if missed := coverageRow(
+			&out,
+			"x",
+			0.5,
+			truth.Coverage{Runs: 100, Covered: c.covered},
+		); missed != c.missed ||
+			strings.Contains(out.String(), "MISSED") != missed {
 			t.Errorf("%+v: %s", c, &out)
 		}
 	}
@@ -61,7 +73,13 @@ func TestIntervals(t *testing.T) {
 func TestCovers(t *testing.T) {
 	counts := make([]truth.Coverage, len(quantilesCovered))
 	covers(counts, &results.Latency{Intervals: map[string]results.Interval{
-		"fromSent.p50": {Low: 590e6, High: 610e6}, "fromSent.p90": {Low: 1001e6, High: 1010e6}, "fromSent.p99": {Low: 1085e6}, "fromSent.p999": {Low: 1099.5e6, First: 1, Last: 2},
+		"fromSent.p50": {
+			Low:  590e6,
+			High: 610e6,
+		},
+		"fromSent.p90":  {Low: 1001e6, High: 1010e6},
+		"fromSent.p99":  {Low: 1085e6},
+		"fromSent.p999": {Low: 1099.5e6, First: 1, Last: 2},
 	}})
 	for k, want := range []truth.Coverage{{Runs: 1, Covered: 1}, {Runs: 1}, {Runs: 1, Covered: 1, Open: 1}, {Runs: 1, Open: 1, Trends: 1}} {
 		if counts[k] != want {

@@ -215,9 +215,12 @@ var notices = [eventmeter.NoticeKinds]struct {
 	eventmeter.DeadStream:     {count: func(n *Notices) *int64 { return &n.DeadStreams }},
 	eventmeter.Rejected:       {func(n *Notices) *int64 { return &n.Rejected }, func(n *LaneAccount) *Reasons { return &n.RejectedBy }},
 	eventmeter.Malformed:      {func(n *Notices) *int64 { return &n.Malformed }, func(n *LaneAccount) *Reasons { return &n.MalformedBy }},
-	eventmeter.Undeliverable:  {func(n *Notices) *int64 { return &n.Undeliverable }, func(n *LaneAccount) *Reasons { return &n.UndeliverableBy }},
-	eventmeter.Suspended:      {func(n *Notices) *int64 { return &n.Suspended }, func(n *LaneAccount) *Reasons { return &n.SuspendedBy }},
-	eventmeter.Oversized:      {func(n *Notices) *int64 { return &n.Oversized }, func(n *LaneAccount) *Reasons { return &n.OversizedBy }},
+	eventmeter.Undeliverable: {
+		func(n *Notices) *int64 { return &n.Undeliverable },
+		func(n *LaneAccount) *Reasons { return &n.UndeliverableBy },
+	},
+	eventmeter.Suspended: {func(n *Notices) *int64 { return &n.Suspended }, func(n *LaneAccount) *Reasons { return &n.SuspendedBy }},
+	eventmeter.Oversized: {func(n *Notices) *int64 { return &n.Oversized }, func(n *LaneAccount) *Reasons { return &n.OversizedBy }},
 }
 
 // LaneAccount holds the figures of one lane.

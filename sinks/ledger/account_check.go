@@ -22,7 +22,15 @@ func (a Account) Check() error {
 		Scheduled
 	}{{"measured", a.Measured}, {"warm-up", a.WarmUp}} {
 		if s.Fired != s.Accepted+s.Uncertain+s.Refused+s.Pending {
-			say("%s events: %d fired, but %d accepted, %d uncertain, %d refused, %d pending", s.phase, s.Fired, s.Accepted, s.Uncertain, s.Refused, s.Pending)
+			say(
+				"%s events: %d fired, but %d accepted, %d uncertain, %d refused, %d pending",
+				s.phase,
+				s.Fired,
+				s.Accepted,
+				s.Uncertain,
+				s.Refused,
+				s.Pending,
+			)
 		}
 	}
 	if a.Misuse != (Misuse{}) {

@@ -48,7 +48,17 @@ type exampleSet struct {
 	seen  [len(exampleKinds)]int
 }
 
-var exampleKinds = [...]ExampleKind{ExampleLostSilent, ExampleLostAnnounced, ExampleLostOrderUnknown, ExampleLostUndeliverable, ExampleLostRefused, ExampleLostSuspended, ExampleDuplicate, ExampleUnexpected, ExampleOutOfOrder}
+var exampleKinds = [...]ExampleKind{
+	ExampleLostSilent,
+	ExampleLostAnnounced,
+	ExampleLostOrderUnknown,
+	ExampleLostUndeliverable,
+	ExampleLostRefused,
+	ExampleLostSuspended,
+	ExampleDuplicate,
+	ExampleUnexpected,
+	ExampleOutOfOrder,
+}
 
 func (x *exampleSet) add(e Example) {
 	i := slices.Index(exampleKinds[:], e.Kind)

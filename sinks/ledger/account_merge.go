@@ -49,7 +49,14 @@ func MergeAccounts(accounts []Account, o MergeOptions) (Account, error) {
 			shift = o.Shift[i]
 		}
 		if a.Interval != out.Interval || len(a.Lanes) != len(out.Lanes) {
-			return Account{}, fmt.Errorf("merge accounts: account %d has %d lanes and intervals of %v, the first has %d and %v", i, len(a.Lanes), a.Interval, len(out.Lanes), out.Interval)
+			return Account{}, fmt.Errorf(
+				"merge accounts: account %d has %d lanes and intervals of %v, the first has %d and %v",
+				i,
+				len(a.Lanes),
+				a.Interval,
+				len(out.Lanes),
+				out.Interval,
+			)
 		}
 		figure.Add(&out, a)
 		for j := range a.Lanes {
@@ -57,7 +64,16 @@ func MergeAccounts(accounts []Account, o MergeOptions) (Account, error) {
 			if i == 0 {
 				n.Name, n.System, n.Mode, n.Ordered = b.Name, b.System, b.Mode, b.Ordered
 			} else if n.Name != b.Name || n.System != b.System || n.Mode != b.Mode {
-				return Account{}, fmt.Errorf("merge accounts: lane %d is %s (%s, %s) here and %s (%s, %s) there", j, n.Name, n.System, n.Mode, b.Name, b.System, b.Mode)
+				return Account{}, fmt.Errorf(
+					"merge accounts: lane %d is %s (%s, %s) here and %s (%s, %s) there",
+					j,
+					n.Name,
+					n.System,
+					n.Mode,
+					b.Name,
+					b.System,
+					b.Mode,
+				)
 			}
 			figure.Add(n, b)
 			n.Examples = append(n.Examples, b.Examples...)

@@ -121,10 +121,12 @@ func TestMergeAddsUp(t *testing.T) {
 	if n.Failures[0].Count != 2*one.Failures[0].Count || len(n.Failures) != 1 || len(n.Examples) != 2 {
 		t.Errorf("failures %v, examples %v", n.Failures, n.Examples)
 	}
-	if len(n.Series) != 1 || n.Series[0].Delivered != 2*one.Series[0].Delivered || n.Series[0].FromSent.TotalCount() != 2*one.Series[0].FromSent.TotalCount() {
+	if len(n.Series) != 1 || n.Series[0].Delivered != 2*one.Series[0].Delivered ||
+		n.Series[0].FromSent.TotalCount() != 2*one.Series[0].FromSent.TotalCount() {
 		t.Errorf("series %+v", n.Series)
 	}
-	if h := n.Latency.FromIntended.Histogram; h.TotalCount() != 2*one.Latency.FromIntended.Histogram.TotalCount() || h.Max() != one.Latency.FromIntended.Histogram.Max() {
+	if h := n.Latency.FromIntended.Histogram; h.TotalCount() != 2*one.Latency.FromIntended.Histogram.TotalCount() ||
+		h.Max() != one.Latency.FromIntended.Histogram.Max() {
 		t.Errorf("%d samples", h.TotalCount())
 	}
 	b.Lanes[0].Name = "other"

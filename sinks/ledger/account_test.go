@@ -60,7 +60,12 @@ func TestAccountReady(t *testing.T) {
 func TestAccountEmissions(t *testing.T) {
 	t.Parallel()
 	l := newTestLedger(t, Options{})
-	script(t, l, eventmeter.Sub{}, "warm:1@1 ok:1@2 warm:2@1 fire:3@1003 ok:3@1005 fire:4@1004 uncertain:4@1099 fire:5@2005 refused:5@2006 fire:6@2007 fire:1.1@2008 ok:1.1@2018")
+	script(
+		t,
+		l,
+		eventmeter.Sub{},
+		"warm:1@1 ok:1@2 warm:2@1 fire:3@1003 ok:3@1005 fire:4@1004 uncertain:4@1099 fire:5@2005 refused:5@2006 fire:6@2007 fire:1.1@2008 ok:1.1@2018",
+	)
 	l.Dropped(eventmeter.Drop{Intended: ms(2100), Measured: true})
 	l.Dropped(eventmeter.Drop{Intended: ms(2100)})
 	a := l.Account()
@@ -94,7 +99,12 @@ func TestAccountLatency(t *testing.T) {
 	t.Parallel()
 	l := newTestLedger(t, Options{Interval: 10 * time.Millisecond})
 	// Intended is 1 ms before fired, except where the instant says otherwise.
-	script(t, l, eventmeter.Sub{}, up+"fire:1@5 ok:1@6 got:1@9 fire:2@10 ok:2@10 got:2@10 fire:3@25 got:3@29 fire:4@31 ok:4@31 got:4@3600031 ok:3@3600040")
+	script(
+		t,
+		l,
+		eventmeter.Sub{},
+		up+"fire:1@5 ok:1@6 got:1@9 fire:2@10 ok:2@10 got:2@10 fire:3@25 got:3@29 fire:4@31 ok:4@31 got:4@3600031 ok:3@3600040",
+	)
 	a := l.Account()
 	if err := a.Check(); err != nil {
 		t.Error(err)
@@ -104,7 +114,9 @@ func TestAccountLatency(t *testing.T) {
 	if in.Below != 0 || in.Above != 1 || sent.Below != 1 || sent.Above != 1 {
 		t.Errorf("out of range: %d %d %d %d", in.Below, in.Above, sent.Below, sent.Above)
 	}
-	if got := in.Histogram; got.TotalCount() != 4 || !about(got.Min(), 1000) || !about(got.ValueAtPercentile(50), 5000) || !about(got.ValueAtPercentile(75), 5000) || !about(got.Max(), 600_000_000) {
+	if got := in.Histogram; got.TotalCount() != 4 || !about(got.Min(), 1000) || !about(got.ValueAtPercentile(50), 5000) ||
+		!about(got.ValueAtPercentile(75), 5000) ||
+		!about(got.Max(), 600_000_000) {
 		t.Errorf("from intended: %v", got.CumulativeDistribution())
 	}
 	if got := sent.Histogram; got.TotalCount() != 4 || got.Min() != 512 || !about(got.ValueAtPercentile(50), 4000) {
@@ -128,7 +140,17 @@ func TestAccountLatency(t *testing.T) {
 func TestAccountTraffic(t *testing.T) {
 	t.Parallel()
 	l := newTestLedger(t, Options{})
-	l.Called(eventmeter.Call{Cause: eventmeter.EmptyPoll, Requests: 1, Up: 10, Down: 20, Connections: 1, Took: 3 * time.Millisecond, Method: "events/poll"})
+	l.Called(
+		eventmeter.Call{
+			Cause:       eventmeter.EmptyPoll,
+			Requests:    1,
+			Up:          10,
+			Down:        20,
+			Connections: 1,
+			Took:        3 * time.Millisecond,
+			Method:      "events/poll",
+		},
+	)
 	l.Called(eventmeter.Call{Cause: eventmeter.EmptyPoll, Requests: 1, Up: 10, Method: "events/poll", Failure: "timeout"})
 	l.Called(eventmeter.Call{Cause: eventmeter.Refresh, Requests: 1, Method: "events/subscribe", Failure: "http 429"})
 	l.Called(eventmeter.Call{Cause: eventmeter.Refresh, Requests: 1, Method: "events/subscribe", Failure: "http 429"})
@@ -161,12 +183,33 @@ func TestAccountTraffic(t *testing.T) {
 	if want := (Reasons{{"as told", 11}}); !reflect.DeepEqual(n.OversizedBy, want) {
 		t.Errorf("oversized: %v", n.OversizedBy)
 	}
-	got := []int64{n.Reconnects, n.Terminated, n.TransientErrors, n.DeadStreams, n.Rejected, n.Malformed, n.Oversized, n.EventMessages, n.EventBytes}
+	got := []int64{
+		n.Reconnects,
+		n.Terminated,
+		n.TransientErrors,
+		n.DeadStreams,
+		n.Rejected,
+		n.Malformed,
+		n.Oversized,
+		n.EventMessages,
+		n.EventBytes,
+	}
 	if want := []int64{2, 3, 4, 5, 6, 7, 11, 2, 200}; !reflect.DeepEqual(got, want) {
 		t.Errorf("notices and messages: %v, want %v", got, want)
 	}
 	live := l.Live().Lanes[0]
-	got = []int64{live.Reconnects, live.Terminated, live.TransientErrors, live.DeadStreams, live.Rejected, live.Malformed, live.Oversized, live.EventMessages, live.EventBytes, live.CallFailures}
+	got = []int64{
+		live.Reconnects,
+		live.Terminated,
+		live.TransientErrors,
+		live.DeadStreams,
+		live.Rejected,
+		live.Malformed,
+		live.Oversized,
+		live.EventMessages,
+		live.EventBytes,
+		live.CallFailures,
+	}
 	if want := []int64{2, 3, 4, 5, 6, 7, 11, 2, 200, 3}; !reflect.DeepEqual(got, want) {
 		t.Errorf("live: %v, want %v", got, want)
 	}
@@ -185,7 +228,12 @@ func TestLiveHoles(t *testing.T) {
 			t.Errorf("%s: %d outstanding, want %d", when, got, outstanding)
 		}
 	}
-	script(t, l, eventmeter.Sub{}, "fire:1@0.5 ok:1@0.6 "+up+"fire:2@3 ok:2@3 fire:3@4 ok:3@4 fire:4@5 refused:4@5 fire:5@6 ok:5@6 fire:6@7")
+	script(
+		t,
+		l,
+		eventmeter.Sub{},
+		"fire:1@0.5 ok:1@0.6 "+up+"fire:2@3 ok:2@3 fire:3@4 ok:3@4 fire:4@5 refused:4@5 fire:5@6 ok:5@6 fire:6@7",
+	)
 	check("fired", 0, 3)
 	script(t, l, eventmeter.Sub{}, "got:5@8")
 	check("newest came", 2, 2)

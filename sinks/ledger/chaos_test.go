@@ -69,7 +69,17 @@ func tellAnything(l *Ledger, r *rand.Rand, now eventmeter.Instant) {
 	case 2:
 		l.Resolved(stamp, eventmeter.Outcome(r.IntN(6)), at)
 	case 3, 4, 5:
-		l.Delivered(eventmeter.Delivery{Sub: sub, Stamp: stamp, Probed: r.IntN(9) > 0, EventID: uint64(r.IntN(4)), At: at, Bytes: 1, Refused: r.IntN(5) == 0})
+		l.Delivered(
+			eventmeter.Delivery{
+				Sub:     sub,
+				Stamp:   stamp,
+				Probed:  r.IntN(9) > 0,
+				EventID: uint64(r.IntN(4)),
+				At:      at,
+				Bytes:   1,
+				Refused: r.IntN(5) == 0,
+			},
+		)
 	case 6:
 		l.Changed(eventmeter.Transition{Sub: sub, To: eventmeter.State(r.IntN(7)), At: at, Reason: "any"})
 	case 7:
@@ -103,7 +113,15 @@ func TestLedgerOfAllSources(t *testing.T) {
 		}
 	}
 	for lane := range uint16(2) {
-		l.Delivered(eventmeter.Delivery{Sub: eventmeter.Sub{Lane: lane}, Stamp: eventmeter.Stamp{Run: 1, Source: last, Seq: 2}, Probed: true, EventID: 1, At: 20})
+		l.Delivered(
+			eventmeter.Delivery{
+				Sub:     eventmeter.Sub{Lane: lane},
+				Stamp:   eventmeter.Stamp{Run: 1, Source: last, Seq: 2},
+				Probed:  true,
+				EventID: 1,
+				At:      20,
+			},
+		)
 	}
 	a := l.Account()
 	if err := a.Check(); err != nil {

@@ -14,7 +14,11 @@ func TestLedgerConcurrent(t *testing.T) {
 	t.Parallel()
 	const sources, perSource, subs = 3, 200, 12
 	l := newTestLedger(t, Options{Sources: sources, Interval: time.Millisecond, Lanes: []LaneSpec{
-		{Name: "a", Subscriptions: subs}, {Name: "b", Subscriptions: subs, Owed: func(i int) []uint16 { return []uint16{uint16(i % sources)} }},
+		{
+			Name:          "a",
+			Subscriptions: subs,
+		},
+		{Name: "b", Subscriptions: subs, Owed: func(i int) []uint16 { return []uint16{uint16(i % sources)} }},
 	}})
 	each := func(f func(eventmeter.Sub)) {
 		var wg sync.WaitGroup
@@ -50,8 +54,19 @@ func TestLedgerConcurrent(t *testing.T) {
 		n := a.Lanes[i].SubCounts
 		// Of 200: 20 uncertain, 40 lost (none of them uncertain), 28 multiples
 		// of seven of which 6 are lost.
-		want := SubCounts{Expected: 180 * pairs, Delivered: 140 * pairs, LostSilent: 40 * pairs, Recovered: 20 * pairs,
-			Duplicates: Duplicates{SameEvent: 22 * pairs}, GapIncidents: 40 * pairs, LongestGap: 1, Windows: subs, Active: subs * 998 * time.Millisecond}
+		want := SubCounts{
+			Expected:   180 * pairs,
+			Delivered:  140 * pairs,
+			LostSilent: 40 * pairs,
+			Recovered:  20 * pairs,
+			Duplicates: Duplicates{
+				SameEvent: 22 * pairs,
+			},
+			GapIncidents: 40 * pairs,
+			LongestGap:   1,
+			Windows:      subs,
+			Active:       subs * 998 * time.Millisecond,
+		}
 		if n != want {
 			t.Errorf("lane %d:\n got %+v\nwant %+v", i, n, want)
 		}
@@ -76,7 +91,14 @@ func fireAndDeliver(l *Ledger, each func(func(eventmeter.Sub)), look chan struct
 		wg.Go(func() {
 			for seq := uint32(1); seq <= perSource; seq++ {
 				at := now()
-				l.Fired(eventmeter.Emission{Stamp: eventmeter.Stamp{Run: testRun, Source: uint16(s), Seq: seq}, Intended: at, Fired: at, Measured: true})
+				l.Fired(
+					eventmeter.Emission{
+						Stamp:    eventmeter.Stamp{Run: testRun, Source: uint16(s), Seq: seq},
+						Intended: at,
+						Fired:    at,
+						Measured: true,
+					},
+				)
 			}
 			close(fired[s])
 		})
@@ -108,7 +130,13 @@ func fireAndDeliver(l *Ledger, each func(func(eventmeter.Sub)), look chan struct
 				if seq%5 == 1 {
 					continue
 				}
-				d := eventmeter.Delivery{Sub: sub, Stamp: eventmeter.Stamp{Run: testRun, Source: uint16(s), Seq: seq}, Probed: true, EventID: uint64(seq), At: now()}
+				d := eventmeter.Delivery{
+					Sub:     sub,
+					Stamp:   eventmeter.Stamp{Run: testRun, Source: uint16(s), Seq: seq},
+					Probed:  true,
+					EventID: uint64(seq),
+					At:      now(),
+				}
 				l.Delivered(d)
 				if seq%7 == 0 {
 					l.Delivered(d)

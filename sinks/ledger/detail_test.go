@@ -12,7 +12,9 @@ import (
 // missing although 3 came, 4 and 5 are on their way.
 func detailLedger(t *testing.T) *Ledger {
 	t.Helper()
-	l, err := New(Options{Run: testRun, Sources: 1, Lanes: []LaneSpec{{Name: "push", System: "events", Mode: eventmeter.Push, Subscriptions: 2}}})
+	l, err := New(
+		Options{Run: testRun, Sources: 1, Lanes: []LaneSpec{{Name: "push", System: "events", Mode: eventmeter.Push, Subscriptions: 2}}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,9 +35,16 @@ func TestDetailWhileARunIsOnItsWay(t *testing.T) {
 		t.Errorf("lane %+v", n)
 	}
 	if d.Lanes[0].Delivered != 2 || n.Expected != 3 || n.Outstanding != 3 || n.LostSilent != 0 {
-		t.Errorf("delivered %d, expected %d, outstanding %d, lost %d; want 2, 3, 3, 0", d.Lanes[0].Delivered, n.Expected, n.Outstanding, n.LostSilent)
+		t.Errorf(
+			"delivered %d, expected %d, outstanding %d, lost %d; want 2, 3, 3, 0",
+			d.Lanes[0].Delivered,
+			n.Expected,
+			n.Outstanding,
+			n.LostSilent,
+		)
 	}
-	if n.Traffic[eventmeter.Heartbeat].Down != 40 || n.Traffic[eventmeter.Subscribe].Connections != 1 || n.Traffic[eventmeter.Subscribe].Failures != 1 {
+	if n.Traffic[eventmeter.Heartbeat].Down != 40 || n.Traffic[eventmeter.Subscribe].Connections != 1 ||
+		n.Traffic[eventmeter.Subscribe].Failures != 1 {
 		t.Errorf("traffic %+v", n.Traffic)
 	}
 	// Intended is 1 ms before fired, so the two waited 3 ms and 16 ms.
@@ -74,7 +83,8 @@ func TestDetailOfAnAccount(t *testing.T) {
 	live, a := l.Detail(), l.Account()
 	d := a.Live()
 	n := d.Lanes[0]
-	if n.Expected != a.Lanes[0].Expected || n.Expected != 5 || n.LostSilent != 3 || d.Lanes[0].Holes != 3 || n.Outstanding != 0 || n.GapIncidents != 2 {
+	if n.Expected != a.Lanes[0].Expected || n.Expected != 5 || n.LostSilent != 3 || d.Lanes[0].Holes != 3 || n.Outstanding != 0 ||
+		n.GapIncidents != 2 {
 		t.Errorf("detail %+v", n)
 	}
 	if d.Lanes[0].Duplicates.SameEvent != 1 || d.Lanes[0].CallFailures != 1 || n.Active != 97*time.Millisecond {
@@ -96,7 +106,14 @@ func TestDetailOfAnAccount(t *testing.T) {
 // moves from a shard to the series is seen once.
 func TestLatenciesOfADetailNeverFall(t *testing.T) {
 	const subs, events = 64, 40
-	l, err := New(Options{Run: 7, Sources: 1, Interval: 10 * time.Millisecond, Lanes: []LaneSpec{{Name: "a", Mode: eventmeter.Push, Subscriptions: subs}}})
+	l, err := New(
+		Options{
+			Run:      7,
+			Sources:  1,
+			Interval: 10 * time.Millisecond,
+			Lanes:    []LaneSpec{{Name: "a", Mode: eventmeter.Push, Subscriptions: subs}},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,10 @@ import (
 func TestDistributionsAddUp(t *testing.T) {
 	d := func(pairs ...int) (out Distribution) {
 		for i := 0; i < len(pairs); i += 2 {
-			out.Buckets = append(out.Buckets, Bucket{Low: time.Duration(pairs[i]), High: time.Duration(pairs[i] + 1), Count: int64(pairs[i+1])})
+			out.Buckets = append(
+				out.Buckets,
+				Bucket{Low: time.Duration(pairs[i]), High: time.Duration(pairs[i] + 1), Count: int64(pairs[i+1])},
+			)
 			out.Count += int64(pairs[i+1])
 		}
 		return out

@@ -223,7 +223,12 @@ func (s *source) countOwed(from, to uint32) int64 {
 // countSuspect counts those in [from, to] that the target may have had: all
 // that were not refused.
 func (s *source) countSuspect(from, to uint32) int64 {
-	return s.count(from, to, func(c *chunk, w int) uint64 { return ^c.refused[w].Load() }, func(c *chunk) int64 { return chunkSize - c.refusedN.Load() })
+	return s.count(
+		from,
+		to,
+		func(c *chunk, w int) uint64 { return ^c.refused[w].Load() },
+		func(c *chunk) int64 { return chunkSize - c.refusedN.Load() },
+	)
 }
 
 // countSkipped counts the measured ones in [from, to] that are not known to

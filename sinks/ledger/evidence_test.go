@@ -11,7 +11,14 @@ import (
 
 // fires is a script that fires 1 to n, ten milliseconds apart from 10 on.
 func fires(n int) string {
-	words := []string{"fire:1@10 ok:1@11", "fire:2@20 ok:2@21", "fire:3@30 ok:3@31", "fire:4@40 ok:4@41", "fire:5@50 ok:5@51", "fire:6@60 ok:6@61"}
+	words := []string{
+		"fire:1@10 ok:1@11",
+		"fire:2@20 ok:2@21",
+		"fire:3@30 ok:3@31",
+		"fire:4@40 ok:4@41",
+		"fire:5@50 ok:5@51",
+		"fire:6@60 ok:6@61",
+	}
 	return strings.Join(words[:n], " ") + " "
 }
 
@@ -64,7 +71,8 @@ func TestLossesByEvidence(t *testing.T) {
 				}
 			}
 			d := a.Live()
-			if lane := d.Lanes[0]; lane.LostRefused != c.refused || lane.LostUndeliverable != c.undeliverable || lane.LostSuspended != c.suspended ||
+			if lane := d.Lanes[0]; lane.LostRefused != c.refused || lane.LostUndeliverable != c.undeliverable ||
+				lane.LostSuspended != c.suspended ||
 				d.Lanes[0].Holes != c.silent+c.announced+c.undeliverable+c.refused+c.suspended {
 				t.Errorf("detail: %+v", lane)
 			}
@@ -77,7 +85,16 @@ func TestLossesByEvidence(t *testing.T) {
 // accounts of shards are added up.
 func TestUndeliverableIsBounded(t *testing.T) {
 	t.Parallel()
-	l := newTestLedger(t, Options{Sources: 1, Lanes: []LaneSpec{{Name: "hooks", Mode: eventmeter.Webhook, Subscriptions: 4}, {Name: "other", Mode: eventmeter.Webhook, Subscriptions: 1}}})
+	l := newTestLedger(
+		t,
+		Options{
+			Sources: 1,
+			Lanes: []LaneSpec{
+				{Name: "hooks", Mode: eventmeter.Webhook, Subscriptions: 4},
+				{Name: "other", Mode: eventmeter.Webhook, Subscriptions: 1},
+			},
+		},
+	)
 	for i := range 4 {
 		script(t, l, eventmeter.Sub{Index: uint32(i)}, up)
 	}
@@ -100,7 +117,8 @@ func TestUndeliverableIsBounded(t *testing.T) {
 	if err != nil || sum.Check() != nil {
 		t.Fatal(err, sum.Check())
 	}
-	if n := &sum.Lanes[0]; n.LostUndeliverable != 10 || n.LostSilent != 14 || n.Undeliverable != 10 || !reflect.DeepEqual(n.UndeliverableBy, Reasons{{"bad certificate", 10}}) {
+	if n := &sum.Lanes[0]; n.LostUndeliverable != 10 || n.LostSilent != 14 || n.Undeliverable != 10 ||
+		!reflect.DeepEqual(n.UndeliverableBy, Reasons{{"bad certificate", 10}}) {
 		t.Errorf("merged: %+v, %v", n.SubCounts, n.UndeliverableBy)
 	}
 }
@@ -119,7 +137,10 @@ func TestEvidenceIsMet(t *testing.T) {
 			figure.AddCounts(&sum, &n.SubCounts)
 		}
 	}
-	if least := int64(10); sum.LostRefused < least || sum.LostUndeliverable < least || sum.LostSuspended < least || sum.LostAnnounced < least || sum.LostSilent < least {
+	if least := int64(
+		10,
+	); sum.LostRefused < least || sum.LostUndeliverable < least || sum.LostSuspended < least || sum.LostAnnounced < least ||
+		sum.LostSilent < least {
 		t.Errorf("hardly any of some row: %+v", sum)
 	}
 }

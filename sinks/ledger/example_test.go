@@ -28,7 +28,13 @@ func ExampleLedger() {
 	first := eventmeter.Stamp{Run: run, Seq: 1}
 	l.Fired(eventmeter.Emission{Stamp: first, Intended: at(10 * time.Millisecond), Fired: at(11 * time.Millisecond), Measured: true})
 	l.Resolved(first, eventmeter.Accepted, at(12*time.Millisecond))
-	copied := eventmeter.Delivery{Sub: sub, Stamp: first, Probed: true, EventID: eventmeter.HashID([]byte("evt-1")), At: at(14 * time.Millisecond)}
+	copied := eventmeter.Delivery{
+		Sub:     sub,
+		Stamp:   first,
+		Probed:  true,
+		EventID: eventmeter.HashID([]byte("evt-1")),
+		At:      at(14 * time.Millisecond),
+	}
 	l.Delivered(copied)
 	l.Delivered(copied)
 

@@ -50,7 +50,16 @@ func BenchmarkHour(b *testing.B) {
 				for lane := range lanes {
 					for i := k; i < subs/lanes; i += 10 {
 						lat := eventmeter.Instant((5 + rng.ExpFloat64()*10) * 1e6)
-						l.Delivered(eventmeter.Delivery{Sub: eventmeter.Sub{Lane: uint16(lane), Index: uint32(i)}, Stamp: st, Probed: true, EventID: uint64(seq[k])<<8 | uint64(k), At: at + lat, Bytes: 300})
+						l.Delivered(
+							eventmeter.Delivery{
+								Sub:     eventmeter.Sub{Lane: uint16(lane), Index: uint32(i)},
+								Stamp:   st,
+								Probed:  true,
+								EventID: uint64(seq[k])<<8 | uint64(k),
+								At:      at + lat,
+								Bytes:   300,
+							},
+						)
 					}
 				}
 			}

@@ -47,7 +47,13 @@ func script(t testing.TB, r eventmeter.Recorder, sub eventmeter.Sub, lines strin
 
 func say(t testing.TB, r eventmeter.Recorder, sub eventmeter.Sub, verb string, s eventmeter.Stamp, id uint64, at eventmeter.Instant) {
 	t.Helper()
-	states := map[string]eventmeter.State{"attaching": eventmeter.Attaching, "active": eventmeter.Active, "detaching": eventmeter.Detaching, "detached": eventmeter.Detached, "failed": eventmeter.Failed}
+	states := map[string]eventmeter.State{
+		"attaching": eventmeter.Attaching,
+		"active":    eventmeter.Active,
+		"detaching": eventmeter.Detaching,
+		"detached":  eventmeter.Detached,
+		"failed":    eventmeter.Failed,
+	}
 	outcomes := map[string]eventmeter.Outcome{"ok": eventmeter.Accepted, "uncertain": eventmeter.Uncertain, "refused": eventmeter.Refused}
 	d := eventmeter.Delivery{Sub: sub, Stamp: s, Probed: true, EventID: id, At: at, Bytes: 100}
 	switch verb {
@@ -285,15 +291,39 @@ func TestLedgerVerdicts(t *testing.T) {
 	t.Parallel()
 	var got []string
 	names := map[VerdictKind]string{
-		VerdictDelivered: "delivered", VerdictUndecided: "undecided", VerdictDuplicateRequested: "requested", VerdictDuplicateSameEvent: "same event",
-		VerdictDuplicateSameEmission: "same emission", VerdictForeignRun: "foreign", VerdictNeverFired: "never", VerdictNotSubscribed: "not subscribed",
-		VerdictStale: "stale", VerdictInFlight: "in flight", VerdictRecovered: "recovered", VerdictUnprobed: "unprobed", VerdictWarmUp: "warm-up", VerdictIgnored: "ignored",
+		VerdictDelivered:             "delivered",
+		VerdictUndecided:             "undecided",
+		VerdictDuplicateRequested:    "requested",
+		VerdictDuplicateSameEvent:    "same event",
+		VerdictDuplicateSameEmission: "same emission",
+		VerdictForeignRun:            "foreign",
+		VerdictNeverFired:            "never",
+		VerdictNotSubscribed:         "not subscribed",
+		VerdictStale:                 "stale",
+		VerdictInFlight:              "in flight",
+		VerdictRecovered:             "recovered",
+		VerdictUnprobed:              "unprobed",
+		VerdictWarmUp:                "warm-up",
+		VerdictIgnored:               "ignored",
 	}
 	l := newTestLedger(t, Options{LateAfter: 2 * time.Millisecond, Observe: func(d eventmeter.Delivery, v Verdict) {
-		got = append(got, fmt.Sprintf("%d %s late=%t disorder=%t %v %v", d.Stamp.Seq, names[v.Kind], v.Late, v.OutOfOrder, v.FromIntended, v.FromSent))
+		got = append(
+			got,
+			fmt.Sprintf("%d %s late=%t disorder=%t %v %v", d.Stamp.Seq, names[v.Kind], v.Late, v.OutOfOrder, v.FromIntended, v.FromSent),
+		)
 	}})
-	script(t, l, eventmeter.Sub{}, "fire:1@0.1 ok:1@0.2 attaching@1 fire:2@1.5 ok:2@1.5 got:2@1.5 active@2 got:1@3 fire:3@4 got:3@4.5 ok:3@5 fire:4@6 ok:4@6 got:4@6.5 got:4@8")
-	script(t, l, eventmeter.Sub{}, "fire:5@9 ok:5@9 fire:6@10 ok:6@10 got:6@10.5 got:5@11 unprobed@12 foreign:1@13 got:99@14 got:4/9@15 reject:6@16 got:6@17 fire:7@18 refused:7@18 got:7@19 warm:8@20 got:8@21")
+	script(
+		t,
+		l,
+		eventmeter.Sub{},
+		"fire:1@0.1 ok:1@0.2 attaching@1 fire:2@1.5 ok:2@1.5 got:2@1.5 active@2 got:1@3 fire:3@4 got:3@4.5 ok:3@5 fire:4@6 ok:4@6 got:4@6.5 got:4@8",
+	)
+	script(
+		t,
+		l,
+		eventmeter.Sub{},
+		"fire:5@9 ok:5@9 fire:6@10 ok:6@10 got:6@10.5 got:5@11 unprobed@12 foreign:1@13 got:99@14 got:4/9@15 reject:6@16 got:6@17 fire:7@18 refused:7@18 got:7@19 warm:8@20 got:8@21",
+	)
 	script(t, l, eventmeter.Sub{Index: 1}, "got:4@30")
 	script(t, l, eventmeter.Sub{Index: 99}, "got:4@30")
 	want := []string{

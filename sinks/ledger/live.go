@@ -299,10 +299,20 @@ func (a *Account) Live() Live {
 	for i := range a.Lanes {
 		n := &a.Lanes[i]
 		lane := LiveLane{
-			Name: n.Name, System: n.System, Mode: n.Mode, Subscriptions: n.Subscriptions,
-			Attaching: n.Ready.Open, Failed: n.Ready.Failed, LaneCounts: n.LaneCounts, Holes: n.Lost(), Kernel: n.Arrivals.Kernel,
-			FromIntended: n.Latency.FromIntended.Distribution(), FromSent: n.Latency.FromSent.Distribution(), Ready: n.Ready.Time.Distribution(),
-			Traffic: n.Traffic, Measured: n.Measured,
+			Name:          n.Name,
+			System:        n.System,
+			Mode:          n.Mode,
+			Subscriptions: n.Subscriptions,
+			Attaching:     n.Ready.Open,
+			Failed:        n.Ready.Failed,
+			LaneCounts:    n.LaneCounts,
+			Holes:         n.Lost(),
+			Kernel:        n.Arrivals.Kernel,
+			FromIntended:  n.Latency.FromIntended.Distribution(),
+			FromSent:      n.Latency.FromSent.Distribution(),
+			Ready:         n.Ready.Time.Distribution(),
+			Traffic:       n.Traffic,
+			Measured:      n.Measured,
 		}
 		for c := range lane.Traffic {
 			lane.Traffic[c].Took = Timing{}

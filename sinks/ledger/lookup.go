@@ -138,7 +138,14 @@ func (l *Ledger) Sole(sub eventmeter.Sub, at eventmeter.Instant) (eventmeter.Emi
 			}
 			if e.fired > sole.Fired {
 				sole = eventmeter.Emission{
-					Stamp: eventmeter.Stamp{Run: l.opt.Run, Source: t.source, Seq: seq}, Intended: e.intended, Fired: e.fired, Measured: e.measured,
+					Stamp: eventmeter.Stamp{
+						Run:    l.opt.Run,
+						Source: t.source,
+						Seq:    seq,
+					},
+					Intended: e.intended,
+					Fired:    e.fired,
+					Measured: e.measured,
 				}
 			}
 			break

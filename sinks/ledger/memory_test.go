@@ -72,7 +72,15 @@ func TestMemoryDoesNotGrowWithDeliveries(t *testing.T) {
 		for seq := from; seq <= to; seq++ {
 			s := shoot(l, seq)
 			for i := range uint32(subs) {
-				l.Delivered(eventmeter.Delivery{Sub: eventmeter.Sub{Index: i}, Stamp: s, Probed: true, EventID: uint64(seq), At: ms(4) + eventmeter.Instant(seq)*1000})
+				l.Delivered(
+					eventmeter.Delivery{
+						Sub:     eventmeter.Sub{Index: i},
+						Stamp:   s,
+						Probed:  true,
+						EventID: uint64(seq),
+						At:      ms(4) + eventmeter.Instant(seq)*1000,
+					},
+				)
 			}
 		}
 	}

@@ -60,7 +60,12 @@ func (m *model) compare(l *Ledger) error {
 	return nil
 }
 
-func (m *model) compareLane(got *LaneAccount, sum SubCounts, intervals map[int64]*intervalCounts, intended, sent *hdrhistogram.Histogram) error {
+func (m *model) compareLane(
+	got *LaneAccount,
+	sum SubCounts,
+	intervals map[int64]*intervalCounts,
+	intended, sent *hdrhistogram.Histogram,
+) error {
 	if got.SubCounts != sum {
 		return fmt.Errorf("\n got %+v\nwant %+v", got.SubCounts, sum)
 	}

@@ -73,7 +73,17 @@ func (m *model) covers(a modelNotice, x *modelEmission, copies []modelCopy) (may
 }
 
 // lost counts what is missing of one source.
-func (m *model) lost(f *modelFigures, all []*modelEmission, w *modelWindow, source uint16, copies []modelCopy, got map[*modelEmission]bool, owedTo func(*modelEmission) bool, ended bool, known *modelEvidence) {
+func (m *model) lost(
+	f *modelFigures,
+	all []*modelEmission,
+	w *modelWindow,
+	source uint16,
+	copies []modelCopy,
+	got map[*modelEmission]bool,
+	owedTo func(*modelEmission) bool,
+	ended bool,
+	known *modelEvidence,
+) {
 	rec := records(copies, source)
 	var length int64
 	overclaimed := map[int]bool{} // by number of the claim
@@ -137,7 +147,9 @@ func (m *model) claims(w *modelWindow, source uint16, all []*modelEmission) []*m
 	var out []*modelEmission
 	for i, c := range m.calls {
 		n, ok := c.(eventmeter.Notice)
-		if !ok || n.Sub != sub || n.Kind != eventmeter.Claimed || i <= w.activeCall || i >= w.overCall || i >= w.to || n.Stamp.Run != m.opt.Run || n.Stamp.Source != source {
+		if !ok || n.Sub != sub || n.Kind != eventmeter.Claimed || i <= w.activeCall || i >= w.overCall || i >= w.to ||
+			n.Stamp.Run != m.opt.Run ||
+			n.Stamp.Source != source {
 			continue
 		}
 		for _, e := range all {
@@ -161,7 +173,9 @@ func (m *model) announcements(w *modelWindow) []modelNotice {
 	sub := m.calls[w.begins].(eventmeter.Transition).Sub
 	var out []modelNotice
 	for i, c := range m.calls {
-		if n, ok := c.(eventmeter.Notice); ok && n.Sub == sub && n.Kind == eventmeter.Truncated && !n.Refused && i > w.activeCall && i < w.overCall && i < w.to {
+		if n, ok := c.(eventmeter.Notice); ok && n.Sub == sub && n.Kind == eventmeter.Truncated && !n.Refused && i > w.activeCall &&
+			i < w.overCall &&
+			i < w.to {
 			out = append(out, modelNotice{i, n.At, n.Before})
 		}
 	}
@@ -169,7 +183,16 @@ func (m *model) announcements(w *modelWindow) []modelNotice {
 }
 
 // alarms counts the announcements that nothing missing stands behind.
-func (m *model) alarms(f *modelFigures, sub eventmeter.Sub, all []*modelEmission, w *modelWindow, copies []modelCopy, got map[*modelEmission]bool, until eventmeter.Instant, ended bool) {
+func (m *model) alarms(
+	f *modelFigures,
+	sub eventmeter.Sub,
+	all []*modelEmission,
+	w *modelWindow,
+	copies []modelCopy,
+	got map[*modelEmission]bool,
+	until eventmeter.Instant,
+	ended bool,
+) {
 	for _, a := range m.announcements(w) {
 		backed := false
 		for s := range m.opt.Sources {
@@ -177,7 +200,8 @@ func (m *model) alarms(f *modelFigures, sub eventmeter.Sub, all []*modelEmission
 				continue
 			}
 			for _, e := range all {
-				if int(e.source) != s || got[e] || e.outcome == eventmeter.Refused || e.fired <= w.attaching || ended && e.fired >= until || e.firedCall > w.to {
+				if int(e.source) != s || got[e] || e.outcome == eventmeter.Refused || e.fired <= w.attaching || ended && e.fired >= until ||
+					e.firedCall > w.to {
 					continue
 				}
 				may, _ := m.covers(a, e, copies)

@@ -198,7 +198,15 @@ func (h *history) spread() {
 		}
 		if h.states[sub] == eventmeter.Active && skip>>i&1 == 0 {
 			h.now += 1_000
-			h.to.Delivered(eventmeter.Delivery{Sub: sub, Stamp: e.Stamp, Probed: true, EventID: uint64(e.Source)<<32 | uint64(e.Seq)<<8 | 1, At: h.now})
+			h.to.Delivered(
+				eventmeter.Delivery{
+					Sub:     sub,
+					Stamp:   e.Stamp,
+					Probed:  true,
+					EventID: uint64(e.Source)<<32 | uint64(e.Seq)<<8 | 1,
+					At:      h.now,
+				},
+			)
 		}
 	}
 }

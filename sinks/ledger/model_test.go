@@ -52,7 +52,18 @@ func (m *model) emissions() []*modelEmission {
 		switch c := c.(type) {
 		case eventmeter.Emission:
 			newest[c.Source] = max(newest[c.Source], c.Fired)
-			list = append(list, &modelEmission{source: c.Source, seq: c.Seq, intended: c.Intended, fired: newest[c.Source], measured: c.Measured, firedCall: i, resolvedCall: never})
+			list = append(
+				list,
+				&modelEmission{
+					source:       c.Source,
+					seq:          c.Seq,
+					intended:     c.Intended,
+					fired:        newest[c.Source],
+					measured:     c.Measured,
+					firedCall:    i,
+					resolvedCall: never,
+				},
+			)
 		case modelResolved:
 			for _, e := range list {
 				if e.source == c.stamp.Source && e.seq == c.stamp.Seq {
@@ -192,7 +203,15 @@ func (m *model) oversized(lane uint16) (n int64, by []Reason) {
 }
 
 // copy deals with one copy: it is unexpected, a duplicate or a first one.
-func (m *model) copy(f *modelFigures, i int, d eventmeter.Delivery, all []*modelEmission, windows []*modelWindow, copies [][]modelCopy, every []map[*modelEmission][]int) {
+func (m *model) copy(
+	f *modelFigures,
+	i int,
+	d eventmeter.Delivery,
+	all []*modelEmission,
+	windows []*modelWindow,
+	copies [][]modelCopy,
+	every []map[*modelEmission][]int,
+) {
 	if !d.Probed {
 		f.Unprobed++
 		for _, w := range windows {
@@ -270,7 +289,15 @@ func (m *model) duplicate(f *modelFigures, d eventmeter.Delivery, before []int) 
 }
 
 // window works out what came of one window.
-func (m *model) window(f *modelFigures, sub eventmeter.Sub, all []*modelEmission, w *modelWindow, copies []modelCopy, known modelEvidence, now eventmeter.Instant) {
+func (m *model) window(
+	f *modelFigures,
+	sub eventmeter.Sub,
+	all []*modelEmission,
+	w *modelWindow,
+	copies []modelCopy,
+	known modelEvidence,
+	now eventmeter.Instant,
+) {
 	until := w.ending
 	for _, c := range copies {
 		if c.call < w.endCall {

@@ -79,7 +79,10 @@ func TestSourceCounts(t *testing.T) {
 	measured := make([]bool, n+1)
 	for seq := uint32(1); seq <= n; seq++ {
 		measured[seq] = r.IntN(5) > 0
-		if !s.append(eventmeter.Emission{Stamp: eventmeter.Stamp{Seq: seq}, Fired: eventmeter.Instant(10 * (seq / 3)), Measured: measured[seq]}, time.Second) {
+		if !s.append(
+			eventmeter.Emission{Stamp: eventmeter.Stamp{Seq: seq}, Fired: eventmeter.Instant(10 * (seq / 3)), Measured: measured[seq]},
+			time.Second,
+		) {
 			t.Fatal(seq)
 		}
 		if s.append(eventmeter.Emission{Stamp: eventmeter.Stamp{Seq: seq}}, time.Second) {
@@ -105,7 +108,15 @@ func TestSourceCounts(t *testing.T) {
 				skipped++
 			}
 		}
-		if g := [...]int64{s.countOwed(from, to), s.countSuspect(from, to), s.countSkipped(from, to)}; g != [...]int64{owed, suspect, skipped} {
+		if g := [...]int64{
+			s.countOwed(from, to),
+			s.countSuspect(from, to),
+			s.countSkipped(from, to),
+		}; g != [...]int64{
+			owed,
+			suspect,
+			skipped,
+		} {
 			t.Fatalf("%d to %d: %v, want %v", from, to, g, [...]int64{owed, suspect, skipped})
 		}
 	}
@@ -179,7 +190,15 @@ func TestForgottenIDs(t *testing.T) {
 	script(t, l, eventmeter.Sub{Index: 1}, up)
 	const n = 500
 	give := func(sub, seq uint32) {
-		l.Delivered(eventmeter.Delivery{Sub: eventmeter.Sub{Index: sub}, Stamp: eventmeter.Stamp{Run: testRun, Seq: seq}, Probed: true, EventID: uint64(seq)<<8 | uint64(sub+1), At: ms(50)})
+		l.Delivered(
+			eventmeter.Delivery{
+				Sub:     eventmeter.Sub{Index: sub},
+				Stamp:   eventmeter.Stamp{Run: testRun, Seq: seq},
+				Probed:  true,
+				EventID: uint64(seq)<<8 | uint64(sub+1),
+				At:      ms(50),
+			},
+		)
 	}
 	for seq := uint32(1); seq <= n; seq++ {
 		s := eventmeter.Stamp{Run: testRun, Seq: seq}
@@ -268,7 +287,8 @@ func TestRecordedIntervals(t *testing.T) {
 	}
 	for i, want := range []int64{9, 10, 6} {
 		v := a.Lanes[0].Series[i]
-		if v.Number != int64(i) || v.Fired != want || v.Dropped != want || v.Delivered != want || v.FromSent.TotalCount() != want || v.FromIntended.TotalCount() != want {
+		if v.Number != int64(i) || v.Fired != want || v.Dropped != want || v.Delivered != want || v.FromSent.TotalCount() != want ||
+			v.FromIntended.TotalCount() != want {
 			t.Errorf("interval %d: %+v, want %d of all", i, v, want)
 		}
 	}

@@ -306,7 +306,12 @@ func (h *shard) settle(s *subState, w *window, x waiting, e *emission, c class, 
 			v.Kind = VerdictReplayed
 			return
 		}
-		d := eventmeter.Delivery{Sub: h.name(x.sub), Stamp: eventmeter.Stamp{Run: h.ledger.opt.Run, Source: x.source, Seq: x.seq}, EventID: x.eventID, At: x.at}
+		d := eventmeter.Delivery{
+			Sub:     h.name(x.sub),
+			Stamp:   eventmeter.Stamp{Run: h.ledger.opt.Run, Source: x.source, Seq: x.seq},
+			EventID: x.eventID,
+			At:      x.at,
+		}
 		v.Kind = h.unexpected(s, &d, VerdictStale).Kind
 	}
 }
@@ -321,7 +326,16 @@ func (h *shard) isLate(e *emission, at eventmeter.Instant) bool {
 }
 
 // owed counts the first copy of an owed emission.
-func (h *shard) owed(s *subState, pos uint32, e *emission, source uint16, seq, newest uint32, at eventmeter.Instant, id uint64, v *Verdict) {
+func (h *shard) owed(
+	s *subState,
+	pos uint32,
+	e *emission,
+	source uint16,
+	seq, newest uint32,
+	at eventmeter.Instant,
+	id uint64,
+	v *Verdict,
+) {
 	v.Kind = VerdictDelivered
 	s.delivered++
 	h.counts.Delivered++
@@ -368,7 +382,19 @@ func (h *shard) duplicate(s *subState, t *slot, d *eventmeter.Delivery, lane *at
 		v.Kind, detail = VerdictDuplicateSameEmission, "same emission"
 	}
 	h.span(d.At).counts.duplicates++
-	h.examples.add(Example{Kind: ExampleDuplicate, Sub: d.Sub, Source: d.Stamp.Source, From: d.Stamp.Seq, To: d.Stamp.Seq, EventID: d.EventID, At: d.At, Bytes: d.Bytes, Detail: detail})
+	h.examples.add(
+		Example{
+			Kind:    ExampleDuplicate,
+			Sub:     d.Sub,
+			Source:  d.Stamp.Source,
+			From:    d.Stamp.Seq,
+			To:      d.Stamp.Seq,
+			EventID: d.EventID,
+			At:      d.At,
+			Bytes:   d.Bytes,
+			Detail:  detail,
+		},
+	)
 }
 
 // unexpected counts a copy that should not have come.
@@ -394,7 +420,19 @@ func (h *shard) unexpected(s *subState, d *eventmeter.Delivery, kind VerdictKind
 		detail = "stale"
 	}
 	h.span(d.At).counts.unexpected++
-	h.examples.add(Example{Kind: ExampleUnexpected, Sub: d.Sub, Source: d.Stamp.Source, From: d.Stamp.Seq, To: d.Stamp.Seq, EventID: d.EventID, At: d.At, Bytes: d.Bytes, Detail: detail})
+	h.examples.add(
+		Example{
+			Kind:    ExampleUnexpected,
+			Sub:     d.Sub,
+			Source:  d.Stamp.Source,
+			From:    d.Stamp.Seq,
+			To:      d.Stamp.Seq,
+			EventID: d.EventID,
+			At:      d.At,
+			Bytes:   d.Bytes,
+			Detail:  detail,
+		},
+	)
 	return Verdict{Kind: kind}
 }
 

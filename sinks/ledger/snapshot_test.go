@@ -17,7 +17,14 @@ func TestSnapshotJudgesOpenWindows(t *testing.T) {
 		eventmeter.Webhook: {Expected: 4, Delivered: 2, LostSilent: 2, Excused: 1},
 		eventmeter.Poll:    {Expected: 3, Delivered: 2, LostSilent: 1},
 	} {
-		l, err := New(Options{Run: testRun, Sources: 1, DetachGrace: 45 * time.Millisecond, Lanes: []LaneSpec{{Name: "lane", Mode: mode, Subscriptions: 2}}})
+		l, err := New(
+			Options{
+				Run:         testRun,
+				Sources:     1,
+				DetachGrace: 45 * time.Millisecond,
+				Lanes:       []LaneSpec{{Name: "lane", Mode: mode, Subscriptions: 2}},
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,7 +35,13 @@ func TestSnapshotJudgesOpenWindows(t *testing.T) {
 			fire:4@50 ok:4@51 fire:5@60 ok:5@61 fire:6@70`)
 		a := l.Snapshot(true)
 		n := a.Lanes[0]
-		got := SubCounts{Expected: n.Expected, Delivered: n.Delivered, LostSilent: n.LostSilent, LostAnnounced: n.LostAnnounced, Excused: n.Excused}
+		got := SubCounts{
+			Expected:      n.Expected,
+			Delivered:     n.Delivered,
+			LostSilent:    n.LostSilent,
+			LostAnnounced: n.LostAnnounced,
+			Excused:       n.Excused,
+		}
 		if got != want {
 			t.Errorf("%s: %+v, want %+v", mode, got, want)
 		}
@@ -38,7 +51,10 @@ func TestSnapshotJudgesOpenWindows(t *testing.T) {
 		if err := a.Check(); err != nil {
 			t.Errorf("%s: %v", mode, err)
 		}
-		if without := l.Snapshot(false); without.Lanes[0].Series != nil || without.Lanes[0].Delivered != 2 || without.Lanes[0].Latency.FromSent.Histogram.TotalCount() != 2 {
+		if without := l.Snapshot(
+			false,
+		); without.Lanes[0].Series != nil || without.Lanes[0].Delivered != 2 ||
+			without.Lanes[0].Latency.FromSent.Histogram.TotalCount() != 2 {
 			t.Errorf("%s: without a series: %+v", mode, without.Lanes[0])
 		}
 	}
@@ -63,7 +79,9 @@ func TestSnapshotEndsAsTheAccount(t *testing.T) {
 		}
 		for i, n := range l.lanes {
 			for j := range n.spec.Subscriptions {
-				l.Changed(eventmeter.Transition{Sub: eventmeter.Sub{Lane: uint16(i), Index: uint32(j)}, To: eventmeter.Detached, At: now + 1})
+				l.Changed(
+					eventmeter.Transition{Sub: eventmeter.Sub{Lane: uint16(i), Index: uint32(j)}, To: eventmeter.Detached, At: now + 1},
+				)
 			}
 		}
 		a, s := l.Account(), l.Snapshot(true)
@@ -87,7 +105,16 @@ func TestSnapshotBesideDeliveries(t *testing.T) {
 	t.Parallel()
 	const subs, events = 300, 200
 	clock := eventmeter.NewClock()
-	l, err := New(Options{Clock: clock, Run: testRun, Sources: 1, Interval: time.Millisecond, DetachGrace: time.Minute, Lanes: []LaneSpec{{Name: "lane", Mode: eventmeter.Push, Subscriptions: subs}}})
+	l, err := New(
+		Options{
+			Clock:       clock,
+			Run:         testRun,
+			Sources:     1,
+			Interval:    time.Millisecond,
+			DetachGrace: time.Minute,
+			Lanes:       []LaneSpec{{Name: "lane", Mode: eventmeter.Push, Subscriptions: subs}},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +164,16 @@ func BenchmarkSnapshot(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			clock := eventmeter.NewClock()
 			const subs = 10_000
-			l, err := New(Options{Clock: clock, Run: testRun, Sources: 1, Interval: 100 * time.Millisecond, DetachGrace: time.Minute, Lanes: []LaneSpec{{Name: "lane", Mode: eventmeter.Push, Subscriptions: subs}}})
+			l, err := New(
+				Options{
+					Clock:       clock,
+					Run:         testRun,
+					Sources:     1,
+					Interval:    100 * time.Millisecond,
+					DetachGrace: time.Minute,
+					Lanes:       []LaneSpec{{Name: "lane", Mode: eventmeter.Push, Subscriptions: subs}},
+				},
+			)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -153,7 +189,9 @@ func BenchmarkSnapshot(b *testing.B) {
 				l.Fired(eventmeter.Emission{Stamp: stamp, Intended: at, Fired: at, Measured: true})
 				l.Resolved(stamp, eventmeter.Accepted, at)
 				for i := range uint32(subs) {
-					l.Delivered(eventmeter.Delivery{Sub: eventmeter.Sub{Index: i}, Stamp: stamp, Probed: true, At: at + eventmeter.Instant(i)*1000})
+					l.Delivered(
+						eventmeter.Delivery{Sub: eventmeter.Sub{Index: i}, Stamp: stamp, Probed: true, At: at + eventmeter.Instant(i)*1000},
+					)
 				}
 			}
 			b.ReportAllocs()

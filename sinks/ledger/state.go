@@ -190,7 +190,16 @@ func (h *shard) putAway(pos uint32, slots []slot) {
 		return
 	}
 	r := h.rare(s)
-	r.former = append(r.former, formerWindow{window: s.window, number: s.number, announced: s.announced, slots: append([]slot(nil), slots...), evidence: h.evidence(s)})
+	r.former = append(
+		r.former,
+		formerWindow{
+			window:    s.window,
+			number:    s.number,
+			announced: s.announced,
+			slots:     append([]slot(nil), slots...),
+			evidence:  h.evidence(s),
+		},
+	)
 }
 
 // settled reports whether nothing in the sealed slots can change any more.

@@ -47,7 +47,9 @@ func TestUpdatesWithoutPayload(t *testing.T) {
 	if err := a.Check(); err != nil {
 		t.Error(err)
 	}
-	if c := a.Lanes[0].SubCounts; c.Unidentified != 4 || c.LostSilent != 2 || c.Expected != 2 || c.Delivered != 0 || c.Unprobed != 4 || c.GapIncidents != 1 || c.LongestGap != 2 {
+	if c := a.Lanes[0].SubCounts; c.Unidentified != 4 || c.LostSilent != 2 || c.Expected != 2 || c.Delivered != 0 || c.Unprobed != 4 ||
+		c.GapIncidents != 1 ||
+		c.LongestGap != 2 {
 		t.Errorf("%+v", c)
 	}
 	if d := a.Live().Lanes[0]; d.Unidentified != 4 || d.Expected != 2 {

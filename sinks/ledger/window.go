@@ -144,7 +144,15 @@ func (l *Ledger) sum(w *window, slots []slot, announced uint32, e evidence, foun
 	return s
 }
 
-func (l *Ledger) sumSlot(s *SubCounts, w *window, t *slot, backed []run, e *evidence, came eventmeter.Instant, found func(*slot, run, SubCounts)) []run {
+func (l *Ledger) sumSlot(
+	s *SubCounts,
+	w *window,
+	t *slot,
+	backed []run,
+	e *evidence,
+	came eventmeter.Instant,
+	found func(*slot, run, SubCounts),
+) []run {
 	src := &l.sources[t.source]
 	// Emissions up to base were fired before Attaching, so before Active.
 	low := src.firstFrom(t.base+1, w.active+1)

@@ -91,7 +91,12 @@ func (s *finder) stopped() string {
 		if c.Axis == "cpu" {
 			return fmt.Sprintf("%s are enough; the quota of %s says nothing about the target: %s", load(k.Load), load(k.Above), limits)
 		}
-		return fmt.Sprintf("the capacity is at least %s; the load of %s says nothing about the target: %s", load(k.Load), load(k.Above), limits)
+		return fmt.Sprintf(
+			"the capacity is at least %s; the load of %s says nothing about the target: %s",
+			load(k.Load),
+			load(k.Above),
+			limits,
+		)
 	case capacity.Exhausted:
 		return "too many trials disagreed"
 	}
@@ -147,10 +152,19 @@ func (s *finder) warnings() {
 		}
 	}
 	if unclear > 0 {
-		warn("unclear-steps", "in %d of %d steps the generator was the bottleneck and the SLO was not met: they say nothing about the target, and were not counted", unclear, len(s.out.Steps))
+		warn(
+			"unclear-steps",
+			"in %d of %d steps the generator was the bottleneck and the SLO was not met: they say nothing about the target, and were not counted",
+			unclear,
+			len(s.out.Steps),
+		)
 	}
 	if busy > 0 {
-		warn("busy-steps", "%d steps met the SLO although the generator was the bottleneck: they count, and their latencies are too high if anything", busy)
+		warn(
+			"busy-steps",
+			"%d steps met the SLO although the generator was the bottleneck: they count, and their latencies are too high if anything",
+			busy,
+		)
 	}
 	if recovered > 0 {
 		warn("recovered", "the target needed %d steps at the lowest load to recover from overloads that did not drain", recovered)

@@ -159,7 +159,12 @@ func costSheet(lane, mode string, m costSteps) results.CapacityCost {
 		}
 	}
 	c.Idle.Basis = fmt.Sprintf("%d subscriptions held for %.3gs, less 1 held for %.3gs", idle.Subscriptions, idle.Seconds, base.Seconds)
-	c.Delivered.Basis = fmt.Sprintf("%.0f deliveries to %d subscriptions in %.3gs, less what these and the events cost", busy.messages, busy.Subscriptions, busy.Seconds)
+	c.Delivered.Basis = fmt.Sprintf(
+		"%.0f deliveries to %d subscriptions in %.3gs, less what these and the events cost",
+		busy.messages,
+		busy.Subscriptions,
+		busy.Seconds,
+	)
 	c.Idle.Requests, c.Idle.Bytes = number(1000*idle.hourRequests), number(1000*idle.hourUp)
 	if busy.messages > 0 {
 		c.Delivered.Requests, c.Delivered.Bytes = number(million*busy.requests/busy.messages), number(million*busy.bytes/busy.messages)
@@ -194,18 +199,30 @@ func costEvents(c *results.CapacityCost, m costSteps, miss func(string, ...any))
 		det := float64(event.Events)*deliveries - event.messages*events
 		// Without twice as many deliveries per event, the two equations are nearly the same.
 		if det < float64(event.Events)*deliveries/2 {
-			miss("CPU of events: %.3g deliveries per event with all subscriptions, %.3g with one, so it cannot be told from that of deliveries and is in it; hold more subscriptions for each event", deliveries/events, event.messages/float64(event.Events))
+			miss(
+				"CPU of events: %.3g deliveries per event with all subscriptions, %.3g with one, so it cannot be told from that of deliveries and is in it; hold more subscriptions for each event",
+				deliveries/events,
+				event.messages/float64(event.Events),
+			)
 			break
 		}
 		c.Event = &results.CostOf{
 			Resolution: 2 * event.noise / float64(event.Events) * million,
-			Basis:      fmt.Sprintf("%d events to 1 subscription in %.3gs, less what it costs idle and the %.0f deliveries", event.Events, event.Seconds, event.messages),
+			Basis: fmt.Sprintf(
+				"%d events to 1 subscription in %.3gs, less what it costs idle and the %.0f deliveries",
+				event.Events,
+				event.Seconds,
+				event.messages,
+			),
 		}
 		perEvent = max(0, (alone*deliveries-used*event.messages)/det)
 		if cost := perEvent * million; cost >= c.Event.Resolution {
 			c.Event.CPU = number(cost)
 		} else {
-			miss("CPU of events: less than %.3g s per million events cannot be distinguished from none here; raise capacity.step", c.Event.Resolution)
+			miss(
+				"CPU of events: less than %.3g s per million events cannot be distinguished from none here; raise capacity.step",
+				c.Event.Resolution,
+			)
 		}
 	}
 	c.Delivered.Resolution = 2 * busy.noise / deliveries * million
@@ -228,12 +245,20 @@ func costIdle(c *results.CapacityCost, base, idle *usageOf, miss func(string, ..
 	if cost := (idle.cpu - base.cpu/base.Seconds*idle.Seconds) * perSecond; cost >= c.Idle.Resolution {
 		c.Idle.CPU = number(cost)
 	} else {
-		miss("idle CPU: less than %.3g s per 1,000 subscription-hours cannot be distinguished from none here; raise capacity.idle, or hold more subscriptions", c.Idle.Resolution)
+		miss(
+			"idle CPU: less than %.3g s per 1,000 subscription-hours cannot be distinguished from none here; raise capacity.idle, or hold more subscriptions",
+			c.Idle.Resolution,
+		)
 	}
 	if grown := idle.memory - base.memory; grown >= memoryNoise {
 		c.Idle.Memory = number(grown / more * 1000)
 	} else {
-		miss("memory: %.0f subscriptions grew it by %.1f MiB, which cannot be distinguished from noise below %d MiB; hold more subscriptions", more, grown/(1<<20), memoryNoise>>20)
+		miss(
+			"memory: %.0f subscriptions grew it by %.1f MiB, which cannot be distinguished from noise below %d MiB; hold more subscriptions",
+			more,
+			grown/(1<<20),
+			memoryNoise>>20,
+		)
 	}
 }
 

@@ -80,7 +80,9 @@ func newFinder(ctx context.Context, opts Options) (*finder, error) {
 	if c.Axis == "cpu" {
 		from, to = 1/c.To, 1/c.From
 	}
-	search, err := capacity.New(capacity.Options{From: from, To: to, Integer: c.Axis != "rate" && c.Axis != "cpu", Precision: c.Precision, Confirm: c.Confirm})
+	search, err := capacity.New(
+		capacity.Options{From: from, To: to, Integer: c.Axis != "rate" && c.Axis != "cpu", Precision: c.Precision, Confirm: c.Confirm},
+	)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", run.ErrProfile, err)
 	}
@@ -115,12 +117,29 @@ func newFinder(ctx context.Context, opts Options) (*finder, error) {
 	}
 	l := c.SLO
 	s.out = &results.Capacity{
-		Schema: results.CapacitySchema, Version: opts.Version, Name: opts.Name, Started: time.Now().UTC(), Profile: text, Host: health.Host(),
-		Axis: c.Axis, Unit: profiles.Axes[c.Axis],
+		Schema:  results.CapacitySchema,
+		Version: opts.Version,
+		Name:    opts.Name,
+		Started: time.Now().UTC(),
+		Profile: text,
+		Host:    health.Host(),
+		Axis:    c.Axis,
+		Unit:    profiles.Axes[c.Axis],
 		SLO: results.CapacitySLO{
-			P50: results.Nanos(l.P50), P90: results.Nanos(l.P90), P95: results.Nanos(l.P95), P99: results.Nanos(l.P99), P999: results.Nanos(l.P999), Loss: l.Loss, Backlog: l.Backlog, Metrics: l.Metrics,
+			P50: results.Nanos(
+				l.P50,
+			),
+			P90:     results.Nanos(l.P90),
+			P95:     results.Nanos(l.P95),
+			P99:     results.Nanos(l.P99),
+			P999:    results.Nanos(l.P999),
+			Loss:    l.Loss,
+			Backlog: l.Backlog,
+			Metrics: l.Metrics,
 		},
-		Steps: []results.CapacityStep{}, Costs: []results.CapacityCost{}, Warnings: []results.Warning{},
+		Steps:    []results.CapacityStep{},
+		Costs:    []results.CapacityCost{},
+		Warnings: []results.Warning{},
 	}
 	return s, nil
 }
@@ -185,5 +204,9 @@ func (s *finder) recover(ctx context.Context, after results.CapacityStep) error 
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: after an overload it no longer met the SLO at the lowest load, in %d tries; restart the target, or lower capacity.to", run.ErrTarget, maxRecover)
+	return fmt.Errorf(
+		"%w: after an overload it no longer met the SLO at the lowest load, in %d tries; restart the target, or lower capacity.to",
+		run.ErrTarget,
+		maxRecover,
+	)
 }

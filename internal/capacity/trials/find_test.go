@@ -30,7 +30,11 @@ func meets(o run.Options, lost int64) *run.Outcome {
 	if o.Idle {
 		emissions = 0
 	}
-	r := &results.Result{Schema: results.Schema, Upstream: results.Upstream{Scheduled: emissions, Published: emissions, Accepted: emissions}, Generator: results.Generator{Reasons: []string{}}}
+	r := &results.Result{
+		Schema:    results.Schema,
+		Upstream:  results.Upstream{Scheduled: emissions, Published: emissions, Accepted: emissions},
+		Generator: results.Generator{Reasons: []string{}},
+	}
 	var account ledger.Account
 	var deliveries, subscriptions int64
 	for _, l := range p.Lanes {
@@ -38,9 +42,17 @@ func meets(o run.Options, lost int64) *run.Outcome {
 		deliveries += n
 		subscriptions += int64(l.Subscriptions)
 		r.Lanes = append(r.Lanes, results.Lane{
-			Name: l.Name, Mode: l.Mode, Subscriptions: l.Subscriptions, Expected: n, Delivered: n - lost, LostSilent: lost,
-			Latency:  results.Latency{FromIntended: results.Quantiles{Count: n, P99: 1e6}},
-			Overhead: results.Overhead{PerSubscriptionHour: results.Share{Requests: 2, Bytes: 100}, Causes: map[string]results.Traffic{"events": {Requests: n}}},
+			Name:          l.Name,
+			Mode:          l.Mode,
+			Subscriptions: l.Subscriptions,
+			Expected:      n,
+			Delivered:     n - lost,
+			LostSilent:    lost,
+			Latency:       results.Latency{FromIntended: results.Quantiles{Count: n, P99: 1e6}},
+			Overhead: results.Overhead{
+				PerSubscriptionHour: results.Share{Requests: 2, Bytes: 100},
+				Causes:              map[string]results.Traffic{"events": {Requests: n}},
+			},
 		})
 		account.Lanes = append(account.Lanes, ledger.LaneAccount{LaneCounts: ledger.LaneCounts{EventMessages: n, EventBytes: 300 * n}})
 		lost = 0
@@ -57,7 +69,11 @@ func meets(o run.Options, lost int64) *run.Outcome {
 
 func find(t *testing.T, target pretend, set ...string) (*results.Capacity, error) {
 	t.Helper()
-	p, err := profiles.Load("capacity", append([]string{"capacity.from=10", "capacity.to=1000", "capacity.precision=0.05"}, set...), systems.Table)
+	p, err := profiles.Load(
+		"capacity",
+		append([]string{"capacity.from=10", "capacity.to=1000", "capacity.precision=0.05"}, set...),
+		systems.Table,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,10 +102,12 @@ func TestCapacitySearch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Outcome != "found" || c.Maximum.Load > 100 || c.Maximum.Load < 95 || c.Maximum.Above <= 100 || c.Maximum.FanOut != 100 || math.Abs(c.Maximum.Deliveries-100*c.Maximum.Load) > 100 {
+	if c.Outcome != "found" || c.Maximum.Load > 100 || c.Maximum.Load < 95 || c.Maximum.Above <= 100 || c.Maximum.FanOut != 100 ||
+		math.Abs(c.Maximum.Deliveries-100*c.Maximum.Load) > 100 {
 		t.Errorf("%s, %+v", c.Outcome, c.Maximum)
 	}
-	if len(c.Maximum.Limits) != 1 || !strings.Contains(c.Maximum.Limits[0], "deliveries missing") || !strings.Contains(c.Stopped, "did not: 5 of ") {
+	if len(c.Maximum.Limits) != 1 || !strings.Contains(c.Maximum.Limits[0], "deliveries missing") ||
+		!strings.Contains(c.Stopped, "did not: 5 of ") {
 		t.Errorf("limits %v, stopped %s", c.Maximum.Limits, c.Stopped)
 	}
 	var purposes []string
@@ -140,9 +158,10 @@ func TestCostOfOne(t *testing.T) {
 	}
 	// 50 µs and 200 µs, for one delivery of each event.
 	cost := c.Costs[0]
-	if cost.Event != nil || cost.Delivered.CPU == nil || math.Abs(*cost.Delivered.CPU-250) > 3 || !slices.ContainsFunc(cost.Missing, func(m string) bool {
-		return strings.HasPrefix(m, "CPU of events: 1 deliveries per event with all subscriptions, 1 with one")
-	}) {
+	if cost.Event != nil || cost.Delivered.CPU == nil || math.Abs(*cost.Delivered.CPU-250) > 3 ||
+		!slices.ContainsFunc(cost.Missing, func(m string) bool {
+			return strings.HasPrefix(m, "CPU of events: 1 deliveries per event with all subscriptions, 1 with one")
+		}) {
 		t.Errorf("%+v, %v", cost.Event, cost.Missing)
 	}
 	if u := c.Steps[0].Usage; u == nil || u.Subscriptions != 1 || u.Seconds != 4 || u.Deliveries != u.Events {
@@ -159,7 +178,9 @@ func TestCapacityOfAnImpairedGenerator(t *testing.T) {
 		}
 		return out, nil
 	}, "capacity.idle=0")
-	if err != nil || c.Outcome != "generator" || c.Maximum.Load > 100 || c.Maximum.Load < 95 || c.Maximum.To != 0 || !strings.Contains(c.Stopped, "at least") || !strings.Contains(c.Stopped, "too busy") {
+	if err != nil || c.Outcome != "generator" || c.Maximum.Load > 100 || c.Maximum.Load < 95 || c.Maximum.To != 0 ||
+		!strings.Contains(c.Stopped, "at least") ||
+		!strings.Contains(c.Stopped, "too busy") {
 		t.Errorf("%v, %s, %+v, %s", err, c.Outcome, c.Maximum, c.Stopped)
 	}
 	if len(c.Warnings) == 0 || c.Warnings[0].Code != "unclear-steps" || len(c.Costs) != 0 {
@@ -180,7 +201,8 @@ func TestCapacityLimits(t *testing.T) {
 		}
 		return meets(o, 0), nil
 	}, subscriptions...)
-	if err != nil || c.Outcome != "found" || c.Maximum.Load != 64 || len(c.Maximum.Limits) != 1 || !strings.Contains(c.Maximum.Limits[0], "no more than 64") {
+	if err != nil || c.Outcome != "found" || c.Maximum.Load != 64 || len(c.Maximum.Limits) != 1 ||
+		!strings.Contains(c.Maximum.Limits[0], "no more than 64") {
 		t.Errorf("%v, %s, %+v", err, c.Outcome, c.Maximum)
 	}
 	c, err = find(t, func(o run.Options) (*run.Outcome, error) {
@@ -258,7 +280,11 @@ func TestCapacityProfiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		limit := health.FileLimit()
-		if _, err := newFinder(t.Context(), Options{Options: run.Options{Profile: p}}); !errors.Is(err, run.ErrProfile) && (limit > 0 && limit < 150000 || p.Target.URL != "") {
+		if _, err := newFinder(
+			t.Context(),
+			Options{Options: run.Options{Profile: p}},
+		); !errors.Is(err, run.ErrProfile) &&
+			(limit > 0 && limit < 150000 || p.Target.URL != "") {
 			t.Errorf("%s: %v", set, err)
 		}
 	}
@@ -278,7 +304,8 @@ func TestFillBacklog(t *testing.T) {
 	}
 	s := results.CapacityStep{Offered: 200}
 	fillBacklog(&s, b, 0)
-	if b := s.Backlog; math.Abs(b.Growth-20) > 1e-6 || math.Abs(b.Share-0.1) > 1e-6 || b.Most != 40 || s.Achieved != 600 || s.Undrained != 3 {
+	if b := s.Backlog; math.Abs(b.Growth-20) > 1e-6 || math.Abs(b.Share-0.1) > 1e-6 || b.Most != 40 || s.Achieved != 600 ||
+		s.Undrained != 3 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -301,7 +328,11 @@ func TestCapacityOfALaneWithoutFigures(t *testing.T) {
 			t.Errorf("%s: %v, outcome %s, %+v", name, err, c.Outcome, c.Maximum)
 		}
 		for _, s := range c.Steps {
-			if text := strings.Join(s.Reasons, "; "); s.Verdict == verdictPassed || s.Verdict != verdictAside && !strings.Contains(text, name) {
+			if text := strings.Join(
+				s.Reasons,
+				"; ",
+			); s.Verdict == verdictPassed ||
+				s.Verdict != verdictAside && !strings.Contains(text, name) {
 				t.Errorf("%s: step %d %s: %s", name, s.Number, s.Verdict, text)
 			}
 		}
@@ -311,7 +342,11 @@ func TestCapacityOfALaneWithoutFigures(t *testing.T) {
 // TestCapacityOfNothing: a foreign target that is not there is the target's
 // fault, before any step.
 func TestCapacityOfNothing(t *testing.T) {
-	p, err := profiles.Load("capacity", []string{"target={url: 'http://127.0.0.1:1/mcp'}", "upstream.admin=http://127.0.0.1:1"}, systems.Table)
+	p, err := profiles.Load(
+		"capacity",
+		[]string{"target={url: 'http://127.0.0.1:1/mcp'}", "upstream.admin=http://127.0.0.1:1"},
+		systems.Table,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,10 @@ func (s *finder) openQuota() error {
 	}
 	start := s.opts.Embedded
 	if s.keep == nil || start == nil {
-		return fmt.Errorf("%w: capacity.axis: cpu bounds the CPU time of a process that the search starts: the embedded target over HTTP, without a feed; start another target with a quota of its own, and choose another axis", run.ErrProfile)
+		return fmt.Errorf(
+			"%w: capacity.axis: cpu bounds the CPU time of a process that the search starts: the embedded target over HTTP, without a feed; start another target with a quota of its own, and choose another axis",
+			run.ErrProfile,
+		)
 	}
 	group, err := cpuquota.New()
 	if err != nil {
@@ -100,7 +103,13 @@ func (s *finder) readBounds() error {
 		s.bounds = append(s.bounds, b)
 		names = append(names, b.Metric)
 		if s.opts.TargetMetrics == "" && (b.Metric != metricMemory || b.Rate) && (b.Metric != metricCPU || !b.Rate) {
-			return fmt.Errorf("%w: capacity.slo.metrics: %q: only %s and rate(%s) are known of a process; give --target-metrics for others", run.ErrProfile, text, metricMemory, metricCPU)
+			return fmt.Errorf(
+				"%w: capacity.slo.metrics: %q: only %s and rate(%s) are known of a process; give --target-metrics for others",
+				run.ErrProfile,
+				text,
+				metricMemory,
+				metricCPU,
+			)
 		}
 	}
 	if len(names) == 0 || s.opts.TargetMetrics == "" {
@@ -112,7 +121,12 @@ func (s *finder) readBounds() error {
 	}
 	for _, b := range s.bounds {
 		if _, ok := has[b.Metric]; !ok {
-			return fmt.Errorf("%w: capacity.slo.metrics: %q: %s has no such metric; open it to see which there are", run.ErrProfile, b, s.opts.TargetMetrics)
+			return fmt.Errorf(
+				"%w: capacity.slo.metrics: %q: %s has no such metric; open it to see which there are",
+				run.ErrProfile,
+				b,
+				s.opts.TargetMetrics,
+			)
 		}
 	}
 	return nil

@@ -60,7 +60,8 @@ func TestQuotaSearch(t *testing.T) {
 		if c.Outcome != tt.outcome || !strings.Contains(c.Stopped, tt.stopped) || c.Unit != "CPUs" || c.Steps[0].Load != 2 || c.Law != nil {
 			t.Errorf("needs %v: %s, %s, first %v %s", tt.needs, c.Outcome, c.Stopped, c.Steps[0].Load, c.Unit)
 		}
-		if k := c.Maximum; tt.outcome == "found" && (k.Load < 0.6 || k.Load > 0.64 || k.Above >= 0.6 || k.From != k.Load || k.To != k.Above || k.FanOut != 100) {
+		if k := c.Maximum; tt.outcome == "found" &&
+			(k.Load < 0.6 || k.Load > 0.64 || k.Above >= 0.6 || k.From != k.Load || k.To != k.Above || k.FanOut != 100) {
 			t.Errorf("%+v", k)
 		}
 		for _, step := range c.Steps {
@@ -73,7 +74,15 @@ func TestQuotaSearch(t *testing.T) {
 
 // TestQuotaNeedsATarget: a target that the search did not start has no quota.
 func TestQuotaNeedsATarget(t *testing.T) {
-	p, err := profiles.Load("capacity", []string{"capacity={axis: cpu, from: 0.25, to: 2}", "target={url: 'http://127.0.0.1:1/mcp'}", "upstream.admin='http://127.0.0.1:1'"}, systems.Table)
+	p, err := profiles.Load(
+		"capacity",
+		[]string{
+			"capacity={axis: cpu, from: 0.25, to: 2}",
+			"target={url: 'http://127.0.0.1:1/mcp'}",
+			"upstream.admin='http://127.0.0.1:1'",
+		},
+		systems.Table,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +100,9 @@ func TestMetricBounds(t *testing.T) {
 		return m, nil
 	}
 	c, err := find(t, within, "capacity.slo.metrics=['process_resident_memory_bytes <= 200MiB']")
-	if err != nil || c.Outcome != "found" || c.Maximum.Load > 201 || c.Maximum.Load < 180 || len(c.Maximum.Limits) != 1 || !strings.Contains(c.Maximum.Limits[0], "process_resident_memory_bytes is 2.") || !strings.Contains(c.Maximum.Limits[0], "limit 200MiB") {
+	if err != nil || c.Outcome != "found" || c.Maximum.Load > 201 || c.Maximum.Load < 180 || len(c.Maximum.Limits) != 1 ||
+		!strings.Contains(c.Maximum.Limits[0], "process_resident_memory_bytes is 2.") ||
+		!strings.Contains(c.Maximum.Limits[0], "limit 200MiB") {
 		t.Errorf("%v, %+v", err, c.Maximum)
 	}
 	if got := c.Steps[0].Metrics["process_resident_memory_bytes <= 200MiB"]; got != 10<<20 {
@@ -128,7 +139,12 @@ func TestRemoteMetrics(t *testing.T) {
 		_, _ = w.Write([]byte("# TYPE queue gauge\nqueue{of=\"a\"} 3\nqueue{of=\"b\"} 4\n"))
 	}))
 	defer server.Close()
-	if _, err := tryBounds(t, "[nothing < 1]", server.URL); !errors.Is(err, run.ErrProfile) || !strings.Contains(err.Error(), "has no such metric") {
+	if _, err := tryBounds(
+		t,
+		"[nothing < 1]",
+		server.URL,
+	); !errors.Is(err, run.ErrProfile) ||
+		!strings.Contains(err.Error(), "has no such metric") {
 		t.Error(err)
 	}
 	s, err := tryBounds(t, "[queue < 7, queue < 8]", server.URL)

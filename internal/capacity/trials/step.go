@@ -222,7 +222,13 @@ func (s *finder) checkpoint() {
 	out.LawRefused = "the law is fitted when the search is over"
 	if err := s.opts.Checkpoint(&out); err != nil && !s.checkpointFailed {
 		s.checkpointFailed = true
-		s.out.Warnings = append(s.out.Warnings, results.Warning{Code: "checkpoint", Text: fmt.Sprintf("a checkpoint could not be written, so less is left if the search is killed: %v", err)})
+		s.out.Warnings = append(
+			s.out.Warnings,
+			results.Warning{
+				Code: "checkpoint",
+				Text: fmt.Sprintf("a checkpoint could not be written, so less is left if the search is killed: %v", err),
+			},
+		)
 	}
 }
 

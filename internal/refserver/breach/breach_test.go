@@ -106,7 +106,13 @@ func TestPageListsRows(t *testing.T) {
 
 func TestSelection(t *testing.T) {
 	open := int64(0)
-	s := breach.New([]breach.Plan{{Row: breach.StreamImplemented, Every: 3, Above: 10, Mode: eventmeter.Push}, {Row: breach.ListChangedNotification, At: time.Nanosecond}}, func() int64 { return open })
+	s := breach.New(
+		[]breach.Plan{
+			{Row: breach.StreamImplemented, Every: 3, Above: 10, Mode: eventmeter.Push},
+			{Row: breach.ListChangedNotification, At: time.Nanosecond},
+		},
+		func() int64 { return open },
+	)
 	broken := func(n int) (all int) {
 		for range n {
 			if s.Breaks(breach.StreamImplemented, eventmeter.Push) {
@@ -148,20 +154,32 @@ func TestMessages(t *testing.T) {
 	const event, beat = `data: {"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"e","data":{"n":12345678901234567890}}}` + "\n\n",
 		`data: {"jsonrpc": "2.0","method":"notifications/events/heartbeat","params":{"cursor":"c"}}` + "\n\n"
 	const comment = ": still here\n\n"
-	if got, want := string(set("occurrence-event-id").Frames([]byte(beat+event+comment))), beat+`data: {"jsonrpc":"2.0","method":"notifications/events/event","params":{"data":{"n":12345678901234567890}}}`+"\n\n"+comment; got != want {
+	if got, want := string(
+		set("occurrence-event-id").Frames([]byte(beat+event+comment)),
+	), beat+`data: {"jsonrpc":"2.0","method":"notifications/events/event","params":{"data":{"n":12345678901234567890}}}`+"\n\n"+comment; got != want {
 		t.Errorf("frames:\n%s\nwant\n%s", got, want)
 	}
-	status, body := set("unsubscribe-unknown-not-found").Answer("events/unsubscribe", nil, 200, []byte(`{"id":1,"error":{"code":-32023}}`), http.Header{})
+	status, body := set(
+		"unsubscribe-unknown-not-found",
+	).Answer("events/unsubscribe", nil, 200, []byte(`{"id":1,"error":{"code":-32023}}`), http.Header{})
 	if string(body) != `{"id":1,"result":{"resultType":"complete"}}` || status != 200 {
 		t.Errorf("answer: %d %s", status, body)
 	}
 	h := http.Header{"X-MCP-Subscription-Id": {"s"}, "webhook-id": {"e"}, "webhook-timestamp": {"1"}, "webhook-signature": {"v1,a"}}
 	retries := set("delivery-retry-regenerates-signature")
-	if got := retries.Sent(h, []byte(`{"eventId":"e","cursor":"1"}`)); string(got) != `{"eventId":"e","cursor":"1"}` || h["webhook-timestamp"][0] != "1" {
+	if got := retries.Sent(
+		h,
+		[]byte(`{"eventId":"e","cursor":"1"}`),
+	); string(got) != `{"eventId":"e","cursor":"1"}` ||
+		h["webhook-timestamp"][0] != "1" {
 		t.Errorf("first attempt: %s %v", got, h)
 	}
 	h["webhook-timestamp"], h["webhook-signature"] = []string{"2"}, []string{"v1,b"}
-	if got := retries.Sent(h, []byte(`{"eventId":"e","cursor":"2"}`)); string(got) != `{"eventId":"e","cursor":"1"}` || h["webhook-timestamp"][0] != "1" || h["webhook-signature"][0] != "v1,a" {
+	if got := retries.Sent(
+		h,
+		[]byte(`{"eventId":"e","cursor":"2"}`),
+	); string(got) != `{"eventId":"e","cursor":"1"}` || h["webhook-timestamp"][0] != "1" ||
+		h["webhook-signature"][0] != "v1,a" {
 		t.Errorf("second attempt: %s %v", got, h)
 	}
 }

@@ -87,7 +87,14 @@ func (s Spec) Check(places []Place) error {
 		}
 		for _, p := range places {
 			if !fits[p.System] && (f.Mode == "" || f.Mode == p.Mode) {
-				return fmt.Errorf("%w: %s: system %s has no such fault by %s; it has %s", errMisfit, f, p.System, p.Mode, strings.Join(KindsOf(p), ", "))
+				return fmt.Errorf(
+					"%w: %s: system %s has no such fault by %s; it has %s",
+					errMisfit,
+					f,
+					p.System,
+					p.Mode,
+					strings.Join(KindsOf(p), ", "),
+				)
 			}
 		}
 	}

@@ -65,7 +65,12 @@ func TestRotation(t *testing.T) {
 		{old, "c1", "the refresh token was used before"},
 		{fresh, "c1", "the refresh token was revoked"}, // since the one before was stolen
 	} {
-		if status, m := renew(tt.token, "client_id", tt.client); status != 400 || m["error"] != "invalid_grant" || m["error_description"] != tt.want {
+		if status, m := renew(
+			tt.token,
+			"client_id",
+			tt.client,
+		); status != 400 || m["error"] != "invalid_grant" ||
+			m["error_description"] != tt.want {
 			t.Errorf("%s of %s: %d %v, want %s", tt.token, tt.client, status, m, tt.want)
 		}
 	}
@@ -126,7 +131,10 @@ func TestRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	if got := resp.Header.Get("WWW-Authenticate"); resp.StatusCode != 401 || !strings.HasSuffix(got, `/.well-known/oauth-protected-resource/mcp"`) {
+	if got := resp.Header.Get(
+		"WWW-Authenticate",
+	); resp.StatusCode != 401 ||
+		!strings.HasSuffix(got, `/.well-known/oauth-protected-resource/mcp"`) {
 		t.Errorf("%d %s", resp.StatusCode, got)
 	}
 	if got, want := s.Stats(), (Stats{Requests: 6, Issued: 1, Renewed: 1, Refused: 3, Down: 1, Unauthorized: 1}); got != want {

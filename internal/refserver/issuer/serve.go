@@ -142,7 +142,9 @@ func (s *Issuer) form(w http.ResponseWriter, r *http.Request) (id string, ok boo
 	}
 	if !s.knows(id, secret) {
 		w.Header().Set("WWW-Authenticate", `Basic realm="issuer"`)
-		(&refusal{status: http.StatusUnauthorized, code: "invalid_client", text: "the client is not known, or its secret is wrong"}).write(w)
+		(&refusal{status: http.StatusUnauthorized, code: "invalid_client", text: "the client is not known, or its secret is wrong"}).write(
+			w,
+		)
 		return "", false
 	}
 	return id, true

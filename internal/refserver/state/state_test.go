@@ -16,7 +16,16 @@ func TestWhatWasFlushedIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	until := time.Date(2026, 11, 23, 1, 2, 3, 0, time.UTC)
-	f.SetSubscription("sub_1", Subscription{Principal: "p", Name: "tick", Arguments: []byte(`{}`), URL: "https://h/1", Secrets: []Secret{{Text: "b"}, {Text: "a", Until: until}}})
+	f.SetSubscription(
+		"sub_1",
+		Subscription{
+			Principal: "p",
+			Name:      "tick",
+			Arguments: []byte(`{}`),
+			URL:       "https://h/1",
+			Secrets:   []Secret{{Text: "b"}, {Text: "a", Until: until}},
+		},
+	)
 	f.SetSubscription("sub_2", Subscription{Principal: "q"})
 	f.SetRequest("t1", Request{ID: []byte(`7`), MaxWait: time.Second})
 	f.DropSubscription("sub_2")
@@ -40,7 +49,9 @@ func TestWhatWasFlushedIsThere(t *testing.T) {
 	defer g.Close()
 	d := g.Read()
 	s := d.Subscriptions["sub_1"]
-	if len(d.Subscriptions) != 1 || s.URL != "https://h/1" || len(s.Secrets) != 2 || !s.Secrets[1].Until.Equal(until) || !s.Secrets[0].Until.IsZero() || !s.Expires.IsZero() {
+	if len(d.Subscriptions) != 1 || s.URL != "https://h/1" || len(s.Secrets) != 2 || !s.Secrets[1].Until.Equal(until) ||
+		!s.Secrets[0].Until.IsZero() ||
+		!s.Expires.IsZero() {
 		t.Errorf("subscriptions %+v", d.Subscriptions)
 	}
 	if d.Starts != 2 || string(d.Requests["t1"].ID) != "7" || d.Requests["t1"].MaxWait != time.Second {
@@ -90,7 +101,8 @@ func TestFilesThatAreNotOurs(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := Open(name)
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "\n") {
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 		if after, _ := os.ReadFile(name); string(after) != text {

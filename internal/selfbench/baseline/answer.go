@@ -26,7 +26,11 @@ func newStreamID(raw []byte) (id streamID, ok bool) {
 
 // active confirms a subscription.
 func active(id streamID) []byte {
-	f := newFrame([]byte(`data: {"jsonrpc":"2.0","method":"notifications/events/active","params":{"cursor":null,"truncated":false,` + meta + `}}` + "\n\n"))
+	f := newFrame(
+		[]byte(
+			`data: {"jsonrpc":"2.0","method":"notifications/events/active","params":{"cursor":null,"truncated":false,` + meta + `}}` + "\n\n",
+		),
+	)
 	copy(f.text[f.id:], id[:])
 	return f.text
 }
@@ -66,7 +70,10 @@ func (f *Server) answer(body []byte) answer {
 		Group *int            `json:"group"`
 	}
 	if err := json.Unmarshal(body, &m); err != nil {
-		return answer{status: http.StatusBadRequest, body: []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}`)}
+		return answer{
+			status: http.StatusBadRequest,
+			body:   []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}`),
+		}
 	}
 	if m.ID == nil {
 		m.ID = json.RawMessage("null")

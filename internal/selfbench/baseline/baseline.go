@@ -97,7 +97,9 @@ func (f *Server) Stats() Stats {
 func (f *Server) Run(ctx context.Context) {
 	beat := time.NewTicker(f.opts.Heartbeat)
 	defer beat.Stop()
-	heartbeat := newFrame([]byte(`data: {"jsonrpc":"2.0","method":"notifications/events/heartbeat","params":{"cursor":null,` + meta + `}}` + "\n\n"))
+	heartbeat := newFrame(
+		[]byte(`data: {"jsonrpc":"2.0","method":"notifications/events/heartbeat","params":{"cursor":null,` + meta + `}}` + "\n\n"),
+	)
 	for {
 		select {
 		case <-beat.C:

@@ -172,7 +172,11 @@ func TestGroups(t *testing.T) {
 		f, client, url := start(t, baseline.Options{}, two)
 		open := map[string]io.Reader{}
 		for _, arguments := range []string{`{}`, `{"group":0}`, `{"group":1}`} {
-			resp, err := client.Post(url, "application/json", strings.NewReader(strings.Replace(stream, `"tick"`, `"tick","arguments":`+arguments, 1)))
+			resp, err := client.Post(
+				url,
+				"application/json",
+				strings.NewReader(strings.Replace(stream, `"tick"`, `"tick","arguments":`+arguments, 1)),
+			)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -26,7 +26,15 @@ const chunk = 64 << 10
 func (f *Server) ServeHTTP2(ctx context.Context, ln net.Listener) error {
 	return f.accept(ctx, ln, func(ctx context.Context, nc net.Conn) {
 		defer nc.Close()
-		c := &h2conn{baseline: f, nc: nc, out: bufio.NewWriterSize(nc, chunk), bodies: map[uint32][]byte{}, window: 65535, initial: 65535, maxFrame: 16 << 10}
+		c := &h2conn{
+			baseline: f,
+			nc:       nc,
+			out:      bufio.NewWriterSize(nc, chunk),
+			bodies:   map[uint32][]byte{},
+			window:   65535,
+			initial:  65535,
+			maxFrame: 16 << 10,
+		}
 		stop := context.AfterFunc(ctx, func() { nc.Close() })
 		defer stop()
 		c.serve()

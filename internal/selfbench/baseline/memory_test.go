@@ -26,7 +26,10 @@ func TestMemoryOfStreams(t *testing.T) {
 	before := inUse()
 	clock := eventmeter.NewClock()
 	account, err := ledger.New(ledger.Options{
-		Clock: clock, Run: 9, Sources: 1, Lanes: []ledger.LaneSpec{{Name: "push", System: "events", Mode: eventmeter.Push, Subscriptions: n}},
+		Clock:   clock,
+		Run:     9,
+		Sources: 1,
+		Lanes:   []ledger.LaneSpec{{Name: "push", System: "events", Mode: eventmeter.Push, Subscriptions: n}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +40,13 @@ func TestMemoryOfStreams(t *testing.T) {
 	}
 	defer endpoint.Close(ctx)
 	lane, err := systems.New(driver.Options{
-		Clock: clock, Recorder: account, Endpoint: endpoint, Mode: eventmeter.Push, Event: baseline.EventName, Subscriptions: n, HTTP: "h2c",
+		Clock:         clock,
+		Recorder:      account,
+		Endpoint:      endpoint,
+		Mode:          eventmeter.Push,
+		Event:         baseline.EventName,
+		Subscriptions: n,
+		HTTP:          "h2c",
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -176,7 +176,11 @@ func (p *Plan) Check() error {
 			n += len(list)
 		}
 		if n == 0 {
-			return fmt.Errorf("shard %d of %d would have no subscription; use fewer shards, or have more subscriptions or sources", s, p.shards)
+			return fmt.Errorf(
+				"shard %d of %d would have no subscription; use fewer shards, or have more subscriptions or sources",
+				s,
+				p.shards,
+			)
 		}
 	}
 	return nil

@@ -16,7 +16,17 @@ import (
 // planOf makes the plan of a profile with these lanes, as YAML.
 func planOf(t *testing.T, lanes string, sources, shards int) (*Plan, []Lane) {
 	t.Helper()
-	p, err := profiles.Parse("test", fmt.Appendf(nil, "name: plan\nlanes:\n%s\nupstream: {sources: %d, event: e, payload: {text: \"{{.Probe}}\"}}\nschedule: {rate: 10/s}\n", lanes, sources), nil, systems.Table)
+	p, err := profiles.Parse(
+		"test",
+		fmt.Appendf(
+			nil,
+			"name: plan\nlanes:\n%s\nupstream: {sources: %d, event: e, payload: {text: \"{{.Probe}}\"}}\nschedule: {rate: 10/s}\n",
+			lanes,
+			sources,
+		),
+		nil,
+		systems.Table,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +36,10 @@ func planOf(t *testing.T, lanes string, sources, shards int) (*Plan, []Lane) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, Lane{Subscriptions: l.Subscriptions, Unit: unit(t, &l), Sources: templates.Sources, HasNoSources: l.HasNoSources()})
+		all = append(
+			all,
+			Lane{Subscriptions: l.Subscriptions, Unit: unit(t, &l), Sources: templates.Sources, HasNoSources: l.HasNoSources()},
+		)
 	}
 	return New(all, sources, shards), all
 }

@@ -63,7 +63,10 @@ func Of(p float64, blocks []Block) Estimate {
 		return Estimate{High: 1, Open: true}
 	}
 	// Samples of the same value lie on one side or the other: the side that says less counts.
-	effect := max(designEffect(blocks, func(b Block) int64 { return b.AtMost }), designEffect(blocks, func(b Block) int64 { return b.Below }))
+	effect := max(
+		designEffect(blocks, func(b Block) int64 { return b.AtMost }),
+		designEffect(blocks, func(b Block) int64 { return b.Below }),
+	)
 	var n float64
 	for _, b := range blocks {
 		n += float64(b.All)

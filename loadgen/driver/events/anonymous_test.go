@@ -24,9 +24,17 @@ func TestAnonymous(t *testing.T) {
 				spec = faults.Spec{{Kind: faults.Anonymous}}
 			}
 			w := systemstest.NewWorld(t, refserver.Options{Faults: spec})
-			e := mcpclient.EndpointOptions{URL: w.Srv.URL(), Era: era, Tokens: []string{"a"}, Headers: map[string]string{"Authorization": "Bearer b"}}
+			e := mcpclient.EndpointOptions{
+				URL:     w.Srv.URL(),
+				Era:     era,
+				Tokens:  []string{"a"},
+				Headers: map[string]string{"Authorization": "Bearer b"},
+			}
 			d, rec := systemstest.Lane(t, e, driver.Options{
-				Mode: eventmeter.Webhook, Subscriptions: 2, Settings: events.Settings{Anonymous: true}, Listener: driver.ListenerOptions{Authority: w.Authority},
+				Mode:          eventmeter.Webhook,
+				Subscriptions: 2,
+				Settings:      events.Settings{Anonymous: true},
+				Listener:      driver.ListenerOptions{Authority: w.Authority},
 			})
 			systemstest.Attach(t, d, 2)
 			if accepts {

@@ -31,11 +31,13 @@ func TestSilentStreamIsGivenUp(t *testing.T) {
 		<-r.Context().Done()
 	})
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: url}, driver.Options{
-		Mode: eventmeter.Push, Push: driver.Push{Heartbeat: 50 * time.Millisecond, Backoff: driver.Backoff{Min: time.Millisecond, Max: time.Millisecond}},
+		Mode: eventmeter.Push,
+		Push: driver.Push{Heartbeat: 50 * time.Millisecond, Backoff: driver.Backoff{Min: time.Millisecond, Max: time.Millisecond}},
 	})
 	systemstest.Attach(t, d, 1)
 	rec.Wait(t, "the second reconnect", func(m *systemstest.Memory) bool {
-		return m.CountNotices(eventmeter.DeadStream) >= 2 && m.CountNotices(eventmeter.Reconnected) >= 2 && m.Causes(eventmeter.Reconnect) >= 2
+		return m.CountNotices(eventmeter.DeadStream) >= 2 && m.CountNotices(eventmeter.Reconnected) >= 2 &&
+			m.Causes(eventmeter.Reconnect) >= 2
 	})
 	if got := rec.States(0); !slices.Equal(got, []eventmeter.State{eventmeter.Attaching, eventmeter.Active}) {
 		t.Errorf("states %v", got)
@@ -51,7 +53,11 @@ func TestManyStreamsTakeSeveralConnections(t *testing.T) {
 		<-r.Context().Done()
 	})
 	const streams = 350
-	d, _ := systemstest.Lane(t, mcpclient.EndpointOptions{URL: url}, driver.Options{Mode: eventmeter.Push, HTTP: "h2c", Subscriptions: streams})
+	d, _ := systemstest.Lane(
+		t,
+		mcpclient.EndpointOptions{URL: url},
+		driver.Options{Mode: eventmeter.Push, HTTP: "h2c", Subscriptions: streams},
+	)
 	ctx, cancel := context.WithTimeout(t.Context(), systemstest.Patience)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -126,7 +132,11 @@ func TestLostSessionIsMadeAnew(t *testing.T) {
 		switch {
 		case m.Method == "initialize":
 			w.Header().Set("Mcp-Session-Id", fmt.Sprintf("s%d", sessions.Add(1)))
-			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"x","version":"1"}}}`, m.ID)
+			fmt.Fprintf(
+				w,
+				`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"x","version":"1"}}}`,
+				m.ID,
+			)
 		case m.Method == "notifications/initialized":
 			w.WriteHeader(http.StatusAccepted)
 		case r.Method == http.MethodDelete:
@@ -139,7 +149,9 @@ func TestLostSessionIsMadeAnew(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: srv.URL, Era: mcpclient.Legacy}, driver.Options{
-		Mode: eventmeter.Poll, Poll: &driver.Poll{MinInterval: time.Millisecond}, Push: driver.Push{Backoff: driver.Backoff{Min: time.Millisecond, Max: time.Millisecond}},
+		Mode: eventmeter.Poll,
+		Poll: &driver.Poll{MinInterval: time.Millisecond},
+		Push: driver.Push{Backoff: driver.Backoff{Min: time.Millisecond, Max: time.Millisecond}},
 	})
 	systemstest.Attach(t, d, 1)
 	rec.Wait(t, "polls in a second session", func(*systemstest.Memory) bool { return sessions.Load() == 2 && polls.Load() > 5 })
@@ -189,8 +201,12 @@ func TestRefusedCopiesComeAgain(t *testing.T) {
 				events, refusal.Share, least, most = 3, 1, 3, 3 // each takes as long as the target waits
 			}
 			d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
-				Mode: eventmeter.Webhook, Seed: 7,
-				Listener: driver.ListenerOptions{Authority: w.Authority}, Webhook: driver.Webhook{Answer: []driver.Answer{refusal, {Delay: time.Millisecond}}},
+				Mode: eventmeter.Webhook,
+				Seed: 7,
+				Listener: driver.ListenerOptions{
+					Authority: w.Authority,
+				},
+				Webhook: driver.Webhook{Answer: []driver.Answer{refusal, {Delay: time.Millisecond}}},
 			})
 			systemstest.Attach(t, d, 1)
 			for seq := range uint32(events) {
@@ -238,7 +254,9 @@ func TestAChallengeIsNotEchoed(t *testing.T) {
 			}
 			w := systemstest.NewWorld(t, o)
 			d, _ := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
-				Mode: eventmeter.Webhook, Listener: driver.ListenerOptions{Authority: w.Authority}, Webhook: driver.Webhook{Answer: []driver.Answer{a}},
+				Mode:     eventmeter.Webhook,
+				Listener: driver.ListenerOptions{Authority: w.Authority},
+				Webhook:  driver.Webhook{Answer: []driver.Answer{a}},
 			})
 			if err := d.Attach(t.Context(), 0); !errors.Is(err, mcpclient.ErrInvalid) || !strings.Contains(err.Error(), want) {
 				t.Errorf("attach: %v", err)
@@ -373,7 +391,8 @@ func TestCommentsAreNoHeartbeat(t *testing.T) {
 		}
 	})
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: url}, driver.Options{
-		Mode: eventmeter.Push, Push: driver.Push{Heartbeat: 30 * time.Millisecond, Backoff: driver.Backoff{Min: time.Millisecond, Max: time.Millisecond}},
+		Mode: eventmeter.Push,
+		Push: driver.Push{Heartbeat: 30 * time.Millisecond, Backoff: driver.Backoff{Min: time.Millisecond, Max: time.Millisecond}},
 	})
 	systemstest.Attach(t, d, 1)
 	rec.Wait(t, "a second stream", func(m *systemstest.Memory) bool {

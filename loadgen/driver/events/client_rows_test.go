@@ -116,7 +116,14 @@ func (h *harness) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, _ = io.Copy(io.Discard, r.Body) // so that the end of the connection is noticed
-	i, n := h.note(asked{at: time.Now(), method: m.Method, cursor: string(m.Params.Cursor), key: fmt.Sprint(m.Params.Name, m.Params.Delivery.URL, string(m.Params.Arguments))})
+	i, n := h.note(
+		asked{
+			at:     time.Now(),
+			method: m.Method,
+			cursor: string(m.Params.Cursor),
+			key:    fmt.Sprint(m.Params.Name, m.Params.Delivery.URL, string(m.Params.Arguments)),
+		},
+	)
 	answer := func(result string, until time.Time) {
 		w.Header().Set("Content-Type", "application/json")
 		h.answered(i, until)
@@ -128,9 +135,15 @@ func (h *harness) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if h.bare {
 			capabilities = ""
 		}
-		answer(`"supportedVersions":["2026-07-28"],"capabilities":{`+capabilities+`},"serverInfo":{"name":"harness","version":"1"}`, time.Time{})
+		answer(
+			`"supportedVersions":["2026-07-28"],"capabilities":{`+capabilities+`},"serverInfo":{"name":"harness","version":"1"}`,
+			time.Time{},
+		)
 	case "events/list":
-		answer(`"events":[{"name":"chat.message","description":"d","delivery":["poll","push","webhook"],"inputSchema":{},"payloadSchema":{}}]`, time.Time{})
+		answer(
+			`"events":[{"name":"chat.message","description":"d","delivery":["poll","push","webhook"],"inputSchema":{},"payloadSchema":{}}]`,
+			time.Time{},
+		)
 	case "events/poll":
 		answer(h.poll(n), time.Time{})
 	case "events/subscribe":
@@ -183,7 +196,11 @@ func (h *harness) listen(w http.ResponseWriter, r *http.Request) {
 
 // occurrence is an event with a probe id.
 func occurrence(more string) string {
-	return `{"eventId":"e1","name":"chat.message","timestamp":"2026-11-20T10:00:00Z","data":{"text":"` + eventmeter.Stamp{Run: 1, Source: 1, Seq: 1}.String() + `"}` + more + `}`
+	return `{"eventId":"e1","name":"chat.message","timestamp":"2026-11-20T10:00:00Z","data":{"text":"` + eventmeter.Stamp{
+		Run:    1,
+		Source: 1,
+		Seq:    1,
+	}.String() + `"}` + more + `}`
 }
 
 // clientRow is a row in one mode: what the harness answers, what it waits for, and the
@@ -249,7 +266,11 @@ func (c *tiny) calls(method string, cursors ...string) {
 		if method == "events/stream" && i > 0 {
 			until = "active"
 		}
-		c.call(method, `"name":"chat.message","arguments":{},"delivery":{"mode":"webhook","url":"https://127.0.0.1:1/","secret":"s"},"cursor":`+cursor, until)
+		c.call(
+			method,
+			`"name":"chat.message","arguments":{},"delivery":{"mode":"webhook","url":"https://127.0.0.1:1/","secret":"s"},"cursor":`+cursor,
+			until,
+		)
 	}
 }
 
@@ -290,7 +311,11 @@ const (
 )
 
 // methodOf is what a lane of a mode goes on with.
-var methodOf = map[eventmeter.Mode]string{eventmeter.Poll: "events/poll", eventmeter.Push: "events/stream", eventmeter.Webhook: "events/subscribe"}
+var methodOf = map[eventmeter.Mode]string{
+	eventmeter.Poll:    "events/poll",
+	eventmeter.Push:    "events/stream",
+	eventmeter.Webhook: "events/subscribe",
+}
 
 // inAllModes are the rows of a cursor that the target gives, or does not, in each mode.
 // member is the cursor of its messages, want that of the request after it, and bad what
@@ -331,7 +356,12 @@ func clientRows() []clientRow {
 	poll, push, webhook := eventmeter.Poll, eventmeter.Push, eventmeter.Webhook
 	rows := []clientRow{
 		{
-			row: "client-no-events-without-extension", mode: poll, bare: true, poll: answers(`"events":[],` + calm), method: "server/discover", times: 1,
+			row:    "client-no-events-without-extension",
+			mode:   poll,
+			bare:   true,
+			poll:   answers(`"events":[],` + calm),
+			method: "server/discover",
+			times:  1,
 			judge: func(all, _ []asked) string {
 				for _, a := range all {
 					if strings.HasPrefix(a.method, "events/") {
@@ -359,14 +389,27 @@ func clientRows() []clientRow {
 			bad: func(c *tiny) { c.call("events/list", "", ""); c.call("subscriptions/listen", "", told) },
 		},
 		{
-			row: "client-poll-drain-on-has-more", mode: poll, method: "events/poll", times: 3,
-			poll:  answers(`"events":[],"cursor":"c1",`+calm, `"events":[`+occurrence("")+`],"cursor":"c2","truncated":false,"hasMore":true,`+hour, `"events":[],"cursor":"c3","truncated":false,"hasMore":false,`+hour),
+			row:    "client-poll-drain-on-has-more",
+			mode:   poll,
+			method: "events/poll",
+			times:  3,
+			poll: answers(
+				`"events":[],"cursor":"c1",`+calm,
+				`"events":[`+occurrence("")+`],"cursor":"c2","truncated":false,"hasMore":true,`+hour,
+				`"events":[],"cursor":"c3","truncated":false,"hasMore":false,`+hour,
+			),
 			judge: cursorOf(3, `"c2"`),
 			bad:   func(c *tiny) { c.calls("events/poll", "null", `"c1"`) }, // and waits for an hour
 		},
 		{
-			row: "client-poll-respects-next-poll-ms", mode: poll, method: "events/poll", times: 4,
-			poll: answers(`"events":[],"cursor":"c1","truncated":false,"hasMore":false,"nextPollMs":200`), judge: gaps(200 * time.Millisecond),
+			row:    "client-poll-respects-next-poll-ms",
+			mode:   poll,
+			method: "events/poll",
+			times:  4,
+			poll: answers(
+				`"events":[],"cursor":"c1","truncated":false,"hasMore":false,"nextPollMs":200`,
+			),
+			judge: gaps(200 * time.Millisecond),
 			slow: func(c *clientRow) {
 				c.poll, c.judge = answers(`"events":[],"cursor":"c1","truncated":false,"hasMore":false,`+hour), gaps(time.Hour)
 			},
@@ -380,12 +423,24 @@ func clientRows() []clientRow {
 			bad:     func(c *tiny) { c.calls("events/poll", "null", `"c1"`) },
 		},
 		{
-			row: "client-stream-reconnect-with-cursor", mode: push, method: "events/stream", times: 2, active: `"cursor":"c1",`,
-			messages: []string{`event","params":` + strings.TrimSuffix(occurrence(`,"cursor":"c2"`), "}") + ","}, judge: cursorOf(2, `"c2"`),
-			bad: func(c *tiny) { c.calls("events/stream", "null", "null") },
+			row:    "client-stream-reconnect-with-cursor",
+			mode:   push,
+			method: "events/stream",
+			times:  2,
+			active: `"cursor":"c1",`,
+			messages: []string{
+				`event","params":` + strings.TrimSuffix(occurrence(`,"cursor":"c2"`), "}") + ",",
+			},
+			judge: cursorOf(2, `"c2"`),
+			bad:   func(c *tiny) { c.calls("events/stream", "null", "null") },
 		},
 		{
-			row: "client-refresh-before-expiry", mode: webhook, method: "events/subscribe", times: 2, life: 40 * time.Second, grant: answers(`"cursor":"c1","truncated":false`),
+			row:    "client-refresh-before-expiry",
+			mode:   webhook,
+			method: "events/subscribe",
+			times:  2,
+			life:   40 * time.Second,
+			grant:  answers(`"cursor":"c1","truncated":false`),
 			judge: func(_, calls []asked) string {
 				switch {
 				case len(calls) < 2:

@@ -165,7 +165,8 @@ func isISO(b []byte) bool {
 		return false
 	}
 	const date, separators, clock, colons = uint64(0x2d30302d30303030), uint64(0xff0000ff00000000), uint64(0x30303a30303a3030), uint64(0x0000ff0000ff0000)
-	return digits(b, date, separators) && digits(b[11:], clock, colons) && b[8]-'0' <= 9 && b[9]-'0' <= 9 && (b[10] == 'T' || b[10] == 't' || b[10] == ' ')
+	return digits(b, date, separators) && digits(b[11:], clock, colons) && b[8]-'0' <= 9 && b[9]-'0' <= 9 &&
+		(b[10] == 'T' || b[10] == 't' || b[10] == ' ')
 }
 
 // digits tells whether the first eight bytes are those of form, a little-endian word, with
@@ -331,7 +332,14 @@ func (s *stream) judgeHeartbeat(m *wire.Message, data []byte) {
 func (s *stream) judgeResult(m *wire.Message, data []byte) {
 	var buf [20]byte
 	own := m.SubscriptionID == nil || bytes.Equal(m.SubscriptionID, strconv.AppendUint(buf[:0], s.ID(), 10))
-	s.d.held(s.r, s.At(), conform.StreamResult, own && m.Events == nil && m.Cursor == nil && m.EventID == nil, conform.StreamFinalResultShape, data)
+	s.d.held(
+		s.r,
+		s.At(),
+		conform.StreamResult,
+		own && m.Events == nil && m.Cursor == nil && m.EventID == nil,
+		conform.StreamFinalResultShape,
+		data,
+	)
 }
 
 // judgeRefused judges an answer that is no stream.

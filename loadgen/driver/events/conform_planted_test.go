@@ -65,19 +65,40 @@ func quickHeartbeat(o *driver.Options) { o.Push.Heartbeat = 500 * time.Milliseco
 var plantings = []planted{
 	{row: "capability-events-object", modes: all},
 	{row: "capability-list-changed-flag", modes: all},
-	{row: "capability-list-changed-gated", modes: push, lane: func(o *driver.Options) { o.Settings = events.Settings{Listen: true} }, server: func(o *refserver.Options) { o.TypesEvery = 20 * time.Millisecond }},
+	{
+		row:    "capability-list-changed-gated",
+		modes:  push,
+		lane:   func(o *driver.Options) { o.Settings = events.Settings{Listen: true} },
+		server: func(o *refserver.Options) { o.TypesEvery = 20 * time.Millisecond },
+	},
 	{row: "fallback-method-not-found", modes: all, fails: true},
 	{row: "list-implemented", modes: all, load: true},
 	{row: "list-pagination", modes: all, load: true},
-	{row: "descriptor-name", modes: poll}, {row: "descriptor-description", modes: poll}, {row: "descriptor-delivery-subset", modes: poll},
-	{row: "descriptor-input-schema", modes: poll}, {row: "descriptor-payload-schema", modes: poll}, {row: "descriptor-meta", modes: poll},
+	{row: "descriptor-name", modes: poll},
+	{row: "descriptor-description", modes: poll},
+	{row: "descriptor-delivery-subset", modes: poll},
+	{row: "descriptor-input-schema", modes: poll},
+	{row: "descriptor-payload-schema", modes: poll},
+	{row: "descriptor-meta", modes: poll},
 	{row: "removal-error-not-found", modes: notPoll, beside: "withdraw(at=1ms)"},
 	{row: "removal-error-schema-changed", modes: notPoll, beside: "change(at=1ms)"},
 	{row: "error-not-found", modes: all, beside: "refuse(code=-32023, every=1)", fails: true},
 	{row: "error-forbidden", modes: all, beside: "refuse(code=-32024, every=1)", fails: true},
-	{row: "error-resource-exhausted", modes: all, beside: "refuse(code=-32025, every=2)", crowd: "refuse(code=-32025, every=10)", load: true},
+	{
+		row:    "error-resource-exhausted",
+		modes:  all,
+		beside: "refuse(code=-32025, every=2)",
+		crowd:  "refuse(code=-32025, every=10)",
+		load:   true,
+	},
 	{row: "error-unsupported", modes: notPoll, beside: "change(at=1ms)"},
-	{row: "error-callback-endpoint-error", modes: webhook, lane: answering(driver.Answer{Challenge: true, Times: 9}), fails: true, load: true},
+	{
+		row:   "error-callback-endpoint-error",
+		modes: webhook,
+		lane:  answering(driver.Answer{Challenge: true, Times: 9}),
+		fails: true,
+		load:  true,
+	},
 	{row: "error-server-range", modes: all, beside: "refuse(code=-32024, every=1)", fails: true},
 
 	{row: "poll-implemented", modes: poll, every: 5, fails: true},
@@ -85,16 +106,34 @@ var plantings = []planted{
 	{row: "poll-response-cursor", modes: poll, every: 2},
 	{row: "poll-next-poll-ms", modes: poll, load: true},
 	{row: "poll-has-more", modes: poll, load: true},
-	{row: "poll-max-events-cap", modes: poll, lane: func(o *driver.Options) { o.Poll.MaxEvents = 1; o.Poll.MinInterval = 50 * time.Millisecond }, load: true},
+	{
+		row:   "poll-max-events-cap",
+		modes: poll,
+		lane:  func(o *driver.Options) { o.Poll.MaxEvents = 1; o.Poll.MinInterval = 50 * time.Millisecond },
+		load:  true,
+	},
 	{row: "poll-errors-are-jsonrpc", modes: poll, every: 5, fails: true, load: true},
-	{row: "occurrence-event-id", modes: all}, {row: "occurrence-name", modes: all}, {row: "occurrence-timestamp", modes: all},
-	{row: "occurrence-data", modes: all}, {row: "occurrence-cursor-optional", modes: all},
+	{row: "occurrence-event-id", modes: all},
+	{row: "occurrence-name", modes: all},
+	{row: "occurrence-timestamp", modes: all},
+	{row: "occurrence-data", modes: all},
+	{row: "occurrence-cursor-optional", modes: all},
 	{row: "cursor-opaque", modes: notPoll},
 	{row: "cursor-null-starts-from-now", modes: poll, before: 3, load: true},
 	{row: "cursor-consistency", modes: all, every: 2, load: true},
 	{row: "max-age-ms-ignored-when-cursor-null", modes: poll, before: 3, lane: func(o *driver.Options) { o.MaxAge = time.Hour }},
-	{row: "truncated-returns-fresh-cursor", modes: []eventmeter.Mode{eventmeter.Poll, eventmeter.Push}, beside: "announce(every=3)", load: true},
-	{row: "truncated-false-when-no-replay", modes: push, server: func(o *refserver.Options) { o.Presence = true }, lane: func(o *driver.Options) { o.Event, o.Arguments = "presence.changed", nil }},
+	{
+		row:    "truncated-returns-fresh-cursor",
+		modes:  []eventmeter.Mode{eventmeter.Poll, eventmeter.Push},
+		beside: "announce(every=3)",
+		load:   true,
+	},
+	{
+		row:    "truncated-false-when-no-replay",
+		modes:  push,
+		server: func(o *refserver.Options) { o.Presence = true },
+		lane:   func(o *driver.Options) { o.Event, o.Arguments = "presence.changed", nil },
+	},
 
 	{row: "stream-implemented", modes: push, every: 2, fails: true},
 	{row: "stream-error-before-open", modes: push, every: 2, fails: true},
@@ -105,7 +144,13 @@ var plantings = []planted{
 	{row: "stream-gap-resends-active", modes: push, beside: "announce(every=3)", load: true},
 	{row: "stream-heartbeat-required", modes: push, lane: quickHeartbeat, events: 1, load: true},
 	{row: "stream-heartbeat-carries-cursor", modes: push},
-	{row: "stream-heartbeat-interval", modes: push, events: 1, lane: func(o *driver.Options) { o.Push.Heartbeat = 30 * time.Second }, slow: true},
+	{
+		row:    "stream-heartbeat-interval",
+		modes:  push,
+		events: 1,
+		lane:   func(o *driver.Options) { o.Push.Heartbeat = 30 * time.Second },
+		slow:   true,
+	},
 	{row: "stream-heartbeat-not-sse-comment", modes: push, lane: quickHeartbeat, events: 1, load: true},
 	{row: "stream-final-result-shape", modes: push, closes: true},
 	{row: "stream-exempt-from-concurrency-cap", modes: push, every: 2, fails: true, load: true},
@@ -125,7 +170,14 @@ var plantings = []planted{
 	{row: "delivery-standard-webhooks-headers", modes: webhook, every: 2},
 	{row: "delivery-subscription-id-header", modes: webhook},
 	{row: "delivery-signature-formula", modes: webhook, every: 2},
-	{row: "delivery-retry-regenerates-signature", modes: webhook, events: 1, lane: answering(driver.Answer{Status: 500}), server: func(o *refserver.Options) { o.RetryBase = 4 * time.Second }, load: true},
+	{
+		row:    "delivery-retry-regenerates-signature",
+		modes:  webhook,
+		events: 1,
+		lane:   answering(driver.Answer{Status: 500}),
+		server: func(o *refserver.Options) { o.RetryBase = 4 * time.Second },
+		load:   true,
+	},
 	{row: "delivery-dual-sign-on-rotation", modes: webhook, lane: refreshed("4s", 1), load: true},
 	{row: "delivery-body-size", modes: webhook},
 	{row: "delivery-413-non-retryable", modes: webhook, lane: answering(driver.Answer{Status: 413})},
@@ -258,7 +310,14 @@ func (p planted) try(t *testing.T, mode eventmeter.Mode, subs, above int) {
 // open opens the lane and its server.
 func (p planted) open(t *testing.T, mode eventmeter.Mode, subs, above int) (driver.Driver, *systemstest.World) {
 	t.Helper()
-	o := refserver.Options{Heartbeat: 20 * time.Millisecond, NextPoll: 10 * time.Millisecond, RetryBase: 10 * time.Millisecond, TTLMin: 300 * time.Millisecond, TTLDefault: time.Minute, VerifyFailures: -1}
+	o := refserver.Options{
+		Heartbeat:      20 * time.Millisecond,
+		NextPoll:       10 * time.Millisecond,
+		RetryBase:      10 * time.Millisecond,
+		TTLMin:         300 * time.Millisecond,
+		TTLDefault:     time.Minute,
+		VerifyFailures: -1,
+	}
 	if subs > 2 {
 		o.Heartbeat, o.NextPoll = 300*time.Millisecond, 100*time.Millisecond
 	}
@@ -282,8 +341,11 @@ func (p planted) open(t *testing.T, mode eventmeter.Mode, subs, above int) (driv
 	}
 	w := systemstest.NewWorld(t, o)
 	opts := driver.Options{
-		Mode: mode, Subscriptions: subs, Poll: &driver.Poll{MinInterval: 10 * time.Millisecond}, Listener: driver.ListenerOptions{Authority: w.Authority},
-		Arguments: func(int) json.RawMessage { return json.RawMessage(`{"channel":"c"}`) },
+		Mode:          mode,
+		Subscriptions: subs,
+		Poll:          &driver.Poll{MinInterval: 10 * time.Millisecond},
+		Listener:      driver.ListenerOptions{Authority: w.Authority},
+		Arguments:     func(int) json.RawMessage { return json.RawMessage(`{"channel":"c"}`) },
 	}
 	if p.lane != nil {
 		p.lane(&opts)

@@ -33,9 +33,20 @@ func brokenOf(a conform.Account) []string {
 }
 
 // conformLane opens a lane of a reference server with a fault, "" = none.
-func conformLane(t *testing.T, fault string, mode eventmeter.Mode, with func(*driver.Options)) (driver.Driver, *systemstest.Memory, *systemstest.World) {
+func conformLane(
+	t *testing.T,
+	fault string,
+	mode eventmeter.Mode,
+	with func(*driver.Options),
+) (driver.Driver, *systemstest.Memory, *systemstest.World) {
 	t.Helper()
-	o := refserver.Options{Heartbeat: 20 * time.Millisecond, NextPoll: 10 * time.Millisecond, RetryBase: 10 * time.Millisecond, TTLMin: 300 * time.Millisecond, TTLDefault: time.Minute}
+	o := refserver.Options{
+		Heartbeat:  20 * time.Millisecond,
+		NextPoll:   10 * time.Millisecond,
+		RetryBase:  10 * time.Millisecond,
+		TTLMin:     300 * time.Millisecond,
+		TTLDefault: time.Minute,
+	}
 	if fault != "" {
 		spec, err := faults.Parse(fault)
 		if err != nil {
@@ -45,8 +56,11 @@ func conformLane(t *testing.T, fault string, mode eventmeter.Mode, with func(*dr
 	}
 	w := systemstest.NewWorld(t, o)
 	opts := driver.Options{
-		Mode: mode, Subscriptions: 2, Poll: &driver.Poll{MinInterval: time.Millisecond}, Listener: driver.ListenerOptions{Authority: w.Authority},
-		Arguments: func(int) json.RawMessage { return json.RawMessage(`{"channel":"c"}`) },
+		Mode:          mode,
+		Subscriptions: 2,
+		Poll:          &driver.Poll{MinInterval: time.Millisecond},
+		Listener:      driver.ListenerOptions{Authority: w.Authority},
+		Arguments:     func(int) json.RawMessage { return json.RawMessage(`{"channel":"c"}`) },
 	}
 	if with != nil {
 		with(&opts)

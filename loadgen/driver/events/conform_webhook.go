@@ -240,7 +240,14 @@ func (d *lane) judgeNoGrant(r *run, a *mcpclient.Answer) {
 	d.judgeCall(r, a)
 	if d.judge.tally != nil && a.Err.HasCode && r.hook.wrongAlone() {
 		d.saw(r, conform.Misechoed)
-		d.held(r, a.At, conform.MisechoedRefused, a.Err.Meaning() == "CallbackEndpointError", conform.VerificationFailureError, answerText(a))
+		d.held(
+			r,
+			a.At,
+			conform.MisechoedRefused,
+			a.Err.Meaning() == "CallbackEndpointError",
+			conform.VerificationFailureError,
+			answerText(a),
+		)
 	}
 }
 

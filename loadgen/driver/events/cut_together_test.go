@@ -60,7 +60,10 @@ func TestStreamsThatAreCutTogether(t *testing.T) {
 	if n := f.Timings["catchUp"].Histogram.TotalCount(); n != subs*missed {
 		t.Errorf("%d times of %d missed events", n, subs*missed)
 	}
-	if n, least := f.Timings["outage"].Histogram.TotalCount(), time.Duration(f.Timings["outage"].Histogram.Min()); n != subs || least < away-time.Millisecond {
+	if n, least := f.Timings["outage"].Histogram.TotalCount(), time.Duration(
+		f.Timings["outage"].Histogram.Min(),
+	); n != subs ||
+		least < away-time.Millisecond {
 		t.Errorf("%d outages, the shortest %v", n, least)
 	}
 }

@@ -70,7 +70,12 @@ type listedEvent struct {
 }
 
 func (e listedEvent) eventType() driver.EventType {
-	t := driver.EventType{Name: string(e.Name), Description: string(e.Description), InputSchema: e.InputSchema, PayloadSchema: e.PayloadSchema}
+	t := driver.EventType{
+		Name:          string(e.Name),
+		Description:   string(e.Description),
+		InputSchema:   e.InputSchema,
+		PayloadSchema: e.PayloadSchema,
+	}
 	for _, m := range append(e.Delivery, e.DeliveryModes...) {
 		t.Delivery = append(t.Delivery, eventmeter.Mode(m))
 	}

@@ -36,7 +36,11 @@ func (s *fullServer) RoundTrip(req *http.Request) (*http.Response, error) {
 		what = fmt.Sprintf(`"error":{"code":%d,"message":"Resource exhausted"%s}`, s.code, s.data)
 	}
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, wire.RequestID(text), what)
-	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body))}, nil
+	return &http.Response{
+		StatusCode: 200,
+		Header:     http.Header{"Content-Type": {"application/json"}},
+		Body:       io.NopCloser(strings.NewReader(body)),
+	}, nil
 }
 
 // TestResourceExhausted requires that a target without room is asked again
@@ -66,7 +70,12 @@ func TestResourceExhausted(t *testing.T) {
 			ep.Presume(mcpclient.Modern)
 			calls := map[eventmeter.Cause]int{}
 			d, err := newLane(driver.Options{
-				Clock: eventmeter.NewClock(), Recorder: &causes{eventmeter.Tee(), calls}, Endpoint: ep, Mode: eventmeter.Poll, Event: "e", Subscriptions: 1,
+				Clock:         eventmeter.NewClock(),
+				Recorder:      &causes{eventmeter.Tee(), calls},
+				Endpoint:      ep,
+				Mode:          eventmeter.Poll,
+				Event:         "e",
+				Subscriptions: 1,
 			}.WithDefaults())
 			if err != nil {
 				t.Fatal(err)

@@ -13,16 +13,30 @@ var FigureTable = figure.Table{Name: "events", Systems: []string{"events", "smit
 	{Name: driver.FigureCoalesced, Help: "streams whose events arrived in coalesced reads, as through a buffer"},
 
 	{Name: "cuts", Help: "streams that the lane cut"},
-	{Name: "replayedOnReconnect", Help: "events on a reopened stream that had been acknowledged to the upstream before the stream was confirmed"},
-	{Name: "reopenedPeak", Help: "most streams that the lane began to open again within one tenth of a second, after it had cut all of them"},
-	{Name: "catchUp", Unit: "ns", Timing: true, Help: "from the end of events.cutFor, after all streams were cut, until a missed event was received"},
+	{
+		Name: "replayedOnReconnect",
+		Help: "events on a reopened stream that had been acknowledged to the upstream before the stream was confirmed",
+	},
+	{
+		Name: "reopenedPeak",
+		Help: "most streams that the lane began to open again within one tenth of a second, after it had cut all of them",
+	},
+	{
+		Name:   "catchUp",
+		Unit:   "ns",
+		Timing: true,
+		Help:   "from the end of events.cutFor, after all streams were cut, until a missed event was received",
+	},
 	{Name: "outage", Unit: "ns", Timing: true, Help: "from the loss of a stream until the next one is confirmed"},
 	{Name: "stalled", Help: "streams that stopped reading on purpose"},
 	{Name: "heldBack", Help: "deliveries that waited because their stream had stopped reading"},
 	{Name: "resumed", Help: "subscriptions that were opened again with a kept cursor"},
 	{Name: "resumedTruncated", Help: "subscriptions that were opened again with a kept cursor, and whose answer said truncated"},
 	{Name: "started", Help: "subscriptions that were opened with the cursor events.cursor"},
-	{Name: "startedTruncated", Help: "subscriptions that were opened with the cursor events.cursor, and whose answer said truncated; in revision older a webhook whose first message was CursorExpired"},
+	{
+		Name: "startedTruncated",
+		Help: "subscriptions that were opened with the cursor events.cursor, and whose answer said truncated; in revision older a webhook whose first message was CursorExpired",
+	},
 
 	{Name: "listens", Help: "streams of notifications that were opened"},
 	{Name: "listensRefused", Help: "targets that have no streams of notifications"},

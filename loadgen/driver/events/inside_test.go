@@ -59,7 +59,17 @@ func idleLane(t testing.TB, mode eventmeter.Mode, subscriptions int, unjudged bo
 		t.Fatal(err)
 	}
 	rec := &deaf{}
-	d, err := newLane(driver.Options{Clock: eventmeter.NewClock(), Recorder: rec, Endpoint: ep, Mode: mode, Event: "e", Subscriptions: subscriptions, Unjudged: unjudged}.WithDefaults())
+	d, err := newLane(
+		driver.Options{
+			Clock:         eventmeter.NewClock(),
+			Recorder:      rec,
+			Endpoint:      ep,
+			Mode:          mode,
+			Event:         "e",
+			Subscriptions: subscriptions,
+			Unjudged:      unjudged,
+		}.WithDefaults(),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +87,10 @@ const eventFrame = "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"noti
 // feeder confirms a stream. feed has it take a frame.
 func feeder(t testing.TB, s *stream, text string) (feed func()) {
 	t.Helper()
-	if err := s.Opened(streamclient.Head{Status: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}}, streamclient.Arrival{At: 1}); err != nil {
+	if err := s.Opened(
+		streamclient.Head{Status: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}},
+		streamclient.Arrival{At: 1},
+	); err != nil {
 		t.Fatal(err)
 	}
 	s.Confirm(0)
@@ -130,14 +143,20 @@ func oneFrame(t testing.TB, unjudged bool) (feed func(), d *lane) {
 // oneHeartbeat has a stream take a heartbeat.
 func oneHeartbeat(t testing.TB, unjudged bool) (feed func(), d *lane) {
 	d, r, _ := idle(t, eventmeter.Push, unjudged)
-	feed = feeder(t, r.stream, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/events/heartbeat\",\"params\":{\"cursor\":\"c42\",\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":0}}}\n\n")
+	feed = feeder(
+		t,
+		r.stream,
+		"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/events/heartbeat\",\"params\":{\"cursor\":\"c42\",\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":0}}}\n\n",
+	)
 	return feed, d
 }
 
 // onePoll takes an answer with one event.
 func onePoll(t testing.TB, unjudged bool) (feed func(), d *lane) {
 	d, r, rec := idle(t, eventmeter.Poll, unjudged)
-	text := []byte(`{"jsonrpc":"2.0","id":1,"result":{"events":[{` + occurrence + `}],"cursor":"c42","truncated":false,"hasMore":false,"nextPollMs":1000}}`)
+	text := []byte(
+		`{"jsonrpc":"2.0","id":1,"result":{"events":[{` + occurrence + `}],"cursor":"c42","truncated":false,"hasMore":false,"nextPollMs":1000}}`,
+	)
 	a := &mcpclient.Answer{At: 1, Status: http.StatusOK, Buf: &text}
 	if !wire.ScanMessage(text, &a.Msg) {
 		t.Fatal("the answer cannot be read")
@@ -159,8 +178,13 @@ func oneDelivery(t testing.TB, unjudged bool) (feed func(), d *lane) {
 	now := time.Now()
 	cur, _ := r.hook.valid(1)
 	in := &sinks.Inbound{Header: http.Header{
-		"Content-Type": {"application/json"}, wire.HeaderWebhookID: {"e-90"}, wire.HeaderWebhookTimestamp: {strconv.FormatInt(now.Unix(), 10)},
-		wire.HeaderWebhookSignature: {cur.Sign("e-90", now, body)}, wire.HeaderSubscriptionID: {"sub_1"},
+		"Content-Type": {
+			"application/json",
+		},
+		wire.HeaderWebhookID:        {"e-90"},
+		wire.HeaderWebhookTimestamp: {strconv.FormatInt(now.Unix(), 10)},
+		wire.HeaderWebhookSignature: {cur.Sign("e-90", now, body)},
+		wire.HeaderSubscriptionID:   {"sub_1"},
 	}, Body: body, At: 1, Size: 600}
 	return func() {
 		before := rec.n
@@ -339,7 +363,10 @@ func TestSignedBeforeARotation(t *testing.T) {
 	} {
 		d, r, _ := idle(t, eventmeter.Webhook, false)
 		r.hook.race = race{sent: 1, answered: 2, theirs: 1000}
-		in := &sinks.Inbound{At: eventmeter.Instant(2).Add(c.came), Header: http.Header{"Webhook-Timestamp": {strconv.FormatInt(c.stamp, 10)}}}
+		in := &sinks.Inbound{
+			At:     eventmeter.Instant(2).Add(c.came),
+			Header: http.Header{"Webhook-Timestamp": {strconv.FormatInt(c.stamp, 10)}},
+		}
 		r.hook.judgeRotation(in, false, true)
 		if got := d.Figures().Conform; got.Broken() != c.broken {
 			t.Errorf("%+v: %+v", c, got)

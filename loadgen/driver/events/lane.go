@@ -111,7 +111,10 @@ func newLane(opts driver.Options) (*lane, error) {
 	}
 	revision := opts.Endpoint.Revision()
 	if opts.Mode == eventmeter.Poll && opts.Poll.Timeout > 0 && revision != mcpclient.LongPoll {
-		return nil, fmt.Errorf("poll.timeout asks for long polls, which revision %s does not have: set revision longpoll, or leave the timeout out", revision)
+		return nil, fmt.Errorf(
+			"poll.timeout asks for long polls, which revision %s does not have: set revision longpoll, or leave the timeout out",
+			revision,
+		)
 	}
 	if opts.Webhook.ShareURL && revision == mcpclient.Older {
 		return nil, errors.New("webhook.shareUrl needs X-MCP-Subscription-Id, which revision older does not have: set another revision")

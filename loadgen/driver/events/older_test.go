@@ -21,9 +21,20 @@ func TestGrantsOfTheOlderRevision(t *testing.T) {
 		"shorter": {TTL: "2s"},
 	} {
 		for _, revision := range []mcpclient.Revision{mcpclient.Older, mcpclient.SEP3415} {
-			d, _ := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}, Revision: revision}, driver.Options{Mode: eventmeter.Webhook, Webhook: o, Listener: driver.ListenerOptions{Authority: w.Authority}})
+			d, _ := systemstest.Lane(
+				t,
+				mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}, Revision: revision},
+				driver.Options{Mode: eventmeter.Webhook, Webhook: o, Listener: driver.ListenerOptions{Authority: w.Authority}},
+			)
 			systemstest.Attach(t, d, 1)
-			if got := systemstest.Figure(d, "grantsShorter") + systemstest.Figure(d, "grantsLonger"); got != 0 || systemstest.Figure(d, "grants") != 1 {
+			if got := systemstest.Figure(
+				d,
+				"grantsShorter",
+			) + systemstest.Figure(
+				d,
+				"grantsLonger",
+			); got != 0 ||
+				systemstest.Figure(d, "grants") != 1 {
 				t.Errorf("%s, %s: %v grants differ from the wish", name, revision, got)
 			}
 			if got := systemstest.Figure(d, "grantsWithoutEnd"); (got == 1) != (o.NoExpiry() && revision == mcpclient.SEP3415) {

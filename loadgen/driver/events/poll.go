@@ -218,7 +218,14 @@ func (d *lane) calledPoll(cause eventmeter.Cause, a *mcpclient.Answer, n int, by
 }
 
 // pollFailed reports a poll that got no answer, or an error.
-func (d *lane) pollFailed(r *run, session *mcpclient.Session, a *mcpclient.Answer, sent eventmeter.Instant, cause eventmeter.Cause, retry bool) (sinks.PollAnswer, error) {
+func (d *lane) pollFailed(
+	r *run,
+	session *mcpclient.Session,
+	a *mcpclient.Answer,
+	sent eventmeter.Instant,
+	cause eventmeter.Cause,
+	retry bool,
+) (sinks.PollAnswer, error) {
 	failed, first := sinks.PollAnswer{Failed: true}, cause == eventmeter.Subscribe
 	if r.Ctx().Err() != nil { // this side gave it up: a call, but no failure of the target
 		given := a.Err

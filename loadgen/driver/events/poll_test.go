@@ -48,7 +48,11 @@ func TestPollOfACursorThatNeverStops(t *testing.T) {
 	srv, polls := polled(t, func(n int32, _ *http.Request) string {
 		return fmt.Sprintf(`{"events":[],"cursor":"c%d","hasMore":%t}`, n, n > 1)
 	})
-	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: srv.URL}, driver.Options{Mode: eventmeter.Poll, Poll: &driver.Poll{MinInterval: time.Millisecond}})
+	d, rec := systemstest.Lane(
+		t,
+		mcpclient.EndpointOptions{URL: srv.URL},
+		driver.Options{Mode: eventmeter.Poll, Poll: &driver.Poll{MinInterval: time.Millisecond}},
+	)
 	if err := d.Attach(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +82,11 @@ func TestPollerIsBehind(t *testing.T) {
 	})
 	clock := eventmeter.NewClock()
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: srv.URL}, driver.Options{
-		Clock: clock, Mode: eventmeter.Poll, Subscriptions: 2, Poll: &driver.Poll{MinInterval: time.Millisecond}, Push: driver.Push{Backoff: driver.Backoff{Min: time.Millisecond, Max: time.Millisecond}},
+		Clock:         clock,
+		Mode:          eventmeter.Poll,
+		Subscriptions: 2,
+		Poll:          &driver.Poll{MinInterval: time.Millisecond},
+		Push:          driver.Push{Backoff: driver.Backoff{Min: time.Millisecond, Max: time.Millisecond}},
 	})
 	look := func(since eventmeter.Instant) int {
 		behind, open := d.(driver.Poller).Behind(since)

@@ -25,7 +25,10 @@ import (
 // Nothing of one principal reaches another, in any mode, whatever it costs:
 // each note is one principal's.
 func TestPrincipalsAreIsolated(t *testing.T) {
-	w := systemstest.NewWorld(t, refserver.Options{Revision: refserver.RevisionLongPoll, NextPoll: 50 * time.Millisecond, TTLMin: time.Second})
+	w := systemstest.NewWorld(
+		t,
+		refserver.Options{Revision: refserver.RevisionLongPoll, NextPoll: 50 * time.Millisecond, TTLMin: time.Second},
+	)
 	tokens := []string{"p-0", "p-1", "p-2", "p-3"}
 	const events = 5
 	type open struct {
@@ -168,7 +171,11 @@ func TestListeningOnTheWire(t *testing.T) {
 				}
 			}))
 			t.Cleanup(srv.Close)
-			d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: srv.URL + "/mcp", Era: c.era}, driver.Options{Mode: eventmeter.Poll, Settings: events.Settings{Listen: true}})
+			d, rec := systemstest.Lane(
+				t,
+				mcpclient.EndpointOptions{URL: srv.URL + "/mcp", Era: c.era},
+				driver.Options{Mode: eventmeter.Poll, Settings: events.Settings{Listen: true}},
+			)
 			systemstest.Attach(t, d, 1)
 			rec.Wait(t, "the refusal", func(m *systemstest.Memory) bool {
 				return slices.ContainsFunc(m.Calls, func(c eventmeter.Call) bool {
@@ -249,7 +256,9 @@ func eventTypeIsRemoved(t *testing.T, revision, code string) {
 	for _, mode := range []eventmeter.Mode{eventmeter.Poll, eventmeter.Push, eventmeter.Webhook} {
 		for _, wait := range []time.Duration{0, 10 * time.Second} {
 			d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
-				Mode: mode, Poll: &driver.Poll{MinInterval: time.Millisecond, Timeout: wait}, Listener: driver.ListenerOptions{Authority: w.Authority},
+				Mode:     mode,
+				Poll:     &driver.Poll{MinInterval: time.Millisecond, Timeout: wait},
+				Listener: driver.ListenerOptions{Authority: w.Authority},
 			})
 			systemstest.Attach(t, d, 1)
 			recs = append(recs, rec)
@@ -389,7 +398,8 @@ func TestTheAllowListIsProofEnough(t *testing.T) {
 		rec.Wait(t, "the event", func(m *systemstest.Memory) bool { return len(m.Seen(0, 1)) == 1 })
 		rec.Mu.Lock()
 		defer rec.Mu.Unlock()
-		if slices.ContainsFunc(rec.Calls, func(c eventmeter.Call) bool { return c.Cause == eventmeter.Verification }) || w.Srv.Stats().Verifications != 0 {
+		if slices.ContainsFunc(rec.Calls, func(c eventmeter.Call) bool { return c.Cause == eventmeter.Verification }) ||
+			w.Srv.Stats().Verifications != 0 {
 			t.Errorf("it was asked; told:\n%s", strings.Join(rec.Log, "\n"))
 		}
 	}
@@ -399,7 +409,11 @@ func TestTheAllowListIsProofEnough(t *testing.T) {
 // change nothing for a lane.
 func TestTheTargetSignsWithItsOwnKeyToo(t *testing.T) {
 	w := systemstest.NewWorld(t, refserver.Options{Signature: refserver.SignBoth})
-	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{Mode: eventmeter.Webhook, Listener: driver.ListenerOptions{Authority: w.Authority}})
+	d, rec := systemstest.Lane(
+		t,
+		mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}},
+		driver.Options{Mode: eventmeter.Webhook, Listener: driver.ListenerOptions{Authority: w.Authority}},
+	)
 	systemstest.Attach(t, d, 1)
 	w.Fire(t, "c", 1, 1)
 	rec.Wait(t, "the event", func(m *systemstest.Memory) bool { return len(m.Seen(0, 1)) == 1 })
@@ -415,7 +429,9 @@ func TestTheTargetSignsWithItsOwnKeyToo(t *testing.T) {
 func TestDroppedForLongFailure(t *testing.T) {
 	w := systemstest.NewWorld(t, refserver.Options{DropAfter: 50 * time.Millisecond, RetryBase: 10 * time.Millisecond})
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
-		Mode: eventmeter.Webhook, Listener: driver.ListenerOptions{Authority: w.Authority}, Webhook: driver.Webhook{TTL: "none", Answer: []driver.Answer{{Status: http.StatusServiceUnavailable, Times: 1000}}},
+		Mode:     eventmeter.Webhook,
+		Listener: driver.ListenerOptions{Authority: w.Authority},
+		Webhook:  driver.Webhook{TTL: "none", Answer: []driver.Answer{{Status: http.StatusServiceUnavailable, Times: 1000}}},
 	})
 	systemstest.Attach(t, d, 1)
 	w.Fire(t, "c", 1, 1)
@@ -431,10 +447,17 @@ func TestRotationUnderLoad(t *testing.T) {
 	for _, secrets := range []string{settings.SecretsBoth, settings.SecretsEarly, settings.SecretsLate} {
 		t.Run(string(secrets), func(t *testing.T) {
 			t.Parallel()
-			w := systemstest.NewWorld(t, refserver.Options{TTLMin: time.Second, DualSignGrace: -1, RetryBase: 10 * time.Millisecond, RetryMax: 10})
+			w := systemstest.NewWorld(
+				t,
+				refserver.Options{TTLMin: time.Second, DualSignGrace: -1, RetryBase: 10 * time.Millisecond, RetryMax: 10},
+			)
 			d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
-				Mode: eventmeter.Webhook, Subscriptions: 4,
-				Listener: driver.ListenerOptions{Authority: w.Authority}, Webhook: driver.Webhook{TTL: "2s", RefreshAt: 0.1, RotateEvery: 1, Secrets: secrets},
+				Mode:          eventmeter.Webhook,
+				Subscriptions: 4,
+				Listener: driver.ListenerOptions{
+					Authority: w.Authority,
+				},
+				Webhook: driver.Webhook{TTL: "2s", RefreshAt: 0.1, RotateEvery: 1, Secrets: secrets},
 			})
 			systemstest.Attach(t, d, 4)
 			seq := uint32(0)

@@ -134,7 +134,9 @@ func (d *lane) examineEnd(ctx context.Context, session *mcpclient.Session) {
 		d.said.deviates("events/unsubscribe of a subscription that does not exist succeeds, where NotFound is due; ChatGPT expects success")
 	case d.said.failed(a.Err) && a.Err.Meaning() == "NotFound", a.Err.Meaning() == "Forbidden":
 	case a.Err.HasCode && a.Err.Meaning() != "":
-		d.said.deviates("events/unsubscribe of a subscription that does not exist is answered " + a.Err.Meaning() + ", where NotFound is due")
+		d.said.deviates(
+			"events/unsubscribe of a subscription that does not exist is answered " + a.Err.Meaning() + ", where NotFound is due",
+		)
 	}
 }
 

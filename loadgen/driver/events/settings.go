@@ -53,8 +53,18 @@ func (s *Settings) Check(l settings.Lane) {
 		l.Bad("events.anonymous", "a program has no tokens", "remove it, or connect to a server by its url")
 	}
 	if l.Mode != "push" {
-		l.Reject("events", []string{"cutEvery", "cutAt", "cutFor"}, fmt.Sprintf("a lane of mode %s has no streams to cut", l.Mode), "remove it, or set mode: push")
-		l.Reject("events", []string{"stallFor", "stallShare"}, fmt.Sprintf("a lane of mode %s has no streams that could stop reading", l.Mode), "remove it, or set mode: push")
+		l.Reject(
+			"events",
+			[]string{"cutEvery", "cutAt", "cutFor"},
+			fmt.Sprintf("a lane of mode %s has no streams to cut", l.Mode),
+			"remove it, or set mode: push",
+		)
+		l.Reject(
+			"events",
+			[]string{"stallFor", "stallShare"},
+			fmt.Sprintf("a lane of mode %s has no streams that could stop reading", l.Mode),
+			"remove it, or set mode: push",
+		)
 	} else if s.StallFor > 0 && l.OverStdio {
 		l.Bad("events.stallFor", "all streams of a program share its output", "remove it, or connect to a server by its url")
 	}

@@ -26,13 +26,23 @@ func TestSmitheryAgainstTheTarget(t *testing.T) {
 				const subs, events = 4, 5
 				source := uint16(systemstest.Sources.Add(1))
 				channel := func(i int) string { return fmt.Sprintf("%s-%d", t.Name(), i%2) }
-				d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Era: era, Tokens: []string{"a", "b"}}, driver.Options{
-					System: "smithery", Mode: eventmeter.Webhook, Subscriptions: subs, Settings: form,
-					Arguments: func(i int) json.RawMessage {
-						return json.RawMessage(fmt.Sprintf(`{"channel":%q}`, channel(i)))
+				d, rec := systemstest.Lane(
+					t,
+					mcpclient.EndpointOptions{URL: w.Srv.URL(), Era: era, Tokens: []string{"a", "b"}},
+					driver.Options{
+						System:        "smithery",
+						Mode:          eventmeter.Webhook,
+						Subscriptions: subs,
+						Settings:      form,
+						Arguments: func(i int) json.RawMessage {
+							return json.RawMessage(fmt.Sprintf(`{"channel":%q}`, channel(i)))
+						},
+						Listener: driver.ListenerOptions{
+							Authority: w.Authority,
+						},
+						Webhook: driver.Webhook{RefreshAt: 0.1, RotateEvery: 1, Answer: []driver.Answer{{Status: 503, Share: 0.3}}},
 					},
-					Listener: driver.ListenerOptions{Authority: w.Authority}, Webhook: driver.Webhook{RefreshAt: 0.1, RotateEvery: 1, Answer: []driver.Answer{{Status: 503, Share: 0.3}}},
-				})
+				)
 				systemstest.Attach(t, d, subs)
 				for seq := range uint32(events) {
 					w.Fire(t, channel(0), source, seq+1)
@@ -81,7 +91,10 @@ func TestSmitheryAgainstTheTarget(t *testing.T) {
 func TestSmitherySubscriptionThatIsGone(t *testing.T) {
 	w := systemstest.NewWorld(t, refserver.Options{TTLMin: time.Second, TTLDefault: time.Second, FreshIDs: true})
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
-		System: "smithery", Mode: eventmeter.Webhook, Listener: driver.ListenerOptions{Authority: w.Authority}, Webhook: driver.Webhook{RefreshAt: 0.4},
+		System:   "smithery",
+		Mode:     eventmeter.Webhook,
+		Listener: driver.ListenerOptions{Authority: w.Authority},
+		Webhook:  driver.Webhook{RefreshAt: 0.4},
 	})
 	systemstest.Attach(t, d, 1)
 	// The target forgets it, and says nothing. What happens now is lost.
@@ -99,7 +112,11 @@ func TestSmitherySubscriptionThatIsGone(t *testing.T) {
 func TestSmitheryOffer(t *testing.T) {
 	w := systemstest.NewWorld(t, refserver.Options{})
 	for _, era := range []mcpclient.Era{mcpclient.Modern, mcpclient.Legacy} {
-		d, _ := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Era: era}, driver.Options{System: "smithery", Mode: eventmeter.Webhook})
+		d, _ := systemstest.Lane(
+			t,
+			mcpclient.EndpointOptions{URL: w.Srv.URL(), Era: era},
+			driver.Options{System: "smithery", Mode: eventmeter.Webhook},
+		)
 		o, err := d.(driver.Discoverer).Discover(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -31,19 +31,27 @@ func testChosenStart(t *testing.T, revision mcpclient.Revision) {
 			t.Run(fmt.Sprintf("%s/%d", mode, j), func(t *testing.T) {
 				source := uint16(2*i + j)
 				w.Fire(t, t.Name(), source, 1)
-				d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}, Revision: revision}, driver.Options{
-					Mode: mode, Settings: events.Settings{Cursor: cursor},
-					Arguments: func(int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"channel":%q}`, t.Name())) },
-					Poll:      &driver.Poll{MinInterval: time.Millisecond},
-					Listener:  driver.ListenerOptions{Authority: w.Authority},
-				})
+				d, rec := systemstest.Lane(
+					t,
+					mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}, Revision: revision},
+					driver.Options{
+						Mode: mode, Settings: events.Settings{Cursor: cursor},
+						Arguments: func(int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"channel":%q}`, t.Name())) },
+						Poll:      &driver.Poll{MinInterval: time.Millisecond},
+						Listener:  driver.ListenerOptions{Authority: w.Authority},
+					},
+				)
 				systemstest.Attach(t, d, 1)
 				w.Fire(t, t.Name(), source, 2)
 				want := 2 - j
 				if revision == mcpclient.Older && mode != eventmeter.Webhook {
 					want = 1
 				}
-				rec.Wait(t, "the events", func(m *systemstest.Memory) bool { return len(m.Seen(0, source)) >= want && m.Seen(0, source)[2] > 0 })
+				rec.Wait(
+					t,
+					"the events",
+					func(m *systemstest.Memory) bool { return len(m.Seen(0, source)) >= want && m.Seen(0, source)[2] > 0 },
+				)
 				if err := d.Detach(t.Context(), 0); err != nil {
 					t.Fatal(err)
 				}

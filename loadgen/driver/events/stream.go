@@ -190,7 +190,8 @@ func (d *lane) stall() {
 	runs := slices.Clone(d.Turns)
 	d.Mu.Unlock()
 	for i, r := range runs {
-		if r == nil || d.set.StallShare > 0 && rand.New(rand.NewPCG(d.Opts.Seed, uint64(d.Opts.NumberOf(i)))).Float64() >= d.set.StallShare {
+		if r == nil ||
+			d.set.StallShare > 0 && rand.New(rand.NewPCG(d.Opts.Seed, uint64(d.Opts.NumberOf(i)))).Float64() >= d.set.StallShare {
 			continue
 		}
 		if r.stream.Hold(d.set.StallFor) {

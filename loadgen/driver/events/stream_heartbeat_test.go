@@ -55,7 +55,11 @@ func (p *beatingClient) play(ctx context.Context, r streamclient.Request, s stre
 		return err
 	}
 	for what := "active"; ; what = "heartbeat" {
-		text := fmt.Sprintf("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/events/%s\",\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":%s}}}\n\n", what, wire.RequestID(r.Body))
+		text := fmt.Sprintf(
+			"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/events/%s\",\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":%s}}}\n\n",
+			what,
+			wire.RequestID(r.Body),
+		)
 		if err := s.Piece([]byte(text), now()); err != nil {
 			return err
 		}
@@ -71,7 +75,16 @@ func (p *beatingClient) play(ctx context.Context, r streamclient.Request, s stre
 // alive as long as something comes within twice the draft's 30 s, and dead
 // after that.
 func TestDefaultHeartbeat(t *testing.T) {
-	p, err := profiles.Parse("t", []byte("name: t\nupstream: {kind: none}\ntarget: {url: http://127.0.0.1:1/mcp}\nlanes: [{name: a, mode: push, subscriptions: 1, event: e}]\n"), nil, profiles.Systems{{Name: "events", Modes: []string{"push"}, Settings: func(mode string) settings.Settings { return Defaults(mode) }}})
+	p, err := profiles.Parse(
+		"t",
+		[]byte(
+			"name: t\nupstream: {kind: none}\ntarget: {url: http://127.0.0.1:1/mcp}\nlanes: [{name: a, mode: push, subscriptions: 1, event: e}]\n",
+		),
+		nil,
+		profiles.Systems{
+			{Name: "events", Modes: []string{"push"}, Settings: func(mode string) settings.Settings { return Defaults(mode) }},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

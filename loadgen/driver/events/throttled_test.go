@@ -22,7 +22,9 @@ func TestThrottledDeliveries(t *testing.T) {
 	}
 	w := systemstest.NewWorld(t, refserver.Options{Faults: spec, TTLMin: time.Second})
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
-		Mode: eventmeter.Webhook, Listener: driver.ListenerOptions{Authority: w.Authority}, Webhook: driver.Webhook{TTL: "1s", RefreshAt: 0.1},
+		Mode:     eventmeter.Webhook,
+		Listener: driver.ListenerOptions{Authority: w.Authority},
+		Webhook:  driver.Webhook{TTL: "1s", RefreshAt: 0.1},
 	})
 	systemstest.Attach(t, d, 1)
 	// The first is let through at once, and leaves nothing to hold back.

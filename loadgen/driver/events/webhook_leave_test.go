@@ -52,7 +52,10 @@ func TestAnEndWaitsForItsRefresh(t *testing.T) {
 			result = `{"id":"s","refreshBefore":null,"cursor":null,"truncated":false}`
 		case m.Method == "events/subscribe":
 			note("subscribed")
-			result = fmt.Sprintf(`{"id":"s","refreshBefore":%q,"cursor":null,"truncated":false}`, time.Now().Add(time.Second).UTC().Format(time.RFC3339Nano))
+			result = fmt.Sprintf(
+				`{"id":"s","refreshBefore":%q,"cursor":null,"truncated":false}`,
+				time.Now().Add(time.Second).UTC().Format(time.RFC3339Nano),
+			)
 		}
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)

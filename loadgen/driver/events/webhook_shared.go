@@ -24,7 +24,12 @@ type sharedCallback struct {
 
 // share opens the lane's shared callback.
 func (d *lane) share() {
-	s := &sharedCallback{d: d, path: d.Receiver.Issue(d.Opts.Listener.Prefix + "/h/all-"), named: map[string]*hook{}, unnamed: map[*hook]bool{}}
+	s := &sharedCallback{
+		d:       d,
+		path:    d.Receiver.Issue(d.Opts.Listener.Prefix + "/h/all-"),
+		named:   map[string]*hook{},
+		unnamed: map[*hook]bool{},
+	}
 	s.url = d.Listener.URL(s.path)
 	d.shared = s
 	d.Receiver.Add(s.path, s)

@@ -22,10 +22,15 @@ func TestOneCallbackForAll(t *testing.T) {
 		t.Run(system, func(t *testing.T) {
 			const subs, events = 8, 5
 			d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a", "b"}}, driver.Options{
-				System: system, Mode: eventmeter.Webhook, Subscriptions: subs,
+				System:        system,
+				Mode:          eventmeter.Webhook,
+				Subscriptions: subs,
 				// Each channel has a subscription of both principals.
 				Arguments: func(i int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"channel":"%s-%d"}`, t.Name(), i/2)) },
-				Listener:  driver.ListenerOptions{Authority: w.Authority}, Webhook: driver.Webhook{ShareURL: true, RotateEvery: 1, RefreshAt: 0.1},
+				Listener: driver.ListenerOptions{
+					Authority: w.Authority,
+				},
+				Webhook: driver.Webhook{ShareURL: true, RotateEvery: 1, RefreshAt: 0.1},
 			})
 			systemstest.Attach(t, d, subs)
 			for seq := range uint32(events) {
@@ -46,7 +51,12 @@ func TestOneCallbackForAll(t *testing.T) {
 			if len(rec.Deliveries) != subs*events {
 				t.Errorf("%d deliveries, want %d", len(rec.Deliveries), subs*events)
 			}
-			if n := rec.CountNotices(eventmeter.Malformed) + rec.CountNotices(eventmeter.Rejected); n > 0 || systemstest.Figure(d, "unrouted") != 0 {
+			if n := rec.CountNotices(
+				eventmeter.Malformed,
+			) + rec.CountNotices(
+				eventmeter.Rejected,
+			); n > 0 ||
+				systemstest.Figure(d, "unrouted") != 0 {
 				t.Errorf("%d notices, %v unrouted", n, systemstest.Figure(d, "unrouted"))
 			}
 		})
@@ -58,7 +68,10 @@ func TestOneCallbackForAll(t *testing.T) {
 func TestTwoSubscriptionsInOne(t *testing.T) {
 	w := systemstest.NewWorld(t, refserver.Options{})
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
-		Mode: eventmeter.Webhook, Subscriptions: 2, Listener: driver.ListenerOptions{Authority: w.Authority}, Webhook: driver.Webhook{ShareURL: true},
+		Mode:          eventmeter.Webhook,
+		Subscriptions: 2,
+		Listener:      driver.ListenerOptions{Authority: w.Authority},
+		Webhook:       driver.Webhook{ShareURL: true},
 	})
 	systemstest.Attach(t, d, 2)
 	if err := d.Detach(t.Context(), 0); err != nil {

@@ -24,7 +24,12 @@ func (s *Settings) Key() string { return "requests" }
 
 // Check reports what is wrong with the settings and their lane.
 func (s *Settings) Check(l settings.Lane) {
-	l.Reject("", []string{"event", "arguments", "sources", "maxAge", "poll"}, "has no effect on a lane that subscribes to nothing", "remove it")
+	l.Reject(
+		"",
+		[]string{"event", "arguments", "sources", "maxAge", "poll"},
+		"has no effect on a lane that subscribes to nothing",
+		"remove it",
+	)
 	if err := s.bounds(); err != nil {
 		l.Bad("requests.rate", err.Error(), "give requests per second of each client, from 1/s to 1000/s")
 	}

@@ -27,7 +27,13 @@ func idleResources(t testing.TB, n int) (*lane, *resourceStream, *deaf) {
 	}
 	rec := &deaf{Recorder: eventmeter.Tee()}
 	d, err := newLane(driver.Options{
-		Clock: eventmeter.NewClock(), Recorder: rec, Endpoint: ep, Mode: eventmeter.Push, Event: "chat.message", Subscriptions: n, Settings: Settings{PerSession: n, Redelivery: true},
+		Clock:         eventmeter.NewClock(),
+		Recorder:      rec,
+		Endpoint:      ep,
+		Mode:          eventmeter.Push,
+		Event:         "chat.message",
+		Subscriptions: n,
+		Settings:      Settings{PerSession: n, Redelivery: true},
 	}.WithDefaults())
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +137,8 @@ func TestAnUpdateWithoutPayload(t *testing.T) {
 	known = false
 	feed(7_000_000)
 	f := d.Figures()
-	if f.Values["updatesObserved"] != 3 || f.Values["updatesIdentified"] != 2 || f.Values["unrouted"] != 0 || len(asked) != 3 || asked[0].Index != 7 {
+	if f.Values["updatesObserved"] != 3 || f.Values["updatesIdentified"] != 2 || f.Values["unrouted"] != 0 || len(asked) != 3 ||
+		asked[0].Index != 7 {
 		t.Errorf("%v, asked for %v", f.Values, asked)
 	}
 	for name, want := range map[string]int64{"updateLatency": 5_000_000, "updateLatencySent": 2_001_000} {
@@ -144,7 +151,11 @@ func TestAnUpdateWithoutPayload(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 	before := d.Figures().Values["updatesObserved"]
-	if err := stream.Piece([]byte(updateFrame), streamclient.Arrival{At: 9_000_000}); err != nil || d.Figures().Values["updatesObserved"] != before {
+	if err := stream.Piece(
+		[]byte(updateFrame),
+		streamclient.Arrival{At: 9_000_000},
+	); err != nil ||
+		d.Figures().Values["updatesObserved"] != before {
 		t.Errorf("an update with a payload was counted as one without: %v", err)
 	}
 }
@@ -168,7 +179,12 @@ func BenchmarkResourceHook(b *testing.B) {
 		b.Fatal(err)
 	}
 	d, err := newLane(driver.Options{
-		Clock: eventmeter.NewClock(), Recorder: &deaf{Recorder: eventmeter.Tee()}, Endpoint: ep, Mode: eventmeter.Webhook, Event: "chat.message", Subscriptions: 1,
+		Clock:         eventmeter.NewClock(),
+		Recorder:      &deaf{Recorder: eventmeter.Tee()},
+		Endpoint:      ep,
+		Mode:          eventmeter.Webhook,
+		Event:         "chat.message",
+		Subscriptions: 1,
 	}.WithDefaults())
 	if err != nil {
 		b.Fatal(err)
@@ -178,7 +194,9 @@ func BenchmarkResourceHook(b *testing.B) {
 	k := &resourceHook{d: d, r: r, known: make(chan struct{})}
 	key := wire.NewKey([]byte("0123456789abcdef0123456789abcdef"))
 	k.settle(secretStandard, "", key, "subscription://1")
-	body := []byte(`{"type":"chat.message","timestamp":"2026-11-20T10:00:00.120Z","data":{"text":"some text around evtm-00000001-0000-00000001-26 and after it some more"}}`)
+	body := []byte(
+		`{"type":"chat.message","timestamp":"2026-11-20T10:00:00.120Z","data":{"text":"some text around evtm-00000001-0000-00000001-26 and after it some more"}}`,
+	)
 	now := time.Now()
 	h := http.Header{}
 	h.Set(wire.HeaderWebhookID, "e-90")

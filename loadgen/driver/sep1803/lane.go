@@ -146,7 +146,14 @@ func (d *lane) Figures() driver.Figures { return d.tally.Figures() }
 // exchange makes one call in the session of a principal, which lanes share. If into is not
 // nil, the result is decoded into it. If the server no longer knows the session, exchange
 // forgets it and the error has the kind [mcpclient.KindSession].
-func (d *lane) exchange(ctx context.Context, who *mcpclient.Principal, cause eventmeter.Cause, method string, o wire.Object, into any) (*mcpclient.Answer, error) {
+func (d *lane) exchange(
+	ctx context.Context,
+	who *mcpclient.Principal,
+	cause eventmeter.Cause,
+	method string,
+	o wire.Object,
+	into any,
+) (*mcpclient.Answer, error) {
 	session, err := who.Session(ctx, d.Observe)
 	if err != nil {
 		return nil, err

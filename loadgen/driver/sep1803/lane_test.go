@@ -118,10 +118,15 @@ func everyWay(t *testing.T, w *systemstest.World, e mcpclient.EndpointOptions, o
 		}
 	}
 	own := d.(driver.Figurer).Figures()
-	if per := max(o.Settings.(sep1803.Settings).PerSession, 1); o.Mode == eventmeter.Push && own.Values["sessions"] != float64((subs+per-1)/per) {
+	if per := max(
+		o.Settings.(sep1803.Settings).PerSession,
+		1,
+	); o.Mode == eventmeter.Push &&
+		own.Values["sessions"] != float64((subs+per-1)/per) {
 		t.Errorf("%v sessions", own.Values["sessions"])
 	}
-	if kind := o.Settings.(sep1803.Settings).Secret; kind != "" && own.Values["secrets"+strings.ToUpper(kind[:1])+kind[1:]] != subs || own.Values["unrouted"] != 0 {
+	if kind := o.Settings.(sep1803.Settings).Secret; kind != "" && own.Values["secrets"+strings.ToUpper(kind[:1])+kind[1:]] != subs ||
+		own.Values["unrouted"] != 0 {
 		t.Errorf("figures %v", own.Values)
 	}
 	if h := own.Timings["secretWindow"].Histogram; o.Mode == eventmeter.Webhook && h.TotalCount() != subs {
@@ -132,13 +137,19 @@ func everyWay(t *testing.T, w *systemstest.World, e mcpclient.EndpointOptions, o
 func TestResourcesDiscover(t *testing.T) {
 	w := systemstest.NewWorld(t, refserver.Options{})
 	for _, era := range []mcpclient.Era{mcpclient.Legacy, mcpclient.Modern} {
-		d, _ := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Era: era}, driver.Options{System: "sep-1803", Mode: eventmeter.Push})
+		d, _ := systemstest.Lane(
+			t,
+			mcpclient.EndpointOptions{URL: w.Srv.URL(), Era: era},
+			driver.Options{System: "sep-1803", Mode: eventmeter.Push},
+		)
 		o, err := d.(driver.Discoverer).Discover(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		e, ok := o.Event("event://chat.message/{channel}")
-		if !ok || !slices.Equal(e.Delivery, []eventmeter.Mode{eventmeter.Push, eventmeter.Webhook}) || len(e.InputSchema) == 0 || len(e.PayloadSchema) == 0 || o.Capability != "resources" {
+		if !ok || !slices.Equal(e.Delivery, []eventmeter.Mode{eventmeter.Push, eventmeter.Webhook}) || len(e.InputSchema) == 0 ||
+			len(e.PayloadSchema) == 0 ||
+			o.Capability != "resources" {
 			t.Errorf("offer %+v", o)
 		}
 		if _, ok := o.Event("event://tick"); !ok || o.Server == "" {
@@ -167,10 +178,14 @@ func TestResourcesAttachToNothing(t *testing.T) {
 		for _, mode := range []eventmeter.Mode{eventmeter.Push, eventmeter.Webhook} {
 			for _, era := range []mcpclient.Era{mcpclient.Legacy, mcpclient.Modern} {
 				t.Run(fmt.Sprintf("%s/%s/%s", c.name, mode, era), func(t *testing.T) {
-					d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: c.url, Tokens: []string{c.token}, Era: era}, driver.Options{
-						System: "sep-1803", Mode: mode, Event: c.event, Listener: driver.ListenerOptions{Authority: w.Authority},
-						Arguments: func(int) json.RawMessage { return json.RawMessage(c.args) },
-					})
+					d, rec := systemstest.Lane(
+						t,
+						mcpclient.EndpointOptions{URL: c.url, Tokens: []string{c.token}, Era: era},
+						driver.Options{
+							System: "sep-1803", Mode: mode, Event: c.event, Listener: driver.ListenerOptions{Authority: w.Authority},
+							Arguments: func(int) json.RawMessage { return json.RawMessage(c.args) },
+						},
+					)
 					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 					defer cancel()
 					err := d.Attach(ctx, 0)

@@ -66,7 +66,12 @@ func (o *resourceOffer) uri(event string, values map[string]any) (string, error)
 	if len(seen) == 0 {
 		return "", fmt.Errorf("%w: the target lists no event:// resources", mcpclient.ErrNotOffered)
 	}
-	return "", fmt.Errorf("%w: no event resource of %q takes these arguments; there are %s", mcpclient.ErrNotOffered, event, errtext.Line(strings.Join(seen, ", ")))
+	return "", fmt.Errorf(
+		"%w: no event resource of %q takes these arguments; there are %s",
+		mcpclient.ErrNotOffered,
+		event,
+		errtext.Line(strings.Join(seen, ", ")),
+	)
 }
 
 // takes reports whether the template's variables are exactly the names of values.

@@ -56,9 +56,19 @@ func (s *Settings) Check(l settings.Lane) {
 		}
 		l.Reject("sep1803", []string{"secret", "early"}, "has no effect on a lane of mode push", "remove it, or set mode: webhook")
 	case "webhook":
-		l.Reject("sep1803", []string{"perSession", "redelivery", "cutEvery", "cutFor"}, "has no effect on a lane of mode webhook", "remove it, or set mode: push")
+		l.Reject(
+			"sep1803",
+			[]string{"perSession", "redelivery", "cutEvery", "cutFor"},
+			"has no effect on a lane of mode webhook",
+			"remove it, or set mode: push",
+		)
 		l.Reject("webhook", []string{"shareUrl"}, "has no effect on system sep-1803", "remove it")
-		l.Reject("webhook", []string{"ttl", "refreshAt", "refreshJitter", "rotateEvery", "secrets", "oldSecret"}, "system sep-1803 has neither refreshes nor secrets of the client's", "remove it")
+		l.Reject(
+			"webhook",
+			[]string{"ttl", "refreshAt", "refreshJitter", "rotateEvery", "secrets", "oldSecret"},
+			"system sep-1803 has neither refreshes nor secrets of the client's",
+			"remove it",
+		)
 	}
 }
 

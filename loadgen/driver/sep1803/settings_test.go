@@ -43,7 +43,12 @@ func TestSEP1803(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	systemstest.ReadAgain(t, p)
-	p, err = profiles.Parse("p.yaml", []byte(strings.Replace(lane1803, "{cutEvery: 1s}", "{redelivery: false, perSession: 4}", 1)), nil, systems.Table)
+	p, err = profiles.Parse(
+		"p.yaml",
+		[]byte(strings.Replace(lane1803, "{cutEvery: 1s}", "{redelivery: false, perSession: 4}", 1)),
+		nil,
+		systems.Table,
+	)
 	if err != nil || *p.Lanes[0].Settings.(*sep1803.Settings) != (sep1803.Settings{PerSession: 4}) {
 		t.Fatalf("%v %+v", err, p)
 	}

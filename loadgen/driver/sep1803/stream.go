@@ -88,7 +88,10 @@ func (t *resourceStream) Request(ctx context.Context) (driver.StreamRequest, err
 	case mcpclient.Legacy:
 		err = t.get(&req)
 	default:
-		err = fmt.Errorf("%w: updates need the stream of a session or subscriptions/listen, and the target has neither", mcpclient.ErrNotOffered)
+		err = fmt.Errorf(
+			"%w: updates need the stream of a session or subscriptions/listen, and the target has neither",
+			mcpclient.ErrNotOffered,
+		)
 	}
 	return req, err
 }

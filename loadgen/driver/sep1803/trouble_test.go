@@ -35,8 +35,13 @@ func withLedger(t *testing.T, e mcpclient.EndpointOptions, o driver.Options) (dr
 	}
 	clock := eventmeter.NewClock()
 	ledger, err := ledger.New(ledger.Options{
-		Clock: clock, Run: 1, Sources: 1, DetachGrace: time.Minute,
-		Lanes: []ledger.LaneSpec{{Name: "lane", System: "sep-1803", Mode: o.Mode, Subscriptions: o.Subscriptions, Ordered: o.Mode == eventmeter.Push}},
+		Clock:       clock,
+		Run:         1,
+		Sources:     1,
+		DetachGrace: time.Minute,
+		Lanes: []ledger.LaneSpec{
+			{Name: "lane", System: "sep-1803", Mode: o.Mode, Subscriptions: o.Subscriptions, Ordered: o.Mode == eventmeter.Push},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -69,10 +74,17 @@ func TestResourcesCutStreams(t *testing.T) {
 			w := systemstest.NewWorld(t, refserver.Options{})
 			const subs, cuts = 6, 12
 			d, ledger, clock := withLedger(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Era: mcpclient.Legacy}, driver.Options{
-				Mode: eventmeter.Push, Subscriptions: subs, Arguments: func(i int) json.RawMessage {
+				Mode:          eventmeter.Push,
+				Subscriptions: subs,
+				Arguments: func(i int) json.RawMessage {
 					return []json.RawMessage{nil, json.RawMessage(`{"channel":"c"}`)}[i%2]
 				},
-				Settings: sep1803.Settings{PerSession: 3, Redelivery: !forget, CutEvery: 80 * time.Millisecond, CutFor: 10 * time.Millisecond},
+				Settings: sep1803.Settings{
+					PerSession: 3,
+					Redelivery: !forget,
+					CutEvery:   80 * time.Millisecond,
+					CutFor:     10 * time.Millisecond,
+				},
 			})
 			systemstest.Attach(t, d, subs)
 			figures := d.(driver.Figurer)
@@ -190,7 +202,9 @@ func TestResourcesBeforeTheSecret(t *testing.T) {
 				}
 			}
 			d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: address, Tokens: []string{"a"}}, driver.Options{
-				System: "sep-1803", Mode: eventmeter.Webhook, Settings: sep1803.Settings{Early: map[bool]string{true: "refuse", false: "hold"}[refuse]},
+				System:   "sep-1803",
+				Mode:     eventmeter.Webhook,
+				Settings: sep1803.Settings{Early: map[bool]string{true: "refuse", false: "hold"}[refuse]},
 				Listener: driver.ListenerOptions{Authority: w.Authority},
 			})
 			f := d.(driver.Figurer).Figures
@@ -316,7 +330,8 @@ func TestResourcesComeAndGo(t *testing.T) {
 				t.Error(err)
 			}
 			l := a.Lanes[0]
-			if l.Expected == 0 || l.LostSilent != 0 || l.LostAnnounced != 0 || l.Duplicates.Total() != 0 || l.Unexpected.Total() != 0 || l.Windows != subs+10+2*3 {
+			if l.Expected == 0 || l.LostSilent != 0 || l.LostAnnounced != 0 || l.Duplicates.Total() != 0 || l.Unexpected.Total() != 0 ||
+				l.Windows != subs+10+2*3 {
 				t.Errorf("%d events: %+v", seq, l.SubCounts)
 			}
 		})

@@ -180,7 +180,11 @@ func (t *resourceStream) acknowledged(e wire.Event) {
 		case honoured[r.uri]:
 			r.Activate(t.At())
 		case r.IsActive():
-			s.lostRun(r, "the new acknowledgement leaves out its resource", fmt.Errorf("%w: the acknowledgement leaves %s out", mcpclient.ErrNotOffered, errtext.Line(r.uri)))
+			s.lostRun(
+				r,
+				"the new acknowledgement leaves out its resource",
+				fmt.Errorf("%w: the acknowledgement leaves %s out", mcpclient.ErrNotOffered, errtext.Line(r.uri)),
+			)
 		}
 	}
 }

@@ -218,13 +218,39 @@ func (d *lane) Figures() driver.Figures {
 	}
 	reads := t.reads.Load()
 	v := map[string]float64{
-		"uses": n(&t.uses), "usesServed": n(&t.served), "usesFailed": n(&t.failed), "usesAbandoned": n(&t.abandoned), "usesMissed": n(&t.missed),
-		"pageReads": float64(reads), "fetchesAvoided": n(&t.avoided), "fetchesShared": n(&t.waited), "servedStale": n(&t.servedStale),
-		"fetches": float64(foreground + t.background.Load()), "fetchesFirst": n(&t.fetchesBy[missing]), "fetchesExpired": n(&t.fetchesBy[expired]),
-		"fetchesChanged": n(&t.fetchesBy[changed]), "fetchesUncached": n(&t.fetchesBy[uncached]), "fetchesBackground": n(&t.background),
-		"fetchesFailed": n(&t.fetchesFailed), "cursorFailures": n(&t.cursorFailures), "regressed": n(&t.regressed), "privatePages": n(&t.privatePages),
-		"ttlMissing": n(&t.ttlMissing), "scopesMixed": n(&t.scopesMixed),
-		"changesNotified": n(&t.changes), "otherChangesNotified": n(&t.otherChanges), "listenReconnects": n(&t.reconnects), "ttlMs": n(&t.ttl) / 1e6,
+		"uses": n(
+			&t.uses,
+		),
+		"usesServed":     n(&t.served),
+		"usesFailed":     n(&t.failed),
+		"usesAbandoned":  n(&t.abandoned),
+		"usesMissed":     n(&t.missed),
+		"pageReads":      float64(reads),
+		"fetchesAvoided": n(&t.avoided),
+		"fetchesShared":  n(&t.waited),
+		"servedStale":    n(&t.servedStale),
+		"fetches": float64(
+			foreground + t.background.Load(),
+		),
+		"fetchesFirst":      n(&t.fetchesBy[missing]),
+		"fetchesExpired":    n(&t.fetchesBy[expired]),
+		"fetchesChanged":    n(&t.fetchesBy[changed]),
+		"fetchesUncached":   n(&t.fetchesBy[uncached]),
+		"fetchesBackground": n(&t.background),
+		"fetchesFailed": n(
+			&t.fetchesFailed,
+		),
+		"cursorFailures": n(&t.cursorFailures),
+		"regressed":      n(&t.regressed),
+		"privatePages":   n(&t.privatePages),
+		"ttlMissing":     n(&t.ttlMissing),
+		"scopesMixed":    n(&t.scopesMixed),
+		"changesNotified": n(
+			&t.changes,
+		),
+		"otherChangesNotified": n(&t.otherChanges),
+		"listenReconnects":     n(&t.reconnects),
+		"ttlMs":                n(&t.ttl) / 1e6,
 	}
 	if reads > 0 {
 		v["avoidedShare"] = n(&t.avoided) / float64(reads)
@@ -278,7 +304,15 @@ func (t *account) account(d *lane, tables []firedTable, windows []window, v map[
 			never += unseen
 		}
 	}
-	v["changesOwed"], v["changesSeen"], v["changesSuperseded"], v["changesNeverSeen"] = float64(owed), float64(t.seen), float64(t.superseded), float64(never)
+	v["changesOwed"], v["changesSeen"], v["changesSuperseded"], v["changesNeverSeen"] = float64(
+		owed,
+	), float64(
+		t.seen,
+	), float64(
+		t.superseded,
+	), float64(
+		never,
+	)
 	return owed - t.seen - t.superseded - never
 }
 

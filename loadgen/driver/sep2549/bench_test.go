@@ -14,7 +14,13 @@ import (
 // which each has learned of a thousand changes from four sources.
 func BenchmarkListFigures(b *testing.B) {
 	const clients, changes, sources = 1000, 250, 4
-	l, err := ledger.New(ledger.Options{Run: 7, Sources: sources, Lanes: []ledger.LaneSpec{{Name: "a", System: "sep-2549", Mode: eventmeter.Poll, Subscriptions: clients}}})
+	l, err := ledger.New(
+		ledger.Options{
+			Run:     7,
+			Sources: sources,
+			Lanes:   []ledger.LaneSpec{{Name: "a", System: "sep-2549", Mode: eventmeter.Poll, Subscriptions: clients}},
+		},
+	)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -62,7 +62,11 @@ func (d *lane) walk(c *client, cause eventmeter.Cause) ([]*keptPage, error) {
 			return pages, nil
 		}
 		if p.next == key || len(pages) >= mcpclient.MaxPages {
-			return nil, &mcpclient.CallError{Method: d.method, Kind: mcpclient.KindProtocol, Message: errtext.Of(fmt.Sprintf("the pages do not end (%d so far)", len(pages)))}
+			return nil, &mcpclient.CallError{
+				Method:  d.method,
+				Kind:    mcpclient.KindProtocol,
+				Message: errtext.Of(fmt.Sprintf("the pages do not end (%d so far)", len(pages))),
+			}
 		}
 		key = p.next
 	}
@@ -111,7 +115,16 @@ func (d *lane) page(c *client, key string, cause eventmeter.Cause) (*keptPage, e
 }
 
 // fetch fetches one page and ends the flight with the page or the error.
-func (d *lane) fetch(ctx context.Context, cache *cache, who *mcpclient.Principal, f *flight, kept *keptPage, why freshness, cause eventmeter.Cause, background bool) (*keptPage, error) {
+func (d *lane) fetch(
+	ctx context.Context,
+	cache *cache,
+	who *mcpclient.Principal,
+	f *flight,
+	kept *keptPage,
+	why freshness,
+	cause eventmeter.Cause,
+	background bool,
+) (*keptPage, error) {
 	began := d.Clock.Now()
 	d.tally.fetched(began, why, background)
 	p, received, err := d.ask(ctx, who, f.key.key, kept, cause)
@@ -128,7 +141,13 @@ func (d *lane) fetch(ctx context.Context, cache *cache, who *mcpclient.Principal
 
 // ask requests a page, and returns when the answer was read. cause is the cause of an answer
 // without a new change.
-func (d *lane) ask(ctx context.Context, who *mcpclient.Principal, key string, kept *keptPage, cause eventmeter.Cause) (*keptPage, eventmeter.Instant, error) {
+func (d *lane) ask(
+	ctx context.Context,
+	who *mcpclient.Principal,
+	key string,
+	kept *keptPage,
+	cause eventmeter.Cause,
+) (*keptPage, eventmeter.Instant, error) {
 	session, err := who.Session(ctx, d.Observe)
 	if err != nil {
 		return nil, 0, err

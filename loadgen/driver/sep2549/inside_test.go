@@ -65,7 +65,12 @@ func TestListStaleness(t *testing.T) {
 	})
 	expect(t, f, map[string]float64{"changesOwed": 3, "changesSeen": 1, "changesSuperseded": 1, "changesNeverSeen": 1, "fetchesExpired": 1})
 	h := f.Timings["staleness"].Histogram
-	if low, high := time.Duration(h.Min()), time.Duration(h.Max()); h.TotalCount() != 2 || low < 4900*time.Millisecond || low > 5200*time.Millisecond || high < 7900*time.Millisecond || high > 8200*time.Millisecond {
+	if low, high := time.Duration(
+		h.Min(),
+	), time.Duration(
+		h.Max(),
+	); h.TotalCount() != 2 || low < 4900*time.Millisecond || low > 5200*time.Millisecond || high < 7900*time.Millisecond ||
+		high > 8200*time.Millisecond {
 		t.Errorf("staleness %d times, %v to %v", h.TotalCount(), low, high)
 	}
 }
@@ -84,9 +89,16 @@ func TestListNotification(t *testing.T) {
 		time.Sleep(5 * time.Second)
 	})
 	expect(t, f, map[string]float64{
-		"changesOwed": 2, "changesSeen": 1, "changesSuperseded": 1, "fetchesChanged": 1, "fetchesExpired": 0, "changesNotified": 1, "otherChangesNotified": 1,
+		"changesOwed":          2,
+		"changesSeen":          1,
+		"changesSuperseded":    1,
+		"fetchesChanged":       1,
+		"fetchesExpired":       0,
+		"changesNotified":      1,
+		"otherChangesNotified": 1,
 	})
-	if h := f.Timings["invalidation"].Histogram; h.TotalCount() < 1 || time.Duration(h.Max()) < 19*time.Millisecond || time.Duration(h.Max()) > 21*time.Millisecond {
+	if h := f.Timings["invalidation"].Histogram; h.TotalCount() < 1 || time.Duration(h.Max()) < 19*time.Millisecond ||
+		time.Duration(h.Max()) > 21*time.Millisecond {
 		t.Errorf("invalidation %d times, at most %v", h.TotalCount(), time.Duration(h.Max()))
 	}
 	if h := f.Timings["staleness"].Histogram; time.Duration(h.Max()) > 1100*time.Millisecond {
@@ -105,7 +117,8 @@ func TestListNotificationByTheKernelsClock(t *testing.T) {
 		s.tell <- "notifications/tools/list_changed"
 		time.Sleep(5 * time.Second)
 	})
-	if h := f.Timings["invalidation"].Histogram; h.TotalCount() != 1 || time.Duration(h.Max()) < 4*time.Millisecond || time.Duration(h.Max()) > 6*time.Millisecond {
+	if h := f.Timings["invalidation"].Histogram; h.TotalCount() != 1 || time.Duration(h.Max()) < 4*time.Millisecond ||
+		time.Duration(h.Max()) > 6*time.Millisecond {
 		t.Errorf("invalidation %d times, at most %v", h.TotalCount(), time.Duration(h.Max()))
 	}
 }
@@ -165,7 +178,13 @@ func TestListBackground(t *testing.T) {
 	if n := f.Values["fetchesBackground"]; n < 4*6 || n > 4*12 {
 		t.Errorf("%v background refreshes in six lives of four copies", n)
 	}
-	idle := bubble(t, 1, Settings{Cache: true, Use: 0.01, Background: true, Jitter: 0.5}, &scriptedLists{ttl: time.Second}, func(*lane, func()) { time.Sleep(30 * time.Second) })
+	idle := bubble(
+		t,
+		1,
+		Settings{Cache: true, Use: 0.01, Background: true, Jitter: 0.5},
+		&scriptedLists{ttl: time.Second},
+		func(*lane, func()) { time.Sleep(30 * time.Second) },
+	)
 	if n := idle.Values["fetchesBackground"]; n > 1 {
 		t.Errorf("%v refreshes of a copy that nobody used", n)
 	}
@@ -204,7 +223,19 @@ func TestHerd(t *testing.T) {
 }
 
 func TestStampsIn(t *testing.T) {
-	a, b, c := eventmeter.Stamp{Run: 1, Source: 2, Seq: 3}, eventmeter.Stamp{Run: 1, Source: 2, Seq: 9}, eventmeter.Stamp{Run: 1, Source: 1, Seq: 4}
+	a, b, c := eventmeter.Stamp{
+		Run:    1,
+		Source: 2,
+		Seq:    3,
+	}, eventmeter.Stamp{
+		Run:    1,
+		Source: 2,
+		Seq:    9,
+	}, eventmeter.Stamp{
+		Run:    1,
+		Source: 1,
+		Seq:    4,
+	}
 	got := driver.StampsIn([]byte("evtm- " + a.String() + b.String() + " evtm-evtm- " + c.String() + a.String() + " evtm-0000"))
 	if len(got) != 2 || got[0] != c || got[1] != b {
 		t.Errorf("found %v", got)

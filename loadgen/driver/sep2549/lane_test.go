@@ -35,7 +35,13 @@ type listWorld struct {
 // still show the marks of the run before.
 var listRuns atomic.Uint32
 
-func newListWorld(t *testing.T, e mcpclient.EndpointOptions, o driver.Options, sources int, change func(list, probe string) error) *listWorld {
+func newListWorld(
+	t *testing.T,
+	e mcpclient.EndpointOptions,
+	o driver.Options,
+	sources int,
+	change func(list, probe string) error,
+) *listWorld {
 	t.Helper()
 	w := &listWorld{clock: eventmeter.NewClock(), change: change, seq: map[uint16]uint32{}, run: listRuns.Add(1)}
 	var err error
@@ -124,7 +130,8 @@ func (w *listWorld) finish(t *testing.T, clients int) (ledger.LaneAccount, drive
 	if v["unbalanced"] != 0 {
 		t.Errorf("the sums differ: %v", v)
 	}
-	if int64(v["changesOwed"]) != lane.Expected || int64(v["changesSeen"]+v["changesSuperseded"]) != lane.Delivered || int64(v["changesNeverSeen"]) != lane.LostSilent {
+	if int64(v["changesOwed"]) != lane.Expected || int64(v["changesSeen"]+v["changesSuperseded"]) != lane.Delivered ||
+		int64(v["changesNeverSeen"]) != lane.LostSilent {
 		t.Errorf("the ledger has %d owed, %d delivered, %d lost; the lane %v", lane.Expected, lane.Delivered, lane.LostSilent, v)
 	}
 	if n := f.Timings["staleness"].Histogram.TotalCount(); n != lane.Delivered {
@@ -143,8 +150,17 @@ func TestListsOfEveryKind(t *testing.T) {
 			for _, told := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/told=%t", list, era, told), func(t *testing.T) {
 					const clients, sources, rounds = 4, 3, 4
-					o := driver.Options{Subscriptions: clients, Settings: sep2549.Settings{Cache: true, List: list, Use: 200, Notifications: told, Jitter: 0.2}}
-					lw := newListWorld(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Era: era, Tokens: []string{"a", "b"}}, o, sources, injectList(w))
+					o := driver.Options{
+						Subscriptions: clients,
+						Settings:      sep2549.Settings{Cache: true, List: list, Use: 200, Notifications: told, Jitter: 0.2},
+					}
+					lw := newListWorld(
+						t,
+						mcpclient.EndpointOptions{URL: w.Srv.URL(), Era: era, Tokens: []string{"a", "b"}},
+						o,
+						sources,
+						injectList(w),
+					)
 					systemstest.Attach(t, lw.d, clients)
 					for range rounds {
 						for s := range uint16(sources) {
@@ -160,7 +176,8 @@ func TestListsOfEveryKind(t *testing.T) {
 					if v["fetchesAvoided"] == 0 || v["ttlMs"] != 100 || v["privatePages"] != 0 && list != "resources" {
 						t.Errorf("figures %v", v)
 					}
-					if invalid := f.Timings["invalidation"].Histogram.TotalCount(); told != (invalid > 0) || told != (v["changesNotified"] > 0) {
+					if invalid := f.Timings["invalidation"].Histogram.TotalCount(); told != (invalid > 0) ||
+						told != (v["changesNotified"] > 0) {
 						t.Errorf("told %t: %d copies were made stale by %v notifications", told, invalid, v["changesNotified"])
 					}
 				})
@@ -264,7 +281,13 @@ func TestListsInEveryManner(t *testing.T) {
 func TestListsChurnAndLoss(t *testing.T) {
 	w := systemstest.NewWorld(t, refserver.Options{Lists: refserver.ListOptions{Entries: 3, Page: 10, TTL: time.Hour}})
 	const clients = 3
-	lw := newListWorld(t, mcpclient.EndpointOptions{URL: w.Srv.URL()}, driver.Options{Subscriptions: clients, Settings: sep2549.Settings{Cache: true, Use: 100}}, 1, injectList(w))
+	lw := newListWorld(
+		t,
+		mcpclient.EndpointOptions{URL: w.Srv.URL()},
+		driver.Options{Subscriptions: clients, Settings: sep2549.Settings{Cache: true, Use: 100}},
+		1,
+		injectList(w),
+	)
 	systemstest.Attach(t, lw.d, clients)
 	lw.fire(t, "tools", 0)
 	if err := lw.d.Detach(t.Context(), 1); err != nil {

@@ -50,7 +50,10 @@ func (d *lane) listen(ctx context.Context, c *client) error {
 		return err
 	}
 	if session.Era == mcpclient.Bare {
-		return fmt.Errorf("notifications: %w: the target refused every handshake, so it has no session to listen on", mcpclient.ErrNotOffered)
+		return fmt.Errorf(
+			"notifications: %w: the target refused every handshake, so it has no session to listen on",
+			mcpclient.ErrNotOffered,
+		)
 	}
 	e := d.join(c, session)
 	select {
@@ -94,7 +97,15 @@ func (d *lane) join(c *client, session *mcpclient.Session) *listener {
 		e = nil
 	}
 	if e == nil {
-		e = &listener{d: d, who: who, own: own, sub: c.Sub, follows: legacy && d.want == "", named: make(chan struct{}), caches: map[*cache]int{}}
+		e = &listener{
+			d:       d,
+			who:     who,
+			own:     own,
+			sub:     c.Sub,
+			follows: legacy && d.want == "",
+			named:   make(chan struct{}),
+			caches:  map[*cache]int{},
+		}
 		e.ctx, e.cancel = context.WithCancel(d.Life)
 		e.Init(d.streams, e)
 		d.listeners[key] = e

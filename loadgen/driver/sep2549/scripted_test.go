@@ -132,7 +132,14 @@ func bubble(t *testing.T, clients int, set Settings, s *scriptedLists, play func
 		ep.Presume(mcpclient.Modern)
 		log := &firedLog{Recorder: eventmeter.Tee()}
 		d, err := newLane(driver.Options{
-			Clock: eventmeter.NewClock(), Recorder: log, Endpoint: ep, Mode: eventmeter.Poll, Subscriptions: clients, Settings: set, Published: log, Seed: 7,
+			Clock:         eventmeter.NewClock(),
+			Recorder:      log,
+			Endpoint:      ep,
+			Mode:          eventmeter.Poll,
+			Subscriptions: clients,
+			Settings:      set,
+			Published:     log,
+			Seed:          7,
 		}.WithDefaults())
 		if err != nil {
 			t.Fatal(err)

@@ -44,11 +44,14 @@ func newSDKServer(t *testing.T, ttl time.Duration, private bool) *sdkServer {
 	for _, name := range []string{"a", "b", "c"} {
 		s.tool(name, "")
 	}
-	s.server.AddResource(&mcp.Resource{URI: "file:///r", Name: "r"}, func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: r.Params.URI, Text: "x " + s.text}}}, nil
-	})
+	s.server.AddResource(
+		&mcp.Resource{URI: "file:///r", Name: "r"},
+		func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: r.Params.URI, Text: "x " + s.text}}}, nil
+		},
+	)
 	get := func(*http.Request) *mcp.Server { return s.server }
 	modern := mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{Stateless: true})
 	legacy := mcp.NewStreamableHTTPHandler(get, nil)
@@ -69,9 +72,13 @@ func newSDKServer(t *testing.T, ttl time.Duration, private bool) *sdkServer {
 }
 
 func (s *sdkServer) tool(name, mark string) {
-	mcp.AddTool(s.server, &mcp.Tool{Name: name, Description: "a tool " + mark}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
-		return &mcp.CallToolResult{}, nil, nil
-	})
+	mcp.AddTool(
+		s.server,
+		&mcp.Tool{Name: name, Description: "a tool " + mark},
+		func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+			return &mcp.CallToolResult{}, nil, nil
+		},
+	)
 }
 
 // change is how such a server changes: by what the SDK offers for it.
@@ -129,7 +136,13 @@ func TestListsOfAServerOfTheSDK(t *testing.T) {
 			s := newSDKServer(t, c.ttl, c.priv)
 			const clients, rounds = 3, 4
 			c.set.Use = 100
-			lw := newListWorld(t, mcpclient.EndpointOptions{URL: s.http.URL, Era: c.era}, driver.Options{Subscriptions: clients, Settings: c.set}, 1, s.change)
+			lw := newListWorld(
+				t,
+				mcpclient.EndpointOptions{URL: s.http.URL, Era: c.era},
+				driver.Options{Subscriptions: clients, Settings: c.set},
+				1,
+				s.change,
+			)
 			systemstest.Attach(t, lw.d, clients)
 			for range rounds {
 				lw.fire(t, c.set.List, 0)
@@ -157,7 +170,13 @@ func TestListsOfAServerOfTheSDKThatTellsNothing(t *testing.T) {
 	srv := httptest.NewServer(handler)
 	t.Cleanup(srv.Close)
 	for _, list := range []string{"resource", "prompts"} {
-		lw := newListWorld(t, mcpclient.EndpointOptions{URL: srv.URL}, driver.Options{Subscriptions: 1, Settings: sep2549.Settings{Cache: true, List: list, Notifications: true}}, 1, nil)
+		lw := newListWorld(
+			t,
+			mcpclient.EndpointOptions{URL: srv.URL},
+			driver.Options{Subscriptions: 1, Settings: sep2549.Settings{Cache: true, List: list, Notifications: true}},
+			1,
+			nil,
+		)
 		if err := lw.d.Attach(t.Context(), 0); !errors.Is(err, mcpclient.ErrNotOffered) {
 			t.Errorf("%s: %v", list, err)
 		}
@@ -168,7 +187,13 @@ func TestListsOfAServerOfTheSDKThatTellsNothing(t *testing.T) {
 // with each: changes that never pause are never announced.
 func TestSDKDebounceNeverEnds(t *testing.T) {
 	s := newSDKServer(t, time.Hour, false)
-	lw := newListWorld(t, mcpclient.EndpointOptions{URL: s.http.URL, Era: mcpclient.Modern}, driver.Options{Subscriptions: 1, Settings: sep2549.Settings{Cache: true, Use: 100, Notifications: true}}, 1, s.change)
+	lw := newListWorld(
+		t,
+		mcpclient.EndpointOptions{URL: s.http.URL, Era: mcpclient.Modern},
+		driver.Options{Subscriptions: 1, Settings: sep2549.Settings{Cache: true, Use: 100, Notifications: true}},
+		1,
+		s.change,
+	)
 	systemstest.Attach(t, lw.d, 1)
 	const changes = 100
 	for range changes {
@@ -180,5 +205,11 @@ func TestSDKDebounceNeverEnds(t *testing.T) {
 		t.Errorf("%d delivered", lane.Delivered)
 	}
 	// How many notifications that takes depends on how fast the machine is.
-	t.Logf("%d changes without a pause: %v notifications, %v seen, %v superseded", changes, f.Values["changesNotified"], f.Values["changesSeen"], f.Values["changesSuperseded"])
+	t.Logf(
+		"%d changes without a pause: %v notifications, %v seen, %v superseded",
+		changes,
+		f.Values["changesNotified"],
+		f.Values["changesSeen"],
+		f.Values["changesSuperseded"],
+	)
 }

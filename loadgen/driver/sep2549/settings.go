@@ -56,7 +56,12 @@ func (s *Settings) Check(l settings.Lane) {
 		l.Bad("sep2549.jitter", "without jitter, all clients refresh at once", "give a share above 0, or background: false")
 	}
 	if !s.Cache {
-		l.Reject("sep2549", []string{"shared", "background", "notifications", "jitter", "staleOnError"}, "has no effect without a cache", "remove it, or cache: true")
+		l.Reject(
+			"sep2549",
+			[]string{"shared", "background", "notifications", "jitter", "staleOnError"},
+			"has no effect without a cache",
+			"remove it, or cache: true",
+		)
 	}
 }
 

@@ -26,7 +26,15 @@ func TestSEP2549Defaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := p.Lanes[0]
-	want := sep2549.Settings{List: "tools", URI: "list://content", Use: 10, Cache: true, Notifications: true, Jitter: 0.1, StaleOnError: true}
+	want := sep2549.Settings{
+		List:          "tools",
+		URI:           "list://content",
+		Use:           10,
+		Cache:         true,
+		Notifications: true,
+		Jitter:        0.1,
+		StaleOnError:  true,
+	}
 	if got := *l.Settings.(*sep2549.Settings); got != want || l.Event != "list.changed" || p.Upstream.Event != "list.changed" {
 		t.Errorf("%+v, event %q, upstream %q", l.Settings, l.Event, p.Upstream.Event)
 	}

@@ -46,7 +46,9 @@ func (d *lane) use(c *client) {
 		d.tally.abandoned.Add(1)
 	default:
 		d.tally.failed.Add(1)
-		d.Recorder.Noticed(eventmeter.Notice{Sub: c.Sub, Kind: eventmeter.TransientError, At: d.Clock.Now(), Detail: errtext.Line(err.Error())})
+		d.Recorder.Noticed(
+			eventmeter.Notice{Sub: c.Sub, Kind: eventmeter.TransientError, At: d.Clock.Now(), Detail: errtext.Line(err.Error())},
+		)
 	}
 }
 

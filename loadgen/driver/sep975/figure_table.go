@@ -30,7 +30,12 @@ var FigureTable = figure.Table{Name: "sep-975", Systems: []string{"sep-975"}, Fi
 	{Name: "policiesLeaked", Help: "resumes that were accepted after maxWait and the tolerance"},
 	{Name: "statusPolls", Help: "requests for the status"},
 	{Name: "statusBytes", Unit: "bytes", Help: "bytes up and down of asking for the status"},
-	{Name: "statusBytesPerRequest", Unit: "bytes", Rule: figure.Ratio("statusBytes", "requestsBegun"), Help: "statusBytes per request begun"},
+	{
+		Name: "statusBytesPerRequest",
+		Unit: "bytes",
+		Rule: figure.Ratio("statusBytes", "requestsBegun"),
+		Help: "statusBytes per request begun",
+	},
 	{Name: "statusFailed", Help: "requests for the status that failed"},
 	{Name: "wrongTried", Help: "resumes with a wrong token or id, or a wrong event id"},
 	{Name: "wrongAccepted", Help: "resumes with a wrong token or id that were let in"},

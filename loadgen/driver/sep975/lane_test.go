@@ -82,12 +82,32 @@ func TestResumeOverEveryTransport(t *testing.T) {
 				}
 				const subs = 3
 				d, rec := requests(t, e, driver.Options{HTTP: proto, Subscriptions: subs, Settings: sep975.Settings{
-					Steps: 6, Step: 20 * time.Millisecond, LogEvery: 2, MaxWait: time.Minute,
-					Disconnect: sep975.CutOne, At: 50 * time.Millisecond, Away: 60 * time.Millisecond, StatusEvery: 20 * time.Millisecond, Wrong: 1,
+					Steps:       6,
+					Step:        20 * time.Millisecond,
+					LogEvery:    2,
+					MaxWait:     time.Minute,
+					Disconnect:  sep975.CutOne,
+					At:          50 * time.Millisecond,
+					Away:        60 * time.Millisecond,
+					StatusEvery: 20 * time.Millisecond,
+					Wrong:       1,
 				}})
 				systemstest.Attach(t, d, subs)
 				// On a busy machine, a request may have ended before its connection is cut.
-				f := figuresAfter(t, d, rec, "requestsCompleted", 2*subs, "cuts", "resumes", "statusPolls", "statusBytes", "messagesRepeated", "wrongTried", "detachedMean")
+				f := figuresAfter(
+					t,
+					d,
+					rec,
+					"requestsCompleted",
+					2*subs,
+					"cuts",
+					"resumes",
+					"statusPolls",
+					"statusBytes",
+					"messagesRepeated",
+					"wrongTried",
+					"detachedMean",
+				)
 				zero(t, f, append(bad, "hangUps", "requestsExpired")...)
 				n := f["requestsBegun"]
 				if f["requestsCompleted"] != n || f["messagesExpected"] != n*(6+3+1) || f["messagesDelivered"] != f["messagesExpected"] {
@@ -187,7 +207,12 @@ func TestSessionIsForgotten(t *testing.T) {
 		transport.CloseIdleConnections()
 	})
 	d, rec := requests(t, mcpclient.EndpointOptions{URL: proxy.URL + "/mcp"}, driver.Options{Settings: sep975.Settings{
-		Via: sep975.ViaLastEventID, Steps: 6, Step: 20 * time.Millisecond, Disconnect: sep975.CutOne, At: 50 * time.Millisecond, Away: 20 * time.Millisecond,
+		Via:        sep975.ViaLastEventID,
+		Steps:      6,
+		Step:       20 * time.Millisecond,
+		Disconnect: sep975.CutOne,
+		At:         50 * time.Millisecond,
+		Away:       20 * time.Millisecond,
 	}})
 	systemstest.Attach(t, d, 1)
 	f := figuresAfter(t, d, rec, "requestsCompleted", 1)
@@ -216,9 +241,18 @@ func TestMassDisconnect(t *testing.T) {
 		least, most float64
 	}{{sep975.CutAll, 0, subs, subs}, {sep975.CutShare, 0.5, 10, 30}} {
 		t.Run(c.how, func(t *testing.T) {
-			d, rec := requests(t, mcpclient.EndpointOptions{URL: w.Srv.URL()}, driver.Options{Subscriptions: subs, Settings: sep975.Settings{
-				Steps: 20, Step: 50 * time.Millisecond, Disconnect: c.how, Share: c.share, Away: 150 * time.Millisecond, MaxWait: time.Minute,
-			}})
+			d, rec := requests(
+				t,
+				mcpclient.EndpointOptions{URL: w.Srv.URL()},
+				driver.Options{Subscriptions: subs, Settings: sep975.Settings{
+					Steps:      20,
+					Step:       50 * time.Millisecond,
+					Disconnect: c.how,
+					Share:      c.share,
+					Away:       150 * time.Millisecond,
+					MaxWait:    time.Minute,
+				}},
+			)
 			systemstest.Attach(t, d, subs)
 			p := d.(driver.Phased)
 			// The cut comes at once, to the requests that have just been begun.
@@ -228,7 +262,8 @@ func TestMassDisconnect(t *testing.T) {
 			p.Begin(at, at.Add(10*time.Second))
 			f := figuresAfter(t, d, rec, "requestsCompleted", 1)
 			zero(t, f, bad...)
-			if f["cuts"] < c.least || f["cuts"] > c.most || f["detachedMax"] < 1 || f["detachedMax"] > f["cuts"] || f["resumes"] != f["cuts"] {
+			if f["cuts"] < c.least || f["cuts"] > c.most || f["detachedMax"] < 1 || f["detachedMax"] > f["cuts"] ||
+				f["resumes"] != f["cuts"] {
 				t.Errorf("figures %v", f)
 			}
 			q := d.(driver.Figurer).Figures().Timings["resumeToFirst"]
@@ -310,7 +345,8 @@ func TestStatusIsCompared(t *testing.T) {
 			rec.Mu.Lock()
 			defer rec.Mu.Unlock()
 			for _, n := range rec.Notices {
-				if n.Kind == eventmeter.Malformed && strings.Contains(n.Detail, "status") && (c.want == "" || !strings.Contains(n.Detail, c.want)) {
+				if n.Kind == eventmeter.Malformed && strings.Contains(n.Detail, "status") &&
+					(c.want == "" || !strings.Contains(n.Detail, c.want)) {
 					t.Errorf("noticed %q, want %q", n.Detail, c.want)
 				}
 			}
@@ -373,7 +409,8 @@ func serverHangsUp(t *testing.T, via string, overlap time.Duration) {
 		t.Errorf("figures %v", f)
 	}
 	// The target says before each of its three ends to stay away for 100 ms.
-	if least := d.(driver.Figurer).Figures().Timings["request"].Histogram.Min(); via == sep975.ViaLastEventID && least < int64(299*time.Millisecond) {
+	if least := d.(driver.Figurer).Figures().Timings["request"].Histogram.Min(); via == sep975.ViaLastEventID &&
+		least < int64(299*time.Millisecond) {
 		t.Errorf("a request took %v", time.Duration(least))
 	}
 	if s := w.Srv.Stats().Resumable; overlap < 0 && (s.Held != 0 || s.Messages != 0) {
@@ -444,7 +481,14 @@ func replace(old, with string) func([]byte) []byte {
 // TestFaultsAreSeen has a target do wrong, each time in one way.
 func TestFaultsAreSeen(t *testing.T) {
 	w := systemstest.NewWorld(t, refserver.Options{ResumeOverlap: time.Hour})
-	cut := sep975.Settings{Steps: 6, Step: 20 * time.Millisecond, Disconnect: sep975.CutOne, At: 50 * time.Millisecond, Away: 20 * time.Millisecond, MaxWait: time.Minute}
+	cut := sep975.Settings{
+		Steps:      6,
+		Step:       20 * time.Millisecond,
+		Disconnect: sep975.CutOne,
+		At:         50 * time.Millisecond,
+		Away:       20 * time.Millisecond,
+		MaxWait:    time.Minute,
+	}
 	with := func(change func(o *sep975.Settings)) sep975.Settings {
 		o := cut
 		change(&o)
@@ -487,7 +531,11 @@ func TestFaultsAreSeen(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			d, rec := requests(t, mcpclient.EndpointOptions{URL: bent(t, w, c.request, c.response), Era: mcpclient.Modern}, driver.Options{Settings: c.set})
+			d, rec := requests(
+				t,
+				mcpclient.EndpointOptions{URL: bent(t, w, c.request, c.response), Era: mcpclient.Modern},
+				driver.Options{Settings: c.set},
+			)
 			systemstest.Attach(t, d, 1)
 			f := figuresAfter(t, d, rec, c.until, 1)
 			if !c.check(f) {
@@ -503,7 +551,16 @@ func TestNothingToResume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := systems.New(driver.Options{Clock: eventmeter.NewClock(), Recorder: systemstest.NewMemory(), Endpoint: ep, System: "sep-975", Mode: eventmeter.Push, Subscriptions: 1}); err == nil {
+	if _, err := systems.New(
+		driver.Options{
+			Clock:         eventmeter.NewClock(),
+			Recorder:      systemstest.NewMemory(),
+			Endpoint:      ep,
+			System:        "sep-975",
+			Mode:          eventmeter.Push,
+			Subscriptions: 1,
+		},
+	); err == nil {
 		t.Error("a lane without the capability was made")
 	}
 	for tool, want := range map[string]error{"server_stats": mcpclient.ErrNotOffered, "no-such-tool": mcpclient.ErrInvalid} {

@@ -197,7 +197,12 @@ func (t *task) resumption(session *mcpclient.Session, id uint64, key string) req
 	if session.Meta != nil {
 		o.Raw("_meta", session.Meta)
 	}
-	return request{method: methodResume, header: t.d.header(session, methodResume), body: wire.AppendRequest(nil, id, methodResume, o.End()), resumes: true}
+	return request{
+		method:  methodResume,
+		header:  t.d.header(session, methodResume),
+		body:    wire.AppendRequest(nil, id, methodResume, o.End()),
+		resumes: true,
+	}
 }
 
 // wrongOnes returns resumes that the target must refuse.

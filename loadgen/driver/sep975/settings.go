@@ -96,7 +96,11 @@ func (s *Settings) Key() string { return "sep975" }
 // Check reports what is wrong with the settings and their lane.
 func (s *Settings) Check(l settings.Lane) {
 	if l.OverStdio {
-		l.Bad("system", "sep-975 resumes requests on another connection, and a pipe cannot be reopened", "connect to the target by its url, or leave the lane out")
+		l.Bad(
+			"system",
+			"sep-975 resumes requests on another connection, and a pipe cannot be reopened",
+			"connect to the target by its url, or leave the lane out",
+		)
 	}
 	l.Reject("", []string{"event", "maxAge"}, "has no effect on a lane that subscribes to no event", "remove it")
 	if !l.NoSources {
@@ -106,11 +110,20 @@ func (s *Settings) Check(l settings.Lane) {
 		l.Bad("sep975.tool", "is empty", "name the slow tool, or remove the key")
 	}
 	if s.byID() {
-		l.Reject("sep975", []string{"maxWait", "statusEvery", "expire"}, "belongs to a resume policy, and Last-Event-ID has none", "remove it, or set via: token")
+		l.Reject(
+			"sep975",
+			[]string{"maxWait", "statusEvery", "expire"},
+			"belongs to a resume policy, and Last-Event-ID has none",
+			"remove it, or set via: token",
+		)
 	}
 	s.checkCuts(l)
 	if need := s.longest(); need > l.Drain {
-		l.Bad("sep975", fmt.Sprintf("a request may take %v, and phases.drain gives it %v to end", need, l.Drain), "raise phases.drain, or make requests shorter")
+		l.Bad(
+			"sep975",
+			fmt.Sprintf("a request may take %v, and phases.drain gives it %v to end", need, l.Drain),
+			"raise phases.drain, or make requests shorter",
+		)
 	}
 }
 

@@ -20,7 +20,12 @@ phases: {drain: DRAIN}
 `
 
 func parse975(mode, extra, settings, drain string) (*profiles.Profile, error) {
-	return profiles.Parse("t", []byte(strings.NewReplacer("MODE", mode, "EXTRA", extra, "SETTINGS", settings, "DRAIN", drain).Replace(sep975Text)), nil, systems.Table)
+	return profiles.Parse(
+		"t",
+		[]byte(strings.NewReplacer("MODE", mode, "EXTRA", extra, "SETTINGS", settings, "DRAIN", drain).Replace(sep975Text)),
+		nil,
+		systems.Table,
+	)
 }
 
 func TestSEP975Lane(t *testing.T) {
@@ -79,7 +84,14 @@ func TestSEP975LaneIsChecked(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	_, err := profiles.Parse("t", []byte("name: t\nlanes: [{name: a, mode: push, subscriptions: 1, event: e, sep975: {steps: 1}}]\nupstream: {payload: {x: \"{{.Probe}}\"}}\nschedule: {rate: 5/s}\n"), nil, systems.Table)
+	_, err := profiles.Parse(
+		"t",
+		[]byte(
+			"name: t\nlanes: [{name: a, mode: push, subscriptions: 1, event: e, sep975: {steps: 1}}]\nupstream: {payload: {x: \"{{.Probe}}\"}}\nschedule: {rate: 5/s}\n",
+		),
+		nil,
+		systems.Table,
+	)
 	if err == nil || !strings.Contains(err.Error(), "has no effect on a lane of system events") {
 		t.Errorf("%v", err)
 	}

@@ -42,7 +42,11 @@ func (e end) failure() error {
 	if e.err != nil {
 		return e.err
 	}
-	return &mcpclient.CallError{Method: mcpclient.MethodCall, Kind: mcpclient.KindProtocol, Message: "the connection ended without the response"}
+	return &mcpclient.CallError{
+		Method:  mcpclient.MethodCall,
+		Kind:    mcpclient.KindProtocol,
+		Message: "the connection ended without the response",
+	}
 }
 
 // request is what opens a connection: a POST, or a GET if it has no body.
@@ -212,9 +216,17 @@ func (t *task) unresumable(e end) (string, error) {
 	t.add("policiesMissing", 1)
 	switch {
 	case e.kind == endResult && t.d.set.byID():
-		return outCompleted, fmt.Errorf("%s: %w: the events of the answer have no ids, so Last-Event-ID cannot resume it: does the server have an event store?", mcpclient.MethodCall, mcpclient.ErrNotOffered)
+		return outCompleted, fmt.Errorf(
+			"%s: %w: the events of the answer have no ids, so Last-Event-ID cannot resume it: does the server have an event store?",
+			mcpclient.MethodCall,
+			mcpclient.ErrNotOffered,
+		)
 	case e.kind == endResult:
-		return outCompleted, fmt.Errorf("%s: %w: the target answered without a resume policy: does it implement SEP-975?", mcpclient.MethodCall, mcpclient.ErrNotOffered)
+		return outCompleted, fmt.Errorf(
+			"%s: %w: the target answered without a resume policy: does it implement SEP-975?",
+			mcpclient.MethodCall,
+			mcpclient.ErrNotOffered,
+		)
 	case e.kind == endGone:
 		return outUnfinished, e.failure()
 	}
@@ -257,7 +269,10 @@ func (t *task) call(ctx context.Context) (end, error) {
 		}()
 	}
 	e := t.episode(ctx, func(ctx context.Context) end {
-		return t.connect(ctx, request{method: mcpclient.MethodCall, cause: eventmeter.Events, header: d.header(session, mcpclient.MethodCall), body: body})
+		return t.connect(
+			ctx,
+			request{method: mcpclient.MethodCall, cause: eventmeter.Events, header: d.header(session, mcpclient.MethodCall), body: body},
+		)
 	})
 	if e.kind == endRefused && d.lost(t.r, session, e.err) {
 		return e, &mcpclient.CallError{Method: mcpclient.MethodCall, Kind: mcpclient.KindSession, Status: e.err.Status}

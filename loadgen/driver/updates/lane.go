@@ -80,8 +80,21 @@ func newLane(opts driver.Options) (*lane, error) {
 	if d.streams, err = d.OpenStreams(driver.StreamOptions{Tally: &d.tally}); err != nil {
 		return nil, err
 	}
-	d.tally.Declare("sessions", "sessionsForgotten", "refused", "refusedInside200", "notifications", "updatesObserved", "updatesIdentified", "unrouted",
-		"otherNotifications", "reads", "readsFailed", "readsUnchanged", "changesSuperseded")
+	d.tally.Declare(
+		"sessions",
+		"sessionsForgotten",
+		"refused",
+		"refusedInside200",
+		"notifications",
+		"updatesObserved",
+		"updatesIdentified",
+		"unrouted",
+		"otherNotifications",
+		"reads",
+		"readsFailed",
+		"readsUnchanged",
+		"changesSuperseded",
+	)
 	d.tally.DeclareTiming("updateLatency", "updateLatencySent", "outage")
 	return d, nil
 }

@@ -41,7 +41,11 @@ func (s *Settings) Check(l settings.Lane) {
 	case s.Resource != "" && s.List != "":
 		l.Bad("updates.list", "a lane subscribes to a resource or to a list", "remove resource or list")
 	case s.Resource == "" && l.Given("arguments"):
-		l.Bad("arguments", "has no effect on a lane that subscribes to a list", "remove it, or give updates.resource, a template with these variables")
+		l.Bad(
+			"arguments",
+			"has no effect on a lane that subscribes to a list",
+			"remove it, or give updates.resource, a template with these variables",
+		)
 	}
 }
 

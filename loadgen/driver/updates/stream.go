@@ -108,7 +108,8 @@ func (s *stream) Message(e wire.Event, m *wire.Message) {
 	case s.ID() != 0 && method == methodAcknowledged:
 		s.acknowledged(e)
 	default:
-		if !s.strange && s.d.Pipe == nil && s.ID() != 0 && !bytes.Equal(mcpclient.BareID(m.SubscriptionID), strconv.AppendUint(nil, s.ID(), 10)) {
+		if !s.strange && s.d.Pipe == nil && s.ID() != 0 &&
+			!bytes.Equal(mcpclient.BareID(m.SubscriptionID), strconv.AppendUint(nil, s.ID(), 10)) {
 			s.strange = true // once on each stream
 			s.Notice(eventmeter.Malformed, s.At(), "a notification does not name its stream's request")
 		}

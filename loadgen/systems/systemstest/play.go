@@ -258,11 +258,25 @@ func (p *play) options() driver.Options {
 		return v
 	}
 	o := driver.Options{
-		System: c.System, Mode: c.Mode, Event: "ticket.moved", MaxAge: dur(c.MaxAge),
+		System:    c.System,
+		Mode:      c.Mode,
+		Event:     "ticket.moved",
+		MaxAge:    dur(c.MaxAge),
 		Arguments: func(int) json.RawMessage { return c.Arguments },
 		Poll:      &driver.Poll{MinInterval: cmp.Or(dur(c.MinInterval), time.Second), Timeout: dur(c.LongPoll), MaxEvents: c.MaxEvents},
 		Push:      driver.Push{Heartbeat: dur(c.Heartbeat), Backoff: driver.Backoff{Min: dur(c.Backoff), Max: dur(c.Backoff)}},
-		Webhook:   driver.Webhook{TTL: c.TTL, RefreshAt: c.RefreshAt, RotateEvery: c.RotateEvery, Answer: c.Answer, Require: c.Require, Pending: c.Pending, Expired: c.Expired, UnsubscribeMode: c.UnsubscribeMode, Secrets: c.Secrets, Verify: c.Verify},
+		Webhook: driver.Webhook{
+			TTL:             c.TTL,
+			RefreshAt:       c.RefreshAt,
+			RotateEvery:     c.RotateEvery,
+			Answer:          c.Answer,
+			Require:         c.Require,
+			Pending:         c.Pending,
+			Expired:         c.Expired,
+			UnsubscribeMode: c.UnsubscribeMode,
+			Secrets:         c.Secrets,
+			Verify:          c.Verify,
+		},
 	}
 	if of, _ := systems.Table.Find(c.System); of.Settings != nil {
 		set := of.Settings(string(c.Mode))

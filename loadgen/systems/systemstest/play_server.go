@@ -110,7 +110,9 @@ func (p *play) handshake(w http.ResponseWriter, r *http.Request, id json.RawMess
 	case r.Method == http.MethodDelete:
 		w.WriteHeader(http.StatusNoContent)
 	case method == "server/discover" && (p.cfg.Era == mcpclient.Modern || p.cfg.Era == ""):
-		say(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{"listChanged":true}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"script","version":"1"}}}`)
+		say(
+			`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{"listChanged":true}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"script","version":"1"}}}`,
+		)
 	case method == "initialize" && p.cfg.Era == mcpclient.Legacy:
 		w.Header().Set("Mcp-Session-Id", "s1")
 		say(`{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"script","version":"1"}}`)

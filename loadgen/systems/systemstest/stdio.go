@@ -86,12 +86,18 @@ func greet(in *bufio.Reader, era mcpclient.Era) bool {
 		}
 		switch {
 		case m.Method == "server/discover" && era != mcpclient.Legacy:
-			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"script","version":"1"}}}}`+"\n", m.ID)
+			fmt.Printf(
+				`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"script","version":"1"}}}}`+"\n",
+				m.ID,
+			)
 			return true
 		case m.Method == "server/discover":
 			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`+"\n", m.ID)
 		case m.Method == "initialize":
-			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"events":{}},"serverInfo":{"name":"script","version":"1"}}}`+"\n", m.ID)
+			fmt.Printf(
+				`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"events":{}},"serverInfo":{"name":"script","version":"1"}}}`+"\n",
+				m.ID,
+			)
 		case m.Method == "notifications/initialized":
 			return true
 		}
@@ -108,7 +114,10 @@ func Scripted(t *testing.T, file string) mcpclient.EndpointOptions {
 	if file, err = filepath.Abs(file); err != nil {
 		t.Fatal(err)
 	}
-	return mcpclient.EndpointOptions{Command: []string{self}, Env: []string{asServer + "=" + file, "GORACE=" + os.Getenv("GORACE") + " atexit_sleep_ms=0"}}
+	return mcpclient.EndpointOptions{
+		Command: []string{self},
+		Env:     []string{asServer + "=" + file, "GORACE=" + os.Getenv("GORACE") + " atexit_sleep_ms=0"},
+	}
 }
 
 // PlayStdioFiles plays every stdio file that a pattern matches.

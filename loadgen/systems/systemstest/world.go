@@ -23,7 +23,11 @@ import (
 )
 
 // Serve starts a server that answers the modern handshake and passes other requests to f.
-func Serve(t *testing.T, protocols *http.Protocols, f func(w http.ResponseWriter, r *http.Request, id json.RawMessage, method string)) string {
+func Serve(
+	t *testing.T,
+	protocols *http.Protocols,
+	f func(w http.ResponseWriter, r *http.Request, id json.RawMessage, method string),
+) string {
 	t.Helper()
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -34,7 +38,11 @@ func Serve(t *testing.T, protocols *http.Protocols, f func(w http.ResponseWriter
 		json.Unmarshal(body, &m)
 		if m.Method == "server/discover" {
 			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{}}}`, m.ID)
+			fmt.Fprintf(
+				w,
+				`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{}}}`,
+				m.ID,
+			)
 			return
 		}
 		f(w, r, m.ID, m.Method)
@@ -71,7 +79,15 @@ func Figure(d driver.Driver, name string) float64 {
 // Note injects one private note with a probe id.
 func (w *World) Note(t *testing.T, principal string, source uint16, seq uint32) {
 	t.Helper()
-	w.Admin(t, "/inject", fmt.Sprintf(`{"name":"private.note","data":{"principal":%q,"text":"hello %s"}}`, principal, eventmeter.Stamp{Run: 1, Source: source, Seq: seq}))
+	w.Admin(
+		t,
+		"/inject",
+		fmt.Sprintf(
+			`{"name":"private.note","data":{"principal":%q,"text":"hello %s"}}`,
+			principal,
+			eventmeter.Stamp{Run: 1, Source: source, Seq: seq},
+		),
+	)
 }
 
 // Admin posts to the target's admin listener.
@@ -126,7 +142,11 @@ func NewWorld(t *testing.T, o refserver.Options) *World {
 // Fire injects one event with a probe id and returns when the target has it.
 func (w *World) Fire(t *testing.T, channel string, source uint16, seq uint32) {
 	t.Helper()
-	body := fmt.Sprintf(`{"name":"chat.message","data":{"channel":%q,"text":"hello %s"}}`, channel, eventmeter.Stamp{Run: 1, Source: source, Seq: seq})
+	body := fmt.Sprintf(
+		`{"name":"chat.message","data":{"channel":%q,"text":"hello %s"}}`,
+		channel,
+		eventmeter.Stamp{Run: 1, Source: source, Seq: seq},
+	)
 	resp, err := w.Client.Post(w.Srv.AdminURL()+"/inject", "application/json", bytes.NewReader([]byte(body)))
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,16 @@ func TestCoverage(t *testing.T) {
 		t.Run(m.Name, func(t *testing.T) {
 			t.Parallel()
 			for k, c := range m.Measure(runs, quantiles, 1) {
-				t.Logf("p%g: covered %d of %d, %d open, high/low %.3f, naive %d, %d trends", 100*quantiles[k], c.Covered, c.Runs, c.Open, c.Width, c.Naive, c.Trends)
+				t.Logf(
+					"p%g: covered %d of %d, %d open, high/low %.3f, naive %d, %d trends",
+					100*quantiles[k],
+					c.Covered,
+					c.Runs,
+					c.Open,
+					c.Width,
+					c.Naive,
+					c.Trends,
+				)
 				if c.Runs != runs || c.Covered < runs*90/100 {
 					t.Errorf("p%g: the interval covers the truth in %d of %d runs", 100*quantiles[k], c.Covered, c.Runs)
 				}
@@ -23,7 +32,11 @@ func TestCoverage(t *testing.T) {
 					t.Errorf("the sample is said not to carry the median in %d of %d runs", c.Open, c.Runs)
 				}
 				if k == 0 && (m.Name == "iid") != (c.Naive >= runs*90/100) {
-					t.Errorf("the interval of independent samples covers the median in %d of %d runs: the model is not what it should be", c.Naive, c.Runs)
+					t.Errorf(
+						"the interval of independent samples covers the median in %d of %d runs: the model is not what it should be",
+						c.Naive,
+						c.Runs,
+					)
 				}
 			}
 		})
