@@ -27,32 +27,39 @@ type fieldDoc struct {
 var fieldDocs = []fieldDoc{
 	{"docs/result.md", "results", "Result", "json", `# result.json
 
-Schema ` + "`eventmeter.result/1`" + `. Counts of a lane are pairs of a subscription and an emission. A result is read strictly: an unknown field, another schema, and
-wrong sums are refused. [figures.md](figures.md) defines each figure;
+Schema ` + "`eventmeter.result/1`" + `. Counts of a lane are pairs of a subscription and an emission. A result is read
+strictly: an unknown field, another schema, and wrong sums are refused. [figures.md](figures.md) defines each figure;
 [endings.md](endings.md) describes the result of a run that ended early, and checkpoints.
 `},
 	{"docs/capacity-json.md", "results", "Capacity", "json", `# capacity.json
 
-Schema ` + "`eventmeter.capacity/1`" + `, written by ` + "`eventmeter capacity`" + ` beside the archives of its steps, each a complete run with a [result.json](result.md). It is read strictly: an
-unknown field, another schema, and a step that does not agree with its archive are refused. [capacity.md](capacity.md) defines each figure.
+Schema ` + "`eventmeter.capacity/1`" + `, written by ` + "`eventmeter capacity`" + ` beside the archives of its steps,
+each a complete run with a [result.json](result.md). It is read strictly: an unknown field,
+another schema, and a step that does not agree with its archive are refused. [capacity.md](capacity.md) defines each figure.
 `},
 	{"docs/check-json.md", "results", "Check", "json", `# The JSON of a check
 
-Schema ` + "`eventmeter.check/1`" + `, printed by ` + "`eventmeter check --format json`" + `. [conformance.md](conformance.md) says how each row is judged.
+Schema ` + "`eventmeter.check/1`" + `, printed by ` + "`eventmeter check --format json`" + `.
+[conformance.md](conformance.md) says how each row is judged.
 `},
 	{"docs/profile.md", "profiles", "Profile", "yaml", `# Profiles
 
-A profile is one YAML file. It is read strictly: an unknown or repeated key, a value without its unit or out of range, and a key that has no effect without another key are errors, reported with their line. Write durations
-as ` + "`250ms`, `10s`, `1h30m`" + `, rates as ` + "`20/s`, `300/m`, `3600/h`" + ` or a number of events per second. Override any value on the command line by its path:
+A profile is one YAML file. It is read strictly: an unknown or repeated key, a value without its unit or out of range,
+and a key that has no effect without another key are errors, reported with their line. Write durations
+as ` + "`250ms`, `10s`, `1h30m`" + `, rates as ` + "`20/s`, `300/m`, `3600/h`" + ` or a number of events per second.
+Override any value on the command line by its path:
 ` + "`--set phases.measure=30s`, `--set lanes.push.subscriptions=1000`, `--set 'lanes.*.http=h2c'`" + `.
 
 Another target (` + "`--target`, `--command`, `--set target.url=…`" + `) replaces the embedded target and discards all settings of
 ` + "`target.embedded`" + ` in the file.
 
-A file has at most 1 MiB, 20,000 YAML tokens, 64 levels, 1,000 lanes and 200 cases. The output of the templates of ` + "`arguments`" + ` or ` + "`payload`" + ` has at most 1 MiB
-in total. The format of a ` + "`printf`" + ` is in quotes, with at most 64 verbs and widths of at most three digits; its output has at most 64 KiB.
+A file has at most 1 MiB, 20,000 YAML tokens, 64 levels, 1,000 lanes and 200 cases. The output of the templates of
+` + "`arguments`" + ` or ` + "`payload`" + ` has at most 1 MiB in total. The format of a ` + "`printf`" + ` is in quotes, with at most
+64 verbs and widths of at most three digits; its output has at most 64 KiB.
 
-Run ` + "`eventmeter profiles show compare`" + ` to print a commented profile; with ` + "`--set`" + ` it prints the changed profile, comments included. [commands.md](commands.md) describes the flags that change profiles, and how an editor completes them.
+Run ` + "`eventmeter profiles show compare`" + ` to print a commented profile; with ` + "`--set`" + ` it prints the changed
+profile, comments included. [commands.md](commands.md) describes the flags that change profiles, and how an editor
+completes them.
 `},
 }
 
@@ -249,7 +256,8 @@ func kindOf(e ast.Expr) (kind, part string) {
 	case *ast.Ident:
 		if name, ok := map[string]string{
 			"string": "text", "int": "number", "int64": "number", "uint64": "number", "float64": "number",
-			"bool": "true or false", "any": "any value", "Nanos": "nanoseconds", "Command": "list of text, or text", "Conditions": "list of text, or text", "LeakVerdict": "text", "Rate": "rate", "Bytes": "amount of memory",
+			"bool": "true or false", "any": "any value", "Nanos": "nanoseconds", "Command": "list of text, or text",
+			"Conditions": "list of text, or text", "LeakVerdict": "text", "Rate": "rate", "Bytes": "amount of memory",
 		}[e.Name]; ok {
 			return name, ""
 		}

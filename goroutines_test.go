@@ -27,7 +27,8 @@ func TestEveryGoroutineIsGuarded(t *testing.T) {
 		}
 		slashed := filepath.ToSlash(name)
 		if d.IsDir() &&
-			(name != "." && strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || isNestedModule(name) || slices.Contains(notOfTheCommand, slashed)) {
+			(name != "." && strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || isNestedModule(name) ||
+				slices.Contains(notOfTheCommand, slashed)) {
 			return fs.SkipDir
 		}
 		if filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {

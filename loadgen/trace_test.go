@@ -17,9 +17,11 @@ func TestTrace(t *testing.T) {
 		peak int
 		rate map[time.Duration]float64
 	}{
-		"as recorded": {0, offsets, 3, map[time.Duration]float64{0: 3, time.Second: 2, 250 * ms: 3, 2 * time.Second: 0, 3 * time.Second: 1, time.Hour: 0}},
-		"twice":       {2, []time.Duration{0, 0, 125 * ms, 500 * ms, 500500 * time.Microsecond, 1500 * ms}, 5, map[time.Duration]float64{0: 5}},
-		"half":        {0.5, []time.Duration{0, 0, 500 * ms, 2000 * ms, 2002 * ms, 6 * time.Second}, 3, map[time.Duration]float64{2 * time.Second: 2}},
+		"as recorded": {0, offsets, 3, map[time.Duration]float64{0: 3, time.Second: 2, 250 * ms: 3, 2 * time.Second: 0,
+			3 * time.Second: 1, time.Hour: 0}},
+		"twice": {2, []time.Duration{0, 0, 125 * ms, 500 * ms, 500500 * time.Microsecond, 1500 * ms}, 5, map[time.Duration]float64{0: 5}},
+		"half": {0.5, []time.Duration{0, 0, 500 * ms, 2000 * ms, 2002 * ms, 6 * time.Second}, 3,
+			map[time.Duration]float64{2 * time.Second: 2}},
 	} {
 		s := Trace{Offsets: offsets, Warp: c.warp}
 		for n, want := range c.want {
@@ -55,7 +57,8 @@ func TestStamperAssign(t *testing.T) {
 	clock := eventmeter.NewClock()
 	s := NewStamper(clock, r, 1, 3)
 	s.Assign(func(n uint64) uint16 { return []uint16{2, 2, 0, 9}[n] })
-	for n, want := range []eventmeter.Stamp{{Run: 1, Source: 2, Seq: 1}, {Run: 1, Source: 2, Seq: 2}, {Run: 1, Source: 0, Seq: 1}, {Run: 1, Source: 0, Seq: 2}} {
+	for n, want := range []eventmeter.Stamp{{Run: 1, Source: 2, Seq: 1}, {Run: 1, Source: 2, Seq: 2},
+		{Run: 1, Source: 0, Seq: 1}, {Run: 1, Source: 0, Seq: 2}} {
 		if got := s.Stamp(uint64(n), 1, true).Stamp; got != want {
 			t.Errorf("event %d: %+v, want %+v", n, got, want)
 		}

@@ -409,7 +409,8 @@ func badInputs() []badInput {
 			profile: inPayload(
 				"[" + strings.TrimSuffix(
 					strings.Repeat(
-						`'{{printf "%[1]s%[1]s%[1]s%[1]s" (printf "%[1]s%[1]s%[1]s%[1]s" (printf "%[1]s%[1]s%[1]s%[1]s" (printf "%[1]s%[1]s%[1]s%[1]s%[1]s%[1]s%[1]s%[1]s" .Probe)))}}', `,
+						`'{{printf "%[1]s%[1]s%[1]s%[1]s" (printf "%[1]s%[1]s%[1]s%[1]s" (printf "%[1]s%[1]s%[1]s%[1]s" (printf `+
+							`"%[1]s%[1]s%[1]s%[1]s%[1]s%[1]s%[1]s%[1]s" .Probe)))}}', `,
 						80,
 					),
 					", ",

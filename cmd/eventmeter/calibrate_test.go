@@ -140,7 +140,8 @@ func TestFaultPlanIsServed(t *testing.T) {
 		got[f.Mode+" "+f.Fault] = len(f.Seqs)
 	}
 	// 12 is dropped, so it is not duplicated.
-	for name, want := range map[string]int{"poll drop(every=4)": 3, "push drop(every=4)": 3, "webhook drop(every=4)": 3, "push duplicate(mode=push, every=3)": 3} {
+	for name, want := range map[string]int{"poll drop(every=4)": 3, "push drop(every=4)": 3, "webhook drop(every=4)": 3,
+		"push duplicate(mode=push, every=3)": 3} {
 		if got[name] != want {
 			t.Errorf("%s hits %d, want %d: %s", name, got[name], want, body)
 		}

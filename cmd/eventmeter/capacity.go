@@ -80,7 +80,8 @@ capacity is known.
 		&f.slo,
 		"slo",
 		nil,
-		"limit that a load must meet: p50, p90, p95, p99 or p999 < DURATION, loss <= SHARE, backlog <= SHARE, or a bound of a metric of the target such as process_resident_memory_bytes < 500MiB (repeatable)",
+		"limit that a load must meet: p50, p90, p95, p99 or p999 < DURATION, loss <= SHARE, backlog <= SHARE, or a bound of a "+
+			"metric of the target such as process_resident_memory_bytes < 500MiB (repeatable)",
 	)
 	fl.StringVar(&f.run.ofTarget, "target-metrics", "", targetMetricsHelp)
 	f.run.target.add(c)
@@ -143,7 +144,8 @@ func sloOverride(text string) (string, error) {
 	b, ok := results.SplitBound(text)
 	figure, value := b.Figure, b.Value
 	bad := fmt.Errorf(
-		"--slo %q: want p50, p90, p95, p99 or p999 < DURATION, loss <= SHARE, backlog <= SHARE, METRIC OP VALUE or rate(METRIC) OP VALUE, such as 'p99 < 250ms' or 'process_resident_memory_bytes < 500MiB'",
+		"--slo %q: want p50, p90, p95, p99 or p999 < DURATION, loss <= SHARE, backlog <= SHARE, METRIC OP VALUE or "+
+			"rate(METRIC) OP VALUE, such as 'p99 < 250ms' or 'process_resident_memory_bytes < 500MiB'",
 		text,
 	)
 	switch {

@@ -132,7 +132,8 @@ lanes: [{name: push, mode: push, subscriptions: 50, event: tick}]
 upstream: {payload: {probe: "{{.Probe}}"}}
 schedule: {kind: constant, rate: 100/s}
 phases: {warmup: 500ms, drain: 2s}
-capacity: {axis: cpu, from: 0.02, to: 0.08, slo: {p99: 400ms, metrics: ["rate(process_cpu_seconds_total) <= 4"]}, step: 1500ms, confirm: 1, precision: 0.5, idle: 0s}
+capacity: {axis: cpu, from: 0.02, to: 0.08, slo: {p99: 400ms, metrics: ["rate(process_cpu_seconds_total) <= 4"]},
+  step: 1500ms, confirm: 1, precision: 0.5, idle: 0s}
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +279,8 @@ func TestCapacityFlags(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{
-		{"--axis", "speed"}, {"--slo", "p98<1s"}, {"--format=json", "--format=markdown"}, {"--profile", "smoke"}, {"--axis", "burst"}, {"--from", "2000"},
+		{"--axis", "speed"}, {"--slo", "p98<1s"}, {"--format=json", "--format=markdown"}, {"--profile", "smoke"},
+		{"--axis", "burst"}, {"--from", "2000"},
 		{"--target-metrics", "http://192.0.2.1/metrics"},
 	} {
 		args = append([]string{"capacity", "--out", t.TempDir()}, args...)
@@ -287,7 +289,8 @@ func TestCapacityFlags(t *testing.T) {
 			t.Errorf("%v: exit code %d, %v", args, exitCode(err), err)
 		}
 	}
-	for outcome, want := range map[string]int{"found": exitOK, "none": exitThreshold, "bound": exitFailure, "generator": exitBottleneck, "exhausted": exitFailure} {
+	for outcome, want := range map[string]int{"found": exitOK, "none": exitThreshold, "bound": exitFailure,
+		"generator": exitBottleneck, "exhausted": exitFailure} {
 		if got := exitCode(capacityVerdict(&results.Capacity{Outcome: outcome, Stopped: "it was"}, nil)); got != want {
 			t.Errorf("%s: exit code %d, want %d", outcome, got, want)
 		}

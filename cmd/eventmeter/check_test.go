@@ -169,7 +169,8 @@ func TestCheckFinds(t *testing.T) {
 			subscribed.Add(1)
 		}
 		switch {
-		case method == "events/poll" && strings.Contains(string(params["cursor"]), "eventmeter-stale") && subscribed.Load() > 40: // 20 at rest, 30 more under load
+		case method == "events/poll" && strings.Contains(string(params["cursor"]), "eventmeter-stale") &&
+			subscribed.Load() > 40: // 20 at rest, 30 more under load
 			return `"error":{"code":-32603,"message":"busy"}`
 		case method == "events/poll" && strings.Contains(name, "does-not-exist"):
 			return `"error":{"code":-32603,"message":"no such event"}`
@@ -276,7 +277,8 @@ func TestCheckPlanted(t *testing.T) {
 func TestCheckOfABrokenList(t *testing.T) {
 	t.Parallel()
 	for row, mustEnd := range map[string]string{
-		"list-implemented": "events/list: malformed", "descriptor-name": "does not offer the event", "stream-implemented": "answered without a stream",
+		"list-implemented": "events/list: malformed", "descriptor-name": "does not offer the event",
+		"stream-implemented": "answered without a stream",
 	} {
 		ready, _ := serveTargetWith(t, breaking(t, "break(row="+row+")"))
 		c, code := checked(

@@ -63,7 +63,9 @@ publishes by itself. Secrets are not written: give --token again, or set EVENTME
 	c.Flags().StringVar(&f.write, "write", "", "write the profile to this file, which must not exist")
 	c.Flags().StringVar(&f.upstream.kind, "upstream", "inject", "with --upstream-url: kind of upstream of the profile, inject or http")
 	c.Flags().
-		StringVar(&f.upstream.url, "upstream-url", "", "URL of the upstream of the profile: the admin address for inject, or what a request is sent to (default: nothing is published)")
+		StringVar(&f.upstream.url, "upstream-url", "",
+			"URL of the upstream of the profile: the admin address for inject, or what a request is sent to (default: nothing "+
+				"is published)")
 	f.format.add(c, formatText, formatJSON)
 	return c
 }

@@ -48,7 +48,9 @@ func TestDiscoverEverySystem(t *testing.T) {
 	if err := json.Unmarshal(
 		[]byte(stdout),
 		&o,
-	); err != nil || len(o.Events) != 4 || len(o.Others) != 2 || o.Others[0].System != "smithery" || len(o.Others[0].Events) != 4 || o.Others[1].System != "sep-1803" || len(o.Others[1].Events) != 6 || !o.Abilities.Resumable ||
+	); err != nil || len(o.Events) != 4 || len(o.Others) != 2 || o.Others[0].System != "smithery" ||
+		len(o.Others[0].Events) != 4 || o.Others[1].System != "sep-1803" || len(o.Others[1].Events) != 6 ||
+		!o.Abilities.Resumable ||
 		len(o.Abilities.Lists) != 4 {
 		t.Errorf("%v: %+v", err, o)
 	}
@@ -89,7 +91,8 @@ func answersElse(t *testing.T, results map[string]string, status int) string {
 // not invented.
 func TestDiscoverOneSystem(t *testing.T) {
 	t.Parallel()
-	const who = `{"supportedVersions":["2026-07-28"],"capabilities":{"extensions":{"ai.smithery/events":{}}},"serverInfo":{"name":"one","version":"1"}}`
+	const who = `{"supportedVersions":["2026-07-28"],"capabilities":{"extensions":{"ai.smithery/events":{}}},` +
+		`"serverInfo":{"name":"one","version":"1"}}`
 	one := answersOnly(
 		t,
 		map[string]string{"server/discover": who, "ai.smithery/events/list": `{"events":[{"name":"build.done","delivery":["webhook"]}]}`},
@@ -117,7 +120,8 @@ func TestDiscoverOneSystem(t *testing.T) {
 // is printed runs.
 func TestDiscoverListsOnly(t *testing.T) {
 	t.Parallel()
-	const who = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"resources":{}},"serverInfo":{"name":"lists","version":"1"}}`
+	const who = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"resources":{}},` +
+		`"serverInfo":{"name":"lists","version":"1"}}`
 	for _, c := range []struct {
 		name, method, result, list string
 		status                     int
@@ -125,7 +129,8 @@ func TestDiscoverListsOnly(t *testing.T) {
 		{"tools, error", "tools/list", `{"tools":[{"name":"a","inputSchema":{"type":"object"}}],"ttlMs":500,"cacheScope":"public"}`, "tools", 0},
 		{"tools, bare 400", "tools/list", `{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`, "tools", http.StatusBadRequest},
 		{"resources, bare 404", "resources/list", `{"resources":[{"uri":"file:///a","name":"a"}]}`, "resources", http.StatusNotFound},
-		{"templates, bare 405", "resources/templates/list", `{"resourceTemplates":[{"uriTemplate":"file:///{a}","name":"a"}]}`, "templates", http.StatusMethodNotAllowed},
+		{"templates, bare 405", "resources/templates/list",
+			`{"resourceTemplates":[{"uriTemplate":"file:///{a}","name":"a"}]}`, "templates", http.StatusMethodNotAllowed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			url := answersElse(t, map[string]string{"server/discover": who, c.method: c.result}, c.status)
@@ -203,7 +208,8 @@ func TestDiscoverPicksEvent(t *testing.T) {
 		t,
 		map[string]string{
 			"server/discover": who,
-			"events/list":     `{"events":[{"name":"zebra","delivery":["poll"]},{"name":"ant","delivery":["poll"]},{"name":"bee","delivery":["push"]}]}`,
+			"events/list": `{"events":[{"name":"zebra","delivery":["poll"]},{"name":"ant","delivery":["poll"]},{"name":"bee",` +
+				`"delivery":["push"]}]}`,
 		},
 	)
 	for _, c := range []struct {

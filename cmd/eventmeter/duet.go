@@ -73,7 +73,8 @@ func (a *againstFlags) check(f *runFlags) error {
 	}{
 		{f.shards.processes > 1, "--processes", "one process publishes to both targets; leave it out"},
 		{f.shards.shard != "", "--shard", "one process publishes to both targets; leave it out"},
-		{f.trials > 1 || len(f.profiles) > 1, "--trials or several --profile", "a comparison of two targets is of one run; measure longer with --set phases.measure=1m"},
+		{f.trials > 1 || len(f.profiles) > 1, "--trials or several --profile",
+			"a comparison of two targets is of one run; measure longer with --set phases.measure=1m"},
 		{f.record != "", "--record", "a trace is of one target; record it in a run of its own"},
 		{f.ofTarget != "", "--target-metrics", "they are of one target; leave it out"},
 		{f.metrics.wanted(), "live metrics", "they show one target; leave --metrics, --remote-write and --otlp out"},

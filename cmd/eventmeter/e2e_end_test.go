@@ -158,9 +158,12 @@ func TestUntil(t *testing.T) {
 		by      string
 		text    string
 	}{
-		"reached":      {[]string{"--until", "push.p50 ±20%", "--set", "phases.measureAtMost=1m"}, 1, 2e9, 60e9, true, results.EndedByCondition, "until      measured "},
-		"in turns":     {[]string{"--until", "*.p50 +-50%", "--set", "phases.order=turns", "--set", "phases.measureAtMost=1m"}, 3, 2e9, 60e9, true, results.EndedByCondition, "until      measured "},
-		"out of reach": {[]string{"--until", "push.p99 ±0.01%", "--set", "phases.measureAtMost=3s"}, 1, 3e9, 3e9 + 1, false, results.EndedByBound, "after 3.00s, the bound: not ±0.01 %"},
+		"reached": {[]string{"--until", "push.p50 ±20%", "--set", "phases.measureAtMost=1m"}, 1, 2e9, 60e9, true,
+			results.EndedByCondition, "until      measured "},
+		"in turns": {[]string{"--until", "*.p50 +-50%", "--set", "phases.order=turns",
+			"--set", "phases.measureAtMost=1m"}, 3, 2e9, 60e9, true, results.EndedByCondition, "until      measured "},
+		"out of reach": {[]string{"--until", "push.p99 ±0.01%", "--set", "phases.measureAtMost=3s"}, 1, 3e9, 3e9 + 1, false,
+			results.EndedByBound, "after 3.00s, the bound: not ±0.01 %"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -83,8 +83,10 @@ const stdioSystems = `name: systems
 target: {embedded: {transport: stdio, lists: {entries: 20, page: 10, ttl: 1h}}}
 lanes:
   - {name: notified, system: sep-2549, mode: poll, subscriptions: 4, event: chat.message, sep2549: {use: 20/s, notifications: true}}
-  - {name: updates, system: sep-1803, mode: push, subscriptions: 6, event: chat.message, arguments: {channel: "channel-{{mod .Index 2}}"}, sources: "{{mod .Index 2}}"}
-  - {name: others, system: sep-1803, mode: push, subscriptions: 1, event: chat.message, arguments: {channel: channel-1}, sources: "1", churn: {rate: 4/s}}
+  - {name: updates, system: sep-1803, mode: push, subscriptions: 6, event: chat.message,
+      arguments: {channel: "channel-{{mod .Index 2}}"}, sources: "{{mod .Index 2}}"}
+  - {name: others, system: sep-1803, mode: push, subscriptions: 1, event: chat.message,
+      arguments: {channel: channel-1}, sources: "1", churn: {rate: 4/s}}
 upstream: {sources: 2, payload: {channel: "channel-{{.Source}}", text: "{{.Probe}}", list: tools}}
 schedule: {kind: constant, rate: 20/s}
 phases: {warmup: 300ms, measure: 1500ms, drain: 10s}

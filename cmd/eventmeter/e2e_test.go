@@ -387,14 +387,18 @@ func TestFailuresNameTheirReason(t *testing.T) {
 		"not this machine": {
 			[]string{"run", "--target", "http://192.0.2.1/mcp", "--upstream-url", "http://127.0.0.1:1"}, exitUsage, "--allow-host 192.0.2.1",
 		},
-		"other upstream": {[]string{"run", "--upstream", "http", "--upstream-url", "http://192.0.2.1/x?{{.Probe}}"}, exitUsage, "--allow-host 192.0.2.1"},
+		"other upstream": {[]string{"run", "--upstream", "http", "--upstream-url", "http://192.0.2.1/x?{{.Probe}}"},
+			exitUsage, "--allow-host 192.0.2.1"},
 		"wrong URL": {
 			[]string{"run", "--profile", "smoke", "--target", nobody, "--upstream-url", "http://127.0.0.1:1"}, exitTarget, "connection refused",
 		},
-		"garbage":       {[]string{"run", "--profile", "smoke", "--target", garbage.URL, "--upstream-url", "http://127.0.0.1:1"}, exitTarget, garbage.URL},
-		"refused token": {[]string{"run", "--profile", "smoke", "--target", ready.URL, "--token", "bad", "--upstream-url", ready.Admin}, exitTarget, "401"},
+		"garbage": {[]string{"run", "--profile", "smoke", "--target", garbage.URL,
+			"--upstream-url", "http://127.0.0.1:1"}, exitTarget, garbage.URL},
+		"refused token": {[]string{"run", "--profile", "smoke", "--target", ready.URL, "--token", "bad",
+			"--upstream-url", ready.Admin}, exitTarget, "401"},
 		"no such event": {
-			[]string{"run", "--profile", "smoke", "--target", ready.URL, "--token", "good", "--upstream-url", ready.Admin, "--set", "lanes.*.event=nope", "--set", "upstream.event=nope"}, exitTarget, `does not offer the event "nope"`,
+			[]string{"run", "--profile", "smoke", "--target", ready.URL, "--token", "good", "--upstream-url", ready.Admin,
+				"--set", "lanes.*.event=nope", "--set", "upstream.event=nope"}, exitTarget, `does not offer the event "nope"`,
 		},
 		"discover nobody": {[]string{"discover", "--target", nobody}, exitTarget, "connection refused"},
 		"discover far":    {[]string{"discover", "--target", "http://192.0.2.1/"}, exitUsage, "--allow-host"},
@@ -427,9 +431,10 @@ func TestThresholdsNameTheirReason(t *testing.T) {
 		code int
 		want string
 	}{
-		"failed":                 {[]string{"thresholds=[\"push.delivered == 1\"]"}, exitThreshold, "a threshold failed"},
-		"not judged":             {[]string{"lanes.poll.arguments={channel: nowhere}"}, exitUnjudged, "a threshold was not evaluated"},
-		"not judged, and failed": {[]string{"lanes.poll.arguments={channel: nowhere}", "thresholds=[\"*.lostSilent == 0\", \"push.delivered == 1\"]"}, exitThreshold, "a threshold failed"},
+		"failed":     {[]string{"thresholds=[\"push.delivered == 1\"]"}, exitThreshold, "a threshold failed"},
+		"not judged": {[]string{"lanes.poll.arguments={channel: nowhere}"}, exitUnjudged, "a threshold was not evaluated"},
+		"not judged, and failed": {[]string{"lanes.poll.arguments={channel: nowhere}",
+			"thresholds=[\"*.lostSilent == 0\", \"push.delivered == 1\"]"}, exitThreshold, "a threshold failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := smoke("--quiet")

@@ -77,7 +77,8 @@ func TestVariablesSetFlags(t *testing.T) {
 
 // TestTakeEnvironment: variables of flags are removed, and others stay.
 func TestTakeEnvironment(t *testing.T) {
-	for name, value := range map[string]string{"EVENTMETER_TOKEN": "secret", "EVENTMETER_RATE": "", "EVENTMETER_SECRET": "of oauth", "EVENTMETER_HELP": "x"} {
+	for name, value := range map[string]string{"EVENTMETER_TOKEN": "secret", "EVENTMETER_RATE": "",
+		"EVENTMETER_SECRET": "of oauth", "EVENTMETER_HELP": "x"} {
 		t.Setenv(name, value)
 	}
 	root := newRoot(streams{})
@@ -85,7 +86,8 @@ func TestTakeEnvironment(t *testing.T) {
 	if len(got) != 1 || got["EVENTMETER_TOKEN"] != "secret" {
 		t.Errorf("%v", got)
 	}
-	for name, want := range map[string]bool{"EVENTMETER_TOKEN": false, "EVENTMETER_RATE": false, "EVENTMETER_SECRET": true, "EVENTMETER_HELP": true} {
+	for name, want := range map[string]bool{"EVENTMETER_TOKEN": false, "EVENTMETER_RATE": false,
+		"EVENTMETER_SECRET": true, "EVENTMETER_HELP": true} {
 		if _, there := os.LookupEnv(name); there != want {
 			t.Errorf("%s: there %v, want %v", name, there, want)
 		}

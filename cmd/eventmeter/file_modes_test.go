@@ -72,11 +72,16 @@ func TestFilesArePrivate(t *testing.T) {
 		args []string // OUT stands for the directory
 		want []string
 	}{
-		"a run":             {[]string{"run", "--quiet", "--profile", small, "--out", "OUT/run", "--record", "OUT/fired.jsonl"}, []string{"result.json", "push.hlog", "poll.hlog", "timeline.csv", "report.html", "report.txt", "profile.yaml", "fired.jsonl"}},
+		"a run": {[]string{"run", "--quiet", "--profile", small, "--out", "OUT/run",
+			"--record", "OUT/fired.jsonl"}, []string{"result.json", "push.hlog", "poll.hlog", "timeline.csv", "report.html",
+			"report.txt", "profile.yaml", "fired.jsonl"}},
 		"a run without one": {[]string{"run", "--quiet", "--profile", small}, []string{"result.json", "report.html"}},
 		"trials":            {[]string{"run", "--quiet", "--profile", small, "--trials", "2", "--out", "OUT/trials"}, []string{"result.json"}},
-		"processes":         {[]string{"run", "--quiet", "--profile", small, "--processes", "2", "--out", "OUT/split"}, []string{"result.json", "shard.json", "push.hlog"}},
-		"a capacity":        {[]string{"capacity", "--quiet", "--profile", knownProfile(t), "--set", "capacity.from=20", "--set", "capacity.to=21", "--set", "capacity.confirm=1", "--out", "OUT/capacity"}, []string{"capacity.json", "result.json", "report.txt"}},
+		"processes": {[]string{"run", "--quiet", "--profile", small, "--processes", "2", "--out", "OUT/split"},
+			[]string{"result.json", "shard.json", "push.hlog"}},
+		"a capacity": {[]string{"capacity", "--quiet", "--profile", knownProfile(t), "--set", "capacity.from=20",
+			"--set", "capacity.to=21", "--set", "capacity.confirm=1", "--out", "OUT/capacity"},
+			[]string{"capacity.json", "result.json", "report.txt"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := t.TempDir()

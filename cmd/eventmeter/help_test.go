@@ -75,10 +75,12 @@ func TestExamples(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv(asCommand, "1") // of the targets that are started
 	for name, text := range map[string]string{
-		"mine.yaml":   "name: mine\nlanes: [{name: push, mode: push, subscriptions: 1, event: chat.message}]\nupstream: {payload: {text: '{{.Probe}}'}}\nschedule: {kind: constant, rate: 5/s}\ncapacity: {axis: rate, from: 1, to: 2}\n",
-		"replay.yaml": "name: mine\nlanes: [{name: push, mode: push, subscriptions: 1, event: chat.message}]\nupstream: {kind: replay, replay: {file: chat.jsonl, probe: text}}\n",
-		"chat.jsonl":  `{"t": 0, "payload": {"text": "a"}}` + "\n" + `{"t": 5, "payload": {"text": "b"}}` + "\n",
-		"tokens.txt":  "a\n",
+		"mine.yaml": "name: mine\nlanes: [{name: push, mode: push, subscriptions: 1, event: chat.message}]\nupstream: " +
+			"{payload: {text: '{{.Probe}}'}}\nschedule: {kind: constant, rate: 5/s}\ncapacity: {axis: rate, from: 1, to: 2}\n",
+		"replay.yaml": "name: mine\nlanes: [{name: push, mode: push, subscriptions: 1, event: chat.message}]\nupstream: " +
+			"{kind: replay, replay: {file: chat.jsonl, probe: text}}\n",
+		"chat.jsonl": `{"t": 0, "payload": {"text": "a"}}` + "\n" + `{"t": 5, "payload": {"text": "b"}}` + "\n",
+		"tokens.txt": "a\n",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -163,8 +165,10 @@ func TestSuggestions(t *testing.T) {
 func TestSettingsFor(t *testing.T) {
 	lanes := []string{"*", "push"}
 	for typed, want := range map[string]string{
-		"":                           "capacity. cases= description= generator. lanes. limits. name= phases. schedule. target. thresholds= upstream.",
-		"pha":                        "capacity. cases= description= generator. lanes. limits. name= phases. schedule. target. thresholds= upstream.",
+		"": "capacity. cases= description= generator. lanes. limits. name= phases. schedule. " +
+			"target. thresholds= upstream.",
+		"pha": "capacity. cases= description= generator. lanes. limits. name= phases. schedule. " +
+			"target. thresholds= upstream.",
 		"lanes.":                     "lanes.*. lanes.push.",
 		"lanes.push.mode=":           "lanes.push.mode=push lanes.push.mode=poll lanes.push.mode=webhook",
 		"lanes.*.push.backoff.":      "lanes.*.push.backoff.max= lanes.*.push.backoff.min=",

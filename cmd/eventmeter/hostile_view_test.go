@@ -20,7 +20,8 @@ import (
 func TestHostileTextInTheView(t *testing.T) {
 	const marker = "HOSTILE"
 	for _, text := range []string{
-		"\x1b[31mHOSTILE\x1b[0m", "\x1b]0;owned\aHOSTILE", "\u009b31mHOSTILE", "HOSTILE\r\n::error title=forged::all is lost", "::error::HOSTILE", "HOSTILE\n##vso[task.complete]",
+		"\x1b[31mHOSTILE\x1b[0m", "\x1b]0;owned\aHOSTILE", "\u009b31mHOSTILE",
+		"HOSTILE\r\n::error title=forged::all is lost", "::error::HOSTILE", "HOSTILE\n##vso[task.complete]",
 		"HOSTILE\b\b", "HOSTILE\u202etxt.exe", "HOSTILE\u2028::error::b", "HOSTILE\xff\x00",
 	} {
 		p := run.Progress{Phase: "measure", Lane: text, Trouble: text, Live: ledger.Live{Lanes: []ledger.LiveLane{{Name: text}}}}

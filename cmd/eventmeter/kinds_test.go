@@ -192,7 +192,8 @@ func TestEveryUpstream(t *testing.T) {
 			"--set",
 			`lanes.*.arguments={channel: http}`,
 			"--set",
-			`upstream={kind: http, sources: 2, http: {url: "`+ready.Admin+`/inject", body: '{"name":"chat.message","data":{"channel":"http","text":"{{.Probe}}"}}'}}`,
+			`upstream={kind: http, sources: 2, http: {url: "`+ready.Admin+`/inject", body: '{"name":"chat.message",`+
+				`"data":{"channel":"http","text":"{{.Probe}}"}}'}}`,
 		),
 	}
 	if self, err := os.Executable(); err != nil {

@@ -173,9 +173,11 @@ func (s pushed) agreeLane(t *testing.T, r *results.Result, l *results.Lane) {
 		want        map[string]int64
 	}{
 		{"eventmeter_deliveries_lost_total", "kind", map[string]int64{
-			"silent": l.LostSilent, "announced": l.LostAnnounced, "order_unknown": l.LostOrderUnknown, "undeliverable": l.LostUndeliverable, "refused": l.LostRefused, "suspended": l.LostSuspended,
+			"silent": l.LostSilent, "announced": l.LostAnnounced, "order_unknown": l.LostOrderUnknown,
+			"undeliverable": l.LostUndeliverable, "refused": l.LostRefused, "suspended": l.LostSuspended,
 		}},
-		{"eventmeter_duplicates_total", "kind", map[string]int64{"same_event": l.Duplicates.SameEvent, "same_emission": l.Duplicates.SameEmission, "requested": l.Duplicates.Requested}},
+		{"eventmeter_duplicates_total", "kind", map[string]int64{"same_event": l.Duplicates.SameEvent,
+			"same_emission": l.Duplicates.SameEmission, "requested": l.Duplicates.Requested}},
 		{"eventmeter_deliveries_unexpected_total", "kind", map[string]int64{
 			"foreign_run": l.Detail.UnexpectedBy["foreignRun"], "never_fired": l.Detail.UnexpectedBy["neverFired"],
 			"not_subscribed": l.Detail.UnexpectedBy["notSubscribed"], "stale": l.Detail.UnexpectedBy["stale"],

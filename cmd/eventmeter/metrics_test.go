@@ -209,7 +209,8 @@ func TestMetricsNobodyTakes(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	for _, want := range []string{
-		"warning: remote write to http://" + gone + "/write: ", "warning: OTLP to http://" + gone + "/v1/metrics: ", "; the end of the run is missing there\n",
+		"warning: remote write to http://" + gone + "/write: ", "warning: OTLP to http://" + gone + "/v1/metrics: ",
+		"; the end of the run is missing there\n",
 	} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("it does not say %q:\n%s", want, stderr)
@@ -235,7 +236,8 @@ func TestMetricsFlags(t *testing.T) {
 		{[]string{"--metrics", "9464"}, `metrics address "9464": `},
 		{[]string{"--metrics", "127.0.0.1:0", "--metrics-linger", "-1s"}, "--metrics-linger -1s: want 0 or more"},
 		{[]string{"--remote-write", "127.0.0.1:9090"}, `--remote-write "127.0.0.1:9090": want a URL such as http://127.0.0.1:9090/api/v1/write`},
-		{[]string{"--remote-write", "http://127.0.0.1:9090/api/v1/write", "--remote-write-every", "10ms"}, "--remote-write-every 10ms: want 1s or more"},
+		{[]string{"--remote-write", "http://127.0.0.1:9090/api/v1/write", "--remote-write-every", "10ms"},
+			"--remote-write-every 10ms: want 1s or more"},
 		{[]string{"--otlp", "127.0.0.1:4318"}, `--otlp "127.0.0.1:4318": want a URL such as http://127.0.0.1:4318`},
 		{[]string{"--otlp", "http://127.0.0.1:4318", "--otlp-every", "0s"}, "--otlp-every 0s: want 1s or more"},
 	} {

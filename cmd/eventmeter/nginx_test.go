@@ -198,7 +198,8 @@ func TestThroughNginx(t *testing.T) {
 		}, more...)...)
 	}
 	pushOnly := func(heartbeat, channel string) string {
-		return `--set=lanes=[{name: push, mode: push, subscriptions: 5, event: chat.message, push: {heartbeat: ` + heartbeat + `}, arguments: {channel: "` + channel + `"}}]`
+		return `--set=lanes=[{name: push, mode: push, subscriptions: 5, event: chat.message, push: {heartbeat: ` +
+			heartbeat + `}, arguments: {channel: "` + channel + `"}}]`
 	}
 	// One event in 500 ms: a buffer of 1 KiB is full after three or four.
 	slowly := func(channel string) []string {

@@ -84,7 +84,8 @@ func cutOff(t *testing.T, file string) string {
 	page = strings.Replace(page, "</head>", `<style>html { width: 400px }</style></head>`, 1)
 	page = strings.Replace(page, "</body>", `<script>
 addEventListener('load', () => setTimeout(() => {
-  document.documentElement.dataset.wide = Math.max(...['header', 'main'].map((part) => document.querySelector(part)).map((e) => e.scrollWidth - e.clientWidth));
+  const parts = ['header', 'main'].map((part) => document.querySelector(part));
+  document.documentElement.dataset.wide = Math.max(...parts.map((e) => e.scrollWidth - e.clientWidth));
 }, 1000));
 </script></body>`, 1)
 	copied := filepath.Join(t.TempDir(), "narrow.html")

@@ -53,7 +53,8 @@ func sayBug(stderr io.Writer, p any) {
 // bugText returns the line about a panic: what happened, where, and what to report.
 func bugText(p any, where string) string {
 	return fmt.Sprintf(
-		"eventmeter: internal error: %s (%s, version %s); this is a bug: please report this line, the command line and the profile; GOTRACEBACK=single prints the stack",
+		"eventmeter: internal error: %s (%s, version %s); this is a bug: please report this line, the command line and the "+
+			"profile; GOTRACEBACK=single prints the stack",
 		errorLine(fmt.Sprint(p)),
 		where,
 		version(),

@@ -22,9 +22,10 @@ To have an editor complete and check a profile, save the schema and name it in t
 line of the file, as the YAML language server reads it:
 
   # yaml-language-server: $schema=profile.schema.json`,
-		Example: "  eventmeter profiles\n  eventmeter profiles show compare --set phases.measure=1m > mine.yaml\n  eventmeter profiles check mine.yaml\n  eventmeter profiles schema > profile.schema.json",
-		Args:    cobra.NoArgs,
-		RunE:    func(*cobra.Command, []string) error { return listProfiles(io) },
+		Example: "  eventmeter profiles\n  eventmeter profiles show compare --set phases.measure=1m > mine.yaml\n  eventmeter " +
+			"profiles check mine.yaml\n  eventmeter profiles schema > profile.schema.json",
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return listProfiles(io) },
 	}
 	c.AddCommand(
 		&cobra.Command{

@@ -23,14 +23,16 @@ func TestRecordErrors(t *testing.T) {
 		code int
 		want string
 	}{
-		"no target":     {[]string{"record", "--event", "e"}, exitUsage, "give the server with --target"},
-		"no event":      {[]string{"record", "--target", "http://127.0.0.1:1/mcp"}, exitUsage, "one of its events with --event"},
-		"bad mode":      {[]string{"record", "-t", "http://127.0.0.1:1/mcp", "-e", "e", "--mode", "telepathy"}, exitUsage, `--mode "telepathy": want push, poll or webhook`},
-		"bad arguments": {[]string{"record", "-t", "http://127.0.0.1:1/mcp", "-e", "e", "--arguments", "[1]"}, exitUsage, "--arguments [1]: want a JSON object"},
-		"taken":         {[]string{"record", "-t", "http://127.0.0.1:1/mcp", "-e", "e", "--out", taken}, exitUsage, "exists already"},
-		"not here":      {[]string{"record", "-t", "http://192.0.2.1/mcp", "-e", "e"}, exitUsage, "--allow-host 192.0.2.1"},
-		"nobody there":  {[]string{"record", "-t", "http://127.0.0.1:1/mcp", "-e", "e"}, exitTarget, "cannot be reached"},
-		"two runs":      {[]string{"run", "--record", "x.jsonl", "--trials", "2"}, exitUsage, "--record takes one run"},
+		"no target": {[]string{"record", "--event", "e"}, exitUsage, "give the server with --target"},
+		"no event":  {[]string{"record", "--target", "http://127.0.0.1:1/mcp"}, exitUsage, "one of its events with --event"},
+		"bad mode": {[]string{"record", "-t", "http://127.0.0.1:1/mcp", "-e", "e", "--mode", "telepathy"}, exitUsage,
+			`--mode "telepathy": want push, poll or webhook`},
+		"bad arguments": {[]string{"record", "-t", "http://127.0.0.1:1/mcp", "-e", "e", "--arguments", "[1]"}, exitUsage,
+			"--arguments [1]: want a JSON object"},
+		"taken":        {[]string{"record", "-t", "http://127.0.0.1:1/mcp", "-e", "e", "--out", taken}, exitUsage, "exists already"},
+		"not here":     {[]string{"record", "-t", "http://192.0.2.1/mcp", "-e", "e"}, exitUsage, "--allow-host 192.0.2.1"},
+		"nobody there": {[]string{"record", "-t", "http://127.0.0.1:1/mcp", "-e", "e"}, exitTarget, "cannot be reached"},
+		"two runs":     {[]string{"run", "--record", "x.jsonl", "--trials", "2"}, exitUsage, "--record takes one run"},
 	} {
 		if _, stderr, code := execute(t, c.args...); code != c.code || !strings.Contains(stderr, c.want) {
 			t.Errorf("%s: exit code %d, %s", name, code, stderr)

@@ -15,7 +15,8 @@ import (
 
 // onePush is a profile that is over in a second and a half.
 const onePush = `name: one
-lanes: [{name: push, mode: push, subscriptions: 4, event: chat.message, arguments: {channel: "channel-{{mod .Index 2}}"}, sources: "{{mod .Index 2}}"}]
+lanes: [{name: push, mode: push, subscriptions: 4, event: chat.message,
+  arguments: {channel: "channel-{{mod .Index 2}}"}, sources: "{{mod .Index 2}}"}]
 upstream: {kind: inject, sources: 2, payload: {channel: "channel-{{.Source}}", text: "{{.Probe}}"}}
 schedule: {rate: 20/s}
 phases: {warmup: 0, measure: 500ms, drain: 5s, ready: 60s}
@@ -42,7 +43,8 @@ func TestRepeat(t *testing.T) {
 	for name, tt := range map[string]struct{ args, want []string }{
 		"processes": {[]string{"--processes", "2"}, []string{"--processes", "2"}},
 		"stdio":     {[]string{"--command", program(t) + " serve --stdio"}, nil},
-		"host":      {[]string{"--target", ready.URL, "--upstream-url", ready.Admin, "--allow-host", ip}, map[bool][]string{true: {"--allow-host", ip}}[ip != "127.0.0.1"]},
+		"host": {[]string{"--target", ready.URL, "--upstream-url", ready.Admin, "--allow-host", ip},
+			map[bool][]string{true: {"--allow-host", ip}}[ip != "127.0.0.1"]},
 	} {
 		dir := filepath.Join(t.TempDir(), "out")
 		_, stderr, code := execute(
@@ -150,7 +152,8 @@ func TestCalibrationForCI(t *testing.T) {
 	if code != exitOK {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
-	for file, want := range map[string]string{junit: `classname="eventmeter.push" name="case drop: plan = measured"`, summary: "2 of 2 rows equal"} {
+	for file, want := range map[string]string{junit: `classname="eventmeter.push" name="case drop: plan = measured"`,
+		summary: "2 of 2 rows equal"} {
 		if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%v: %s lacks %s", err, text, want)
 		}

@@ -114,7 +114,8 @@ func (o *outputFlags) add(c *cobra.Command) {
 	o.format.add(c, formatText, formatJSON, formatMarkdown, formatHTML, formatJUnit)
 	c.Flags().BoolVar(&o.full, "full", false, "print all figures, as in report.txt, instead of a summary")
 	c.Flags().
-		StringVar(&o.annotate, "annotate", "auto", "print annotations for "+strings.Join(report.Systems(), ", ")+"; auto: for the CI system that is found, none: never")
+		StringVar(&o.annotate, "annotate", "auto",
+			"print annotations for "+strings.Join(report.Systems(), ", ")+"; auto: for the CI system that is found, none: never")
 	_ = c.RegisterFlagCompletionFunc("annotate", fixed(append([]string{"auto", "none"}, report.Systems()...)...))
 }
 

@@ -115,7 +115,8 @@ func (f *runFlags) add(c *cobra.Command) {
 		&f.until,
 		"until",
 		nil,
-		"measure until a latency is known this exactly, e.g. 'push.p99 ±5%' or '*.p50 +-2%', from phases.measure on, up to phases.measureAtMost (repeatable: all must hold)",
+		"measure until a latency is known this exactly, e.g. 'push.p99 ±5%' or '*.p50 +-2%', from phases.measure on, up to "+
+			"phases.measureAtMost (repeatable: all must hold)",
 	)
 	fl.StringVar(&f.ofTarget, "target-metrics", "", targetMetricsHelp)
 	fl.StringArrayVar(&f.allowHosts, "allow-host", nil, "put load on this host, which is not this machine (repeatable)")

@@ -42,12 +42,14 @@ type runFlags struct {
 }
 
 // targetMetricsHelp is the help of --target-metrics.
-const targetMetricsHelp = "URL of the target's metrics in Prometheus' text format, used instead of its process, such as for a target on another machine"
+const targetMetricsHelp = "URL of the target's metrics in Prometheus' text format, used instead of its process, such as " +
+	"for a target on another machine"
 
 // addName adds --name, which run and capacity share.
 func (f *runFlags) addName(c *cobra.Command) {
 	c.Flags().
-		StringVar(&f.name, "name", "", fmt.Sprintf("name for the result, its pages and its metrics: up to %d letters, digits, spaces and . _ - + # @", results.LongestName))
+		StringVar(&f.name, "name", "", fmt.Sprintf("name for the result, its pages and its metrics: up to %d letters, digits, "+
+			"spaces and . _ - + # @", results.LongestName))
 }
 
 // checkName refuses a name that is given and cannot be one.

@@ -59,7 +59,8 @@ For a load test on this machine, use --allow-private-callbacks and either
 --callback-insecure or --callback-ca.`,
 		Example: `  eventmeter serve --addr 127.0.0.1:8080 --admin 127.0.0.1:8081 --allow-private-callbacks --callback-insecure
   eventmeter serve --options '{"TTLMin": "10s", "Lists": {"Entries": 60, "TTL": "2s"}}'
-  curl -H 'Content-Type: application/json' -d '{"name":"chat.message","data":{"channel":"channel-0","text":"hello"}}' http://127.0.0.1:8081/inject
+  curl -H 'Content-Type: application/json' ` +
+			`-d '{"name":"chat.message","data":{"channel":"channel-0","text":"hello"}}' http://127.0.0.1:8081/inject
   eventmeter run --command 'eventmeter serve --stdio'`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -73,7 +73,8 @@ func TestSubscriptionsSurviveAKill(t *testing.T) {
 	opts := embedded.Options{State: file, AllowPrivateCallbacks: true, CallbackInsecure: true}
 	key := []byte("0123456789abcdef0123456789abcdef")
 	subscribe := fmt.Sprintf(
-		`{"jsonrpc":"2.0","id":1,"method":"events/subscribe","params":{"name":"tick","delivery":{"mode":"webhook","url":"%s/h","secret":"whsec_%s"},"ttlMs":null}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"events/subscribe","params":{"name":"tick","delivery":{"mode":"webhook",`+
+			`"url":"%s/h","secret":"whsec_%s"},"ttlMs":null}}`,
 		callback.URL,
 		base64.StdEncoding.EncodeToString(key),
 	)

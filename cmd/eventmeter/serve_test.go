@@ -100,7 +100,8 @@ func TestServeAnnouncesItself(t *testing.T) {
 	want := `MCP         http://127.0.0.1:8080/mcp
 admin       http://127.0.0.1:8081
 
-inject      curl -H 'Content-Type: application/json' -d '{"name":"chat.message","data":{"channel":"channel-0","text":"hello"}}' http://127.0.0.1:8081/inject
+inject      curl -H 'Content-Type: application/json' ` +
+		`-d '{"name":"chat.message","data":{"channel":"channel-0","text":"hello"}}' http://127.0.0.1:8081/inject
 load it     eventmeter run --target http://127.0.0.1:8080/mcp --token any --upstream-url http://127.0.0.1:8081
 
 Ctrl-C ends it.

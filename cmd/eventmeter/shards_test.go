@@ -26,8 +26,10 @@ import (
 const shardable = `
 name: shardable
 lanes:
-  - {name: push, mode: push, subscriptions: 8, event: chat.message, arguments: {channel: "channel-{{mod .Index 4}}"}, sources: "{{mod .Index 4}}"}
-  - {name: webhook, mode: webhook, subscriptions: 8, event: chat.message, arguments: {channel: "channel-{{mod .Index 4}}"}, sources: "{{mod .Index 4}}"}
+  - {name: push, mode: push, subscriptions: 8, event: chat.message,
+      arguments: {channel: "channel-{{mod .Index 4}}"}, sources: "{{mod .Index 4}}"}
+  - {name: webhook, mode: webhook, subscriptions: 8, event: chat.message,
+      arguments: {channel: "channel-{{mod .Index 4}}"}, sources: "{{mod .Index 4}}"}
   - {name: all, mode: poll, subscriptions: 4, event: chat.message, poll: {minInterval: 50ms}}
 upstream: {sources: 4, payload: {channel: "channel-{{.Source}}", text: "{{.Probe}}"}}
 schedule: {kind: burst, burst: 4, every: 200ms, spread: 200ms}
@@ -330,7 +332,8 @@ func TestShardFlags(t *testing.T) {
 		{"--shard 0/2 --start-at 2026-11-20T10:00:00Z --trials 2", "takes one run"},
 		{"--processes 2 --profile feed", "cannot be split"},
 		{"--processes 99 --profile smoke", "would have no subscription"},
-		{"--shard 0/2 --start-at 2026-11-20T10:00:00Z --target http://127.0.0.1:9/mcp --upstream-url http://127.0.0.1:9 --set phases.order=turns", "--processes"},
+		{"--shard 0/2 --start-at 2026-11-20T10:00:00Z --target http://127.0.0.1:9/mcp --upstream-url http://127.0.0.1:9 --set " +
+			"phases.order=turns", "--processes"},
 	} {
 		var out, errs bytes.Buffer
 		err := runCommand(

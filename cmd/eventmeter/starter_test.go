@@ -65,7 +65,9 @@ func TestDiscoverWrites(t *testing.T) {
 // TestProfileOfStandardInput runs a profile that a pipe brings.
 func TestProfileOfStandardInput(t *testing.T) {
 	t.Parallel()
-	const profile = "name: piped\nlanes: [{name: push, mode: push, subscriptions: 1, event: tick}]\nupstream: {event: tick, payload: {text: '{{.Probe}}'}}\nschedule: {kind: constant, rate: 1/s}\nphases: {warmup: 0, measure: 1s, drain: 2s}\n"
+	const profile = "name: piped\nlanes: [{name: push, mode: push, subscriptions: 1, event: tick}]\nupstream: {event: " +
+		"tick, payload: {text: '{{.Probe}}'}}\nschedule: {kind: constant, rate: 1/s}\nphases: {warmup: 0, measure: 1s, " +
+		"drain: 2s}\n"
 	cmd := command(
 		t,
 		"run",
@@ -125,8 +127,10 @@ func TestSampleOf(t *testing.T) {
 		{`{"type":"object","properties":{"channel":{"type":"string"}}}`, true, "", `{}`, false},
 		{`{"type":"object","required":["channel"],"properties":{"channel":{"type":"string"}}}`, true, "", `{"channel":"change-me"}`, true},
 		{`{"type":"object","required":["k"],"properties":{"k":{"type":"string","enum":["a","b"]}}}`, true, "", `{"k":"a"}`, false},
-		{`{"type":"object","required":["n","o"],"properties":{"n":{"type":"integer","minimum":5},"o":{"type":"object","required":["b"],"properties":{"b":{"type":"boolean"}}}}}`, true, "", `{"n":5,"o":{"b":true}}`, true},
-		{`{"properties":{"channel":{"type":"string"},"text":{"type":"string"},"n":{"type":"integer"}}}`, false, "{{.Probe}}", `{"channel":"{{.Probe}}","text":"{{.Probe}}"}`, true},
+		{`{"type":"object","required":["n","o"],"properties":{"n":{"type":"integer","minimum":5},"o":{"type":"object",` +
+			`"required":["b"],"properties":{"b":{"type":"boolean"}}}}}`, true, "", `{"n":5,"o":{"b":true}}`, true},
+		{`{"properties":{"channel":{"type":"string"},"text":{"type":"string"},"n":{"type":"integer"}}}`, false, "{{.Probe}}",
+			`{"channel":"{{.Probe}}","text":"{{.Probe}}"}`, true},
 		{`not JSON`, true, "", `{}`, false},
 		{``, true, "", `{}`, false},
 	} {

@@ -260,7 +260,8 @@ func TestAnswersWithoutEventIDs(t *testing.T) {
 		"--set",
 		"target.embedded.faults=noids(every=1)",
 	)
-	want := "tools/call: the target does not offer this: the events of the answer have no ids, so Last-Event-ID cannot resume it: does the server have an event store?"
+	want := "tools/call: the target does not offer this: the events of the answer have no ids, so Last-Event-ID cannot " +
+		"resume it: does the server have an event store?"
 	if code != exitTarget || !strings.HasSuffix(strings.TrimSpace(stderr), want) ||
 		!strings.Contains(stderr, "lane event-id: 0 of 2 subscriptions were active") {
 		t.Errorf("exit code %d\n%s", code, stderr)

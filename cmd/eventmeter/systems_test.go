@@ -41,16 +41,21 @@ func TestBuiltinProfiles(t *testing.T) {
 	}
 	for _, c := range []profileRun{
 		{name: "events", watched: true, profile: "events", set: eventsInShort, check: checkEventsNewest},
-		{name: "events older", profile: "events", set: append([]string{"target.revision=older", "thresholds=['*.lostSilent == 0', '*.duplicates.rate == 0', 'rotating.figures.rotations > 0', 'rotating.figures.rejectedInRace == 0']"}, eventsInShort...), check: checkEventsOlder},
+		{name: "events older", profile: "events", set: append([]string{"target.revision=older",
+			"thresholds=['*.lostSilent == 0', '*.duplicates.rate == 0', 'rotating.figures.rotations > 0', " +
+				"'rotating.figures.rejectedInRace == 0']"}, eventsInShort...), check: checkEventsOlder},
 		{name: "chatgpt", profile: "chatgpt", check: checkChatGPT, set: []string{"lanes.monitors.subscriptions=200", "phases.measure=2s"}},
 		{name: "smithery", watched: true, profile: "smithery", check: checkSmithery, set: []string{
 			"lanes.*.subscriptions=40", "phases.measure=4s", "target.embedded.ttlDefault=30s", "lanes.triggers.webhook.rotateEvery=1",
 		}},
-		{name: "ttl", profile: "ttl", set: []string{"lanes.kept.subscriptions=100", "phases.measure=6s", "thresholds.7=kept.figures.grants > 100"}, check: checkTTL},
+		{name: "ttl", profile: "ttl", set: []string{"lanes.kept.subscriptions=100", "phases.measure=6s",
+			"thresholds.7=kept.figures.grants > 100"}, check: checkTTL},
 		{name: "slow-host", profile: "slow-host", lossy: "slow", set: []string{"phases.measure=3s", "phases.drain=5s"}, check: checkSlowHost},
 		{name: "races", profile: "races", set: []string{"phases.measure=4s"}, check: checkRaces},
 		{name: "sep-1803", watched: true, profile: "sep-1803", lossy: "forgetful", check: checkSEP1803, set: []string{
-			"lanes.*.subscriptions=20", "lanes.raw.webhook.answer=[{status: 503, share: 0.2}]", "lanes.standard.churn.rate=5/s", "phases.measure=2s", "phases.drain=8s", "lanes.resumed.sep1803.cutEvery=800ms", "lanes.forgetful.sep1803.cutEvery=800ms",
+			"lanes.*.subscriptions=20", "lanes.raw.webhook.answer=[{status: 503, share: 0.2}]", "lanes.standard.churn.rate=5/s",
+			"phases.measure=2s", "phases.drain=8s", "lanes.resumed.sep1803.cutEvery=800ms",
+			"lanes.forgetful.sep1803.cutEvery=800ms",
 		}},
 		{name: "sep-975", watched: true, profile: "sep-975", set: []string{
 			"lanes.*.subscriptions=20", "phases.measure=2s", "target.embedded.resumeOverlap=10s", "lanes.limit.sep975.tolerance=4s",
@@ -58,19 +63,23 @@ func TestBuiltinProfiles(t *testing.T) {
 		}, check: checkSEP975},
 		// Each client makes one request, which lasts far longer than the measured part.
 		{name: "resume", watched: true, profile: "resume", set: []string{
-			"lanes.*.subscriptions=20", "lanes.*.sep975.step=400ms", "lanes.*.sep975.away=1s", "phases.measure=1s", "target.embedded.resumeOverlap=30s",
+			"lanes.*.subscriptions=20", "lanes.*.sep975.step=400ms", "lanes.*.sep975.away=1s", "phases.measure=1s",
+			"target.embedded.resumeOverlap=30s",
 		}, check: checkResume},
 		{name: "reconnect", profile: "reconnect", set: []string{"lanes.push.subscriptions=50", "phases.measure=4s"}, check: checkReconnect},
-		{name: "sep-2549", profile: "sep-2549", set: []string{"lanes.*.subscriptions=10", "phases.measure=3s", "schedule.rate=5/s"}, check: checkSEP2549},
+		{name: "sep-2549", profile: "sep-2549", set: []string{"lanes.*.subscriptions=10", "phases.measure=3s",
+			"schedule.rate=5/s"}, check: checkSEP2549},
 		{name: "today", profile: "today", set: []string{"phases.measure=3s"}, check: checkToday},
 		{name: "today in sessions", profile: "today", set: []string{"phases.measure=3s", "target.era=legacy"}, check: checkToday},
 		{name: "tool", profile: "tool", set: []string{"phases.measure=1500ms"}, check: checkTool},
 		{name: "feed", profile: "feed", set: []string{"phases.measure=1500ms"}, check: checkFeed},
-		{name: "mixed", profile: "mixed", set: []string{"phases.measure=4s", mixedTTL, mixedDefault}, check: func(t *testing.T, r *results.Result) {
-			keepsKeys(t, r)
-			checkMixed(t, r)
-		}},
-		{name: "mixed in sessions", watched: true, profile: "mixed", set: []string{"phases.measure=4s", mixedTTL, mixedDefault, "target.era=legacy"}, check: checkMixed},
+		{name: "mixed", profile: "mixed", set: []string{"phases.measure=4s", mixedTTL, mixedDefault},
+			check: func(t *testing.T, r *results.Result) {
+				keepsKeys(t, r)
+				checkMixed(t, r)
+			}},
+		{name: "mixed in sessions", watched: true, profile: "mixed",
+			set: []string{"phases.measure=4s", mixedTTL, mixedDefault, "target.era=legacy"}, check: checkMixed},
 	} {
 		// One after the other: each is a load by itself, and other tests run beside.
 		t.Run(c.name, func(t *testing.T) {
@@ -174,7 +183,8 @@ func (c profileRun) account(t *testing.T, r *results.Result) {
 		if w := p.Lanes[i].Webhook; w.RotateEvery > 0 || w.Pending == "refuse" {
 			rejected = 0 // what was on its way during two changes of the secret, or a subscribe, comes again
 		}
-		if n := l.Duplicates.SameEvent + l.Duplicates.SameEmission + l.LostAnnounced + l.LostOrderUnknown + l.Unexpected + l.Gaps.FalseAlarms + l.Gaps.Overclaimed +
+		if n := l.Duplicates.SameEvent + l.Duplicates.SameEmission + l.LostAnnounced + l.LostOrderUnknown + l.Unexpected +
+			l.Gaps.FalseAlarms + l.Gaps.Overclaimed +
 			rejected + l.Detail.Malformed + l.Detail.Unprobed + l.Detail.Terminated; n != 0 {
 			t.Errorf(
 				"%s is not clean: duplicates %+v, announced %d, unexpected %v, gaps %+v, detail %+v",

@@ -231,7 +231,8 @@ func troubles(l ledger.LiveLane) string {
 		what string
 	}{
 		{l.Failed + l.Broken, "failed"}, {l.Holes, "missing"}, {l.Duplicates.Total(), "duplicates"},
-		{l.OutOfOrder, "out of order"}, {l.OrderConflicts, "in another order"}, {l.Unexpected.Total(), "unexpected"}, {l.Reconnects, "reconnects"},
+		{l.OutOfOrder, "out of order"}, {l.OrderConflicts, "in another order"}, {l.Unexpected.Total(), "unexpected"},
+		{l.Reconnects, "reconnects"},
 	} {
 		if t.n > 0 {
 			out = append(out, fmt.Sprintf("%d %s", t.n, t.what))

@@ -20,7 +20,8 @@ var ClientRows = []ClientRow{
 		Requires: "no events/* is sent to a server that does not offer the extension",
 		Lanes:    "poll, push, webhook",
 		Broken:   "a request of events/* after a handshake without the extension",
-		Deviates: "many servers have events and do not advertise them: a lane asks anyway, and the run reports capability-events-object as broken",
+		Deviates: "many servers have events and do not advertise them: a lane asks anyway, and the run reports " +
+			"capability-events-object as broken",
 	},
 	{
 		Name:     "client-relist-on-list-changed",

@@ -68,7 +68,8 @@ func TestDocs(t *testing.T) {
 			section = r.Section
 			fmt.Fprintf(
 				&b,
-				"\n### %s\n\n| row | level | promise | lanes | broken in a run by, or why not judged | what a check does |\n|---|---|---|---|---|---|\n",
+				"\n### %s\n\n| row | level | promise | lanes | broken in a run by, or why not judged | what a check does "+
+					"|\n|---|---|---|---|---|---|\n",
 				section,
 			)
 		}
@@ -100,7 +101,8 @@ func TestAccount(t *testing.T) {
 	b.Break(3, 90, conform.OccurrenceName, []byte("later"))
 	b.Break(3, 91, conform.StreamHeartbeatRequired, []byte("silence"))
 	got := a.Account().Of("push", 4).Plus(b.Account().Of("webhook", 0))
-	if c := got["occurrence-name"]; c.Seen != 80 || c.Broken != 3 || c.First == nil || c.First.Subscription != 9 || c.First.At != 40 || c.First.Lane != "push" ||
+	if c := got["occurrence-name"]; c.Seen != 80 || c.Broken != 3 || c.First == nil || c.First.Subscription != 9 ||
+		c.First.At != 40 || c.First.Lane != "push" ||
 		!strings.HasPrefix(c.First.Message, "early") ||
 		strings.Contains(c.First.Message, "\x1b") ||
 		len(c.First.Message) > 210 {

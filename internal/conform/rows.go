@@ -974,8 +974,9 @@ var Rows = [count]Row{
 		At: []Occasion{
 			Rotated,
 		},
-		Broken: "a delivery that was signed and received 5 s or more after a rotation is signed with the old secret only; lanes with webhook.rotateEvery",
-		Check:  "refreshes with another secret: 5 s later deliveries are signed with it",
+		Broken: "a delivery that was signed and received 5 s or more after a rotation is signed with the old secret only; " +
+			"lanes with webhook.rotateEvery",
+		Check: "refreshes with another secret: 5 s later deliveries are signed with it",
 	},
 	SubscribeRefreshReactivates: {
 		Name:     "subscribe-refresh-reactivates",
@@ -1021,8 +1022,9 @@ var Rows = [count]Row{
 		At: []Occasion{
 			GrantWished,
 		},
-		Broken: "the grant is more than a tenth longer than requested; for requests of 10 minutes and more, because a target may have a minimum below that",
-		Check:  "requests 15 minutes: the grant is at most a tenth longer",
+		Broken: "the grant is more than a tenth longer than requested; for requests of 10 minutes and more, because a target " +
+			"may have a minimum below that",
+		Check: "requests 15 minutes: the grant is at most a tenth longer",
 	},
 	TTLNoRejectionPath: {
 		Name:     "ttl-no-rejection-path",
@@ -1163,8 +1165,9 @@ var Rows = [count]Row{
 		At: []Occasion{
 			RotatedJust,
 		},
-		Broken: "a delivery after the answer to a rotation, and within 1 s of its request, is signed with the new secret alone; lanes with webhook.rotateEvery",
-		Check:  "refreshes with another secret: no delivery of the next second is signed with it alone",
+		Broken: "a delivery after the answer to a rotation, and within 1 s of its request, is signed with the new secret " +
+			"alone; lanes with webhook.rotateEvery",
+		Check: "refreshes with another secret: no delivery of the next second is signed with it alone",
 	},
 	DeliveryBodySize: {Name: "delivery-body-size", Level: Should, Requires: "body at most 256 KiB", Section: "Delivery", Lanes: "webhook",
 		At: []Occasion{Delivery}, Broken: "a body above 256 KiB"},

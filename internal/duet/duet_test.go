@@ -195,7 +195,8 @@ func TestRecorder(t *testing.T) {
 		}
 		for _, d := range []eventmeter.Delivery{
 			{Stamp: stamp(99), Probed: true}, {Stamp: stamp(0), Probed: true}, {Stamp: stamp(1)},
-			{Stamp: eventmeter.Stamp{Run: 77, Source: 1, Seq: 1}, Probed: true}, {Stamp: eventmeter.Stamp{Run: uint32(side), Source: 900, Seq: 1}, Probed: true},
+			{Stamp: eventmeter.Stamp{Run: 77, Source: 1, Seq: 1}, Probed: true},
+			{Stamp: eventmeter.Stamp{Run: uint32(side), Source: 900, Seq: 1}, Probed: true},
 		} {
 			r.Delivered(d) // of nothing that is known
 		}

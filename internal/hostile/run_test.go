@@ -40,7 +40,9 @@ func build(m *testing.M) int {
 	program = filepath.Join(dir, "eventmeter")
 	if given := os.Getenv("HOSTILE_TEST_PROGRAM"); given != "" {
 		program = given
-	} else if out, err := exec.Command("go", "build", "-o", program, "github.com/eventmeter/eventmeter/cmd/eventmeter").CombinedOutput(); err != nil {
+	} else if out, err := exec.Command(
+		"go", "build", "-o", program, "github.com/eventmeter/eventmeter/cmd/eventmeter",
+	).CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the program: %v\n%s", err, out)
 		return 1
 	}

@@ -216,7 +216,8 @@ func goodAnswer(x *exchange) string {
 	switch x.method {
 	case "server/discover":
 		return x.result(
-			`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"hostile","version":"1"}}}`,
+			`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{}},` +
+				`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"hostile","version":"1"}}}`,
 		)
 	case "events/list":
 		return x.result(`{"events":[` + eventType + `]}`)

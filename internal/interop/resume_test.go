@@ -22,7 +22,8 @@ lanes:
     sep975: {via: lastEventId, steps: 20, step: 250ms, logEvery: 5, SETTINGS}
 upstream: {kind: none}
 phases: {ready: 60s, warmup: 0s, measure: 1s, drain: 60s}
-thresholds: ["*.figures.messagesLost == 0", "*.figures.messagesRepeated == 0", "*.figures.messagesOutOfOrder == 0", "*.figures.unbalanced == 0", "*.figures.requestsFailed == 0"]
+thresholds: ["*.figures.messagesLost == 0", "*.figures.messagesRepeated == 0", "*.figures.messagesOutOfOrder == 0",
+  "*.figures.unbalanced == 0", "*.figures.requestsFailed == 0"]
 `
 
 // resumeStats are the counts of resume.mjs.
@@ -50,12 +51,13 @@ func TestLastEventIDNode(t *testing.T) {
 				t.Errorf("of %v wrong ids, %v were accepted and %v were not clearly refused", f["wrongTried"], f["wrongAccepted"], f["wrongUnclear"])
 			}
 		}},
-		{"closed by the server", "disconnect: none, hangUp: 10", []string{"--retry", "50"}, func(t *testing.T, f map[string]float64, s resumeStats) {
-			// A client that comes back late has no stream that the server could close.
-			if s.HangUps != 2*s.Calls || f["hangUps"] == 0 || f["hangUps"] > float64(s.HangUps) || f["cuts"] != 0 {
-				t.Errorf("%d calls, %d streams closed, and %v seen", s.Calls, s.HangUps, f["hangUps"])
-			}
-		}},
+		{"closed by the server", "disconnect: none, hangUp: 10", []string{"--retry", "50"},
+			func(t *testing.T, f map[string]float64, s resumeStats) {
+				// A client that comes back late has no stream that the server could close.
+				if s.HangUps != 2*s.Calls || f["hangUps"] == 0 || f["hangUps"] > float64(s.HangUps) || f["cuts"] != 0 {
+					t.Errorf("%d calls, %d streams closed, and %v seen", s.Calls, s.HangUps, f["hangUps"])
+				}
+			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -21,10 +21,14 @@ type sdkStats struct {
 }
 
 const (
-	modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
-	initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
-	subscribe  = `{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"test://items/7"}}`
-	listen     = `{"jsonrpc":"2.0","id":3,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["test://items/7"]},` + modernMeta + `}}`
+	modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
+	initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},` +
+		`"clientInfo":{"name":"x","version":"1"}}}`
+	subscribe = `{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"test://items/7"}}`
+	listen    = `{"jsonrpc":"2.0","id":3,"method":"subscriptions/listen",` +
+		`"params":{"notifications":{"toolsListChanged":true,"resourcesListChanged":true,` +
+		`"resourceSubscriptions":["test://items/7"]},` + modernMeta + `}}`
 )
 
 // exchange sends a message over HTTP and returns the open answer.

@@ -79,7 +79,8 @@ func (c *callback) messages() []signed {
 func subscribeTo(t *testing.T, s *refserver.Server, url, secret string) {
 	t.Helper()
 	body := fmt.Sprintf(
-		`{"jsonrpc":"2.0","id":1,"method":"events/subscribe","params":{"name":"chat.message","arguments":{},"delivery":{"mode":"webhook","url":%q,"secret":%q},"cursor":null,%s}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"events/subscribe","params":{"name":"chat.message","arguments":{},`+
+			`"delivery":{"mode":"webhook","url":%q,"secret":%q},"cursor":null,%s}}`,
 		url,
 		secret,
 		modernMeta,

@@ -15,7 +15,8 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-const benchData = `{"channel":"c7","text":"evtm-0000002a-0001-00000007-2f","pad":"................................................................................................................"}`
+const benchData = `{"channel":"c7","text":"evtm-0000002a-0001-00000007-2f",` +
+	`"pad":"................................................................................................................"}`
 
 // countWriter is the client end of a stream without a network.
 type countWriter struct {

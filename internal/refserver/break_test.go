@@ -55,13 +55,19 @@ func TestBrokenAnswers(t *testing.T) {
 		row, token, method, params string
 		clean, broken              int
 	}{
-		{"subscribe-webhook-only", "p", "events/subscribe", subscribe(`{"mode":"push","url":"https://callback.example/","secret":"`+testSecret+`"}`, ""), -32026, 0},
+		{"subscribe-webhook-only", "p", "events/subscribe",
+			subscribe(`{"mode":"push","url":"https://callback.example/","secret":"`+testSecret+`"}`, ""), -32026, 0},
 		{"subscribe-secret-required", "p", "events/subscribe", subscribe(`{"mode":"webhook","url":"https://callback.example/"}`, ""), -32602, 0},
-		{"subscribe-secret-format", "p", "events/subscribe", subscribe(`{"mode":"webhook","url":"https://callback.example/","secret":"whsec_AAAA"}`, ""), -32602, 0},
-		{"subscribe-secret-rejected", "p", "events/subscribe", subscribe(`{"mode":"webhook","url":"https://callback.example/","secret":"whsec_AAAA"}`, ""), -32602, -32603},
-		{"subscribe-url-https-required", "p", "events/subscribe", subscribe(`{"mode":"webhook","url":"http://callback.example/","secret":"`+testSecret+`"}`, ""), -32602, 0},
-		{"subscribe-url-non-https-rejected", "p", "events/subscribe", subscribe(`{"mode":"webhook","url":"http://callback.example/","secret":"`+testSecret+`"}`, ""), -32602, -32600},
-		{"ssrf-validate-callback-url", "p", "events/subscribe", subscribe(`{"mode":"webhook","url":"ftp://callback.example/","secret":"`+testSecret+`"}`, ""), -32602, 0},
+		{"subscribe-secret-format", "p", "events/subscribe",
+			subscribe(`{"mode":"webhook","url":"https://callback.example/","secret":"whsec_AAAA"}`, ""), -32602, 0},
+		{"subscribe-secret-rejected", "p", "events/subscribe",
+			subscribe(`{"mode":"webhook","url":"https://callback.example/","secret":"whsec_AAAA"}`, ""), -32602, -32603},
+		{"subscribe-url-https-required", "p", "events/subscribe",
+			subscribe(`{"mode":"webhook","url":"http://callback.example/","secret":"`+testSecret+`"}`, ""), -32602, 0},
+		{"subscribe-url-non-https-rejected", "p", "events/subscribe",
+			subscribe(`{"mode":"webhook","url":"http://callback.example/","secret":"`+testSecret+`"}`, ""), -32602, -32600},
+		{"ssrf-validate-callback-url", "p", "events/subscribe",
+			subscribe(`{"mode":"webhook","url":"ftp://callback.example/","secret":"`+testSecret+`"}`, ""), -32602, 0},
 		{"subscribe-auth-required", "", "events/subscribe", subscribe(fine, ""), -32024, 0},
 		{"ttl-no-rejection-path", "p", "events/subscribe", subscribe(fine, `,"ttlMs":1`), 0, -32602},
 		{"ttl-no-rejection-path", "p", "events/subscribe", subscribe(fine, `,"ttlMs":null`), 0, -32602},
@@ -88,7 +94,8 @@ func TestBrokenAnswers(t *testing.T) {
 // TestBrokenKeys: two calls get one id, or two, unless the row about it is broken.
 func TestBrokenKeys(t *testing.T) {
 	params := func(arguments, more string) string {
-		return `{"name":"chat.message","arguments":` + arguments + `,"delivery":{"mode":"webhook","url":"https://callback.example/","secret":"` + testSecret + `"}` + more + `}`
+		return `{"name":"chat.message","arguments":` + arguments +
+			`,"delivery":{"mode":"webhook","url":"https://callback.example/","secret":"` + testSecret + `"}` + more + `}`
 	}
 	clean := breaking(t, "")
 	for _, c := range []struct {
@@ -100,7 +107,8 @@ func TestBrokenKeys(t *testing.T) {
 		{"subscribe-key-composition", [2]string{"p", "p"}, params(`{"channel":"c"}`, ""), params(`{ "channel" : "c" }`, ""), true},
 		{"subscribe-key-immutable", [2]string{"p", "p"}, params(`{"channel":"c"}`, ""), params(`{"channel":"d"}`, ""), false},
 		{"subscribe-cross-tenant-isolation", [2]string{"p", "q"}, params(`{}`, ""), params(`{}`, ""), false},
-		{"subscribe-id-not-an-input", [2]string{"p", "p"}, params(`{"channel":"c"}`, `,"id":"mine"`), params(`{"channel":"d"}`, `,"id":"mine"`), false},
+		{"subscribe-id-not-an-input", [2]string{"p", "p"}, params(`{"channel":"c"}`, `,"id":"mine"`),
+			params(`{"channel":"d"}`, `,"id":"mine"`), false},
 	} {
 		t.Run(c.row, func(t *testing.T) {
 			for s, want := range map[*Server]bool{clean: c.same, breaking(t, c.row): !c.same} {

@@ -172,7 +172,8 @@ func catalog() []eventType {
 			description: "A message was posted to a channel. Without a channel: to any.",
 			filter:      "channel",
 			input: json.RawMessage(
-				`{"type":"object","properties":{"channel":{"type":"string","description":"Only messages of this channel."}},"additionalProperties":false}`,
+				`{"type":"object","properties":{"channel":{"type":"string","description":"Only messages of this channel."}},` +
+					`"additionalProperties":false}`,
 			),
 			payload: json.RawMessage(`{"type":"object","properties":{"channel":{"type":"string"},"text":{"type":"string"}}}`),
 		},
@@ -203,7 +204,8 @@ var privateNote = eventType{
 	filter:      "principal",
 	owned:       true,
 	input: json.RawMessage(
-		`{"type":"object","properties":{"principal":{"type":"string","description":"Yourself; others are forbidden."}},"additionalProperties":false}`,
+		`{"type":"object","properties":{"principal":{"type":"string","description":"Yourself; others are forbidden."}},` +
+			`"additionalProperties":false}`,
 	),
 	payload: json.RawMessage(`{"type":"object","properties":{"principal":{"type":"string"},"text":{"type":"string"}}}`),
 }

@@ -82,7 +82,8 @@ func TestAdminRefusesWebPages(t *testing.T) {
 // inspectors, and no others.
 func TestForeignOriginIsRefused(t *testing.T) {
 	s := startServer(t, Options{})
-	for origin, want := range map[string]int{"": 405, "http://localhost:6274": 405, "http://[::1]:1": 405, "https://evil.example": 403, "null": 403, "http://127.0.0.1.evil.example": 403} {
+	for origin, want := range map[string]int{"": 405, "http://localhost:6274": 405, "http://[::1]:1": 405,
+		"https://evil.example": 403, "null": 403, "http://127.0.0.1.evil.example": 403} {
 		header := http.Header{}
 		if origin != "" {
 			header.Set("Origin", origin)
@@ -178,7 +179,8 @@ func TestSessionsAreBounded(t *testing.T) {
 	s.base.sessions.limit = 3
 	open := func() (int, string, http.Header) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL(), strings.NewReader(
-			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},`+
+				`"clientInfo":{"name":"c","version":"1"}}}`,
 		))
 		if err != nil {
 			t.Fatal(err)
@@ -268,7 +270,8 @@ func TestSpecialAddressesAreNotPublic(t *testing.T) {
 			}
 		}
 	}
-	for _, public := range strings.Fields("8.8.8.8 1.1.1.1 100.63.255.255 172.32.0.1 192.0.1.1 2606:4700:4700::1111 2a00:1450:4001::1 2001:4860:4860::8888 2001:200::1") {
+	for _, public := range strings.Fields("8.8.8.8 1.1.1.1 100.63.255.255 172.32.0.1 192.0.1.1 2606:4700:4700::1111 " +
+		"2a00:1450:4001::1 2001:4860:4860::8888 2001:200::1") {
 		if !isPublic(netip.MustParseAddr(public)) {
 			t.Errorf("%s does not count as public", public)
 		}

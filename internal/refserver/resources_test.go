@@ -96,7 +96,8 @@ func TestPlaces(t *testing.T) {
 func TestAdvertise(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{`{"b":1,"result":{"capabilities":{"z":{},"resources":{"listChanged":true},"a":1}}}`,
-			`{"b":1,"result":{"capabilities":{"events":{"listChanged":true},"z":{},"resources":{"events":true,"listChanged":true,"subscribe":true,"subscription":["notification","webhook"]},"a":1}}}`},
+			`{"b":1,"result":{"capabilities":{"events":{"listChanged":true},"z":{},"resources":{"events":true,"listChanged":true,` +
+				`"subscribe":true,"subscription":["notification","webhook"]},"a":1}}}`},
 		{`{"result":{"capabilities":{}}}`, `{"result":{"capabilities":{}}}`},
 		{`{"error":{}}`, `{"error":{}}`},
 		{`data: x`, `data: x`},
@@ -173,11 +174,13 @@ func TestSubscriptionsAreListedInPages(t *testing.T) {
 // rpcModern posts a modern request; members precede _meta.
 func rpcModern(t testing.TB, s *Server, token, method, members string) (status int, answer string) {
 	t.Helper()
-	body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + members + `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modernVersion +
+	body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + members +
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modernVersion +
 		`","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
 	req := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(body))
 	for k, v := range map[string]string{
-		"Content-Type": "application/json", "Accept": "application/json, text/event-stream", headerVersion: modernVersion, headerMethod: method, "Authorization": "Bearer " + token,
+		"Content-Type": "application/json", "Accept": "application/json, text/event-stream", headerVersion: modernVersion,
+		headerMethod: method, "Authorization": "Bearer " + token,
 	} {
 		req.Header.Set(k, v)
 	}
@@ -204,7 +207,8 @@ func TestResourceLimit(t *testing.T) {
 		t,
 		s,
 		"t0",
-		`{"jsonrpc":"2.0","id":1,"method":"resources/subscriptions/register","params":{"uris":["event://tick"],"targetUri":"https://127.0.0.1:1/"}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"resources/subscriptions/register","params":{"uris":["event://tick"],`+
+			`"targetUri":"https://127.0.0.1:1/"}}`,
 	)
 	if !strings.Contains(text, "-32013") {
 		t.Error(text)

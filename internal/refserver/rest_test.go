@@ -186,7 +186,8 @@ func TestWellKnownProof(t *testing.T) {
 				s,
 				"t",
 				fmt.Sprintf(
-					`{"jsonrpc":"2.0","id":1,"method":"events/subscribe","params":{"name":"tick","delivery":{"mode":"webhook","url":"%s/h/1","secret":"%s"}}}`,
+					`{"jsonrpc":"2.0","id":1,"method":"events/subscribe","params":{"name":"tick","delivery":{"mode":"webhook",`+
+						`"url":"%s/h/1","secret":"%s"}}}`,
 					hook.URL,
 					testSecret,
 				),
@@ -236,7 +237,8 @@ func TestSmitheryIDsFollowFromTheKey(t *testing.T) {
 func TestEventIDsComeFromUpstream(t *testing.T) {
 	for _, opts := range []Options{{}, {Faults: faults.Spec{{Kind: faults.NoRetry}}}} {
 		s := startServer(t, opts)
-		for id, want := range map[string]string{"up-7:1": "up-7:1", "": "e-", "two words": "e-", "line\nbreak": "e-", `quo"te`: "e-", strings.Repeat("x", 129): "e-"} {
+		for id, want := range map[string]string{"up-7:1": "up-7:1", "": "e-", "two words": "e-", "line\nbreak": "e-",
+			`quo"te`: "e-", strings.Repeat("x", 129): "e-"} {
 			cursor := result(t, s, "", "events/poll", `{"name":"tick","cursor":null}`)["cursor"].(string)
 			got, err := s.PublishAs(id, "tick", []byte(`{}`))
 			if err != nil || !strings.HasPrefix(got, want) {
@@ -253,13 +255,16 @@ func TestEventIDsComeFromUpstream(t *testing.T) {
 // modernResult sends a request of the modern era and returns the result.
 func modernResult(t *testing.T, s *Server, method, more string) map[string]any {
 	t.Helper()
-	params := `{"_meta":{"` + protocolVersionKey + `":"` + modernVersion + `","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}` + more + `}`
+	params := `{"_meta":{"` + protocolVersionKey + `":"` + modernVersion +
+		`","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},` +
+		`"io.modelcontextprotocol/clientCapabilities":{}}` + more + `}`
 	req := httptest.NewRequest(
 		http.MethodPost,
 		"/mcp",
 		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`),
 	)
-	for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", headerVersion: modernVersion, headerMethod: method} {
+	for name, value := range map[string]string{"Content-Type": "application/json",
+		"Accept": "application/json, text/event-stream", headerVersion: modernVersion, headerMethod: method} {
 		req.Header.Set(name, value)
 	}
 	w := httptest.NewRecorder()

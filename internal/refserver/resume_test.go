@@ -119,7 +119,8 @@ func TestWorkWithoutTheCapability(t *testing.T) {
 			http.MethodPost,
 			"/mcp",
 			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"work","arguments":`+c.arguments+
-				`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":`+c.capabilities+`}}}`),
+				`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t",`+
+				`"version":"1"},"io.modelcontextprotocol/clientCapabilities":`+c.capabilities+`}}}`),
 		)
 		for name, value := range map[string]string{
 			"Content-Type": "application/json", "Accept": "application/json, text/event-stream",

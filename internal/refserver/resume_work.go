@@ -156,7 +156,8 @@ func (j *job) ask() {
 	j.send(
 		append(
 			b,
-			`,"method":"elicitation/create","params":{"message":"The work waits. Go on?","requestedSchema":{"type":"object","properties":{"note":{"type":"string"}}}}}`+"\n\n"...),
+			`,"method":"elicitation/create","params":{"message":"The work waits. Go on?","requestedSchema":{"type":"object",`+
+				`"properties":{"note":{"type":"string"}}}}}`+"\n\n"...),
 	)
 }
 

@@ -407,7 +407,8 @@ func TestIsPublic(t *testing.T) {
 
 // subscribeParamsOf are the params of a subscribe call to a callback.
 func subscribeParamsOf(url, arguments string) string {
-	return `{"name":"chat.message","arguments":` + arguments + `,"delivery":{"mode":"webhook","url":"` + url + `","secret":"` + testSecret + `"},"cursor":null}`
+	return `{"name":"chat.message","arguments":` + arguments + `,"delivery":{"mode":"webhook","url":"` + url +
+		`","secret":"` + testSecret + `"},"cursor":null}`
 }
 
 // TestVerificationIsShared: calls for the same principal and URL share one
@@ -591,9 +592,11 @@ func TestRestartsLookAgain(t *testing.T) {
 		after      time.Duration
 		body       string
 	}{
-		"type gone":    {name: "presence.changed", more: `,"ttlMs":null`, change: func(o *Options) { o.Presence = false }, body: `"code":-32023`},
-		"token gone":   {name: "tick", more: `,"ttlMs":null`, change: func(o *Options) { o.Tokens = []string{"other"} }, body: `"code":-32024`},
-		"host gone":    {name: "tick", more: `,"ttlMs":null`, change: func(o *Options) { o.Proof, o.CallbackHosts = ProofAllowList, []string{"other.example"} }, body: `"code":-32027`},
+		"type gone":  {name: "presence.changed", more: `,"ttlMs":null`, change: func(o *Options) { o.Presence = false }, body: `"code":-32023`},
+		"token gone": {name: "tick", more: `,"ttlMs":null`, change: func(o *Options) { o.Tokens = []string{"other"} }, body: `"code":-32024`},
+		"host gone": {name: "tick", more: `,"ttlMs":null`,
+			change: func(o *Options) { o.Proof, o.CallbackHosts = ProofAllowList, []string{"other.example"} },
+			body:   `"code":-32027`},
 		"expired":      {name: "tick", more: `,"ttlMs":600000`, after: time.Hour},
 		"not expired":  {name: "tick", more: `,"ttlMs":86400000`, after: time.Hour, body: `"type":"gap"`},
 		"has no gaps":  {name: "presence.changed", more: `,"ttlMs":null`},

@@ -72,7 +72,8 @@ func (s *overlapping) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case m.Method == "server/discover":
 		say(
-			`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"overlapping","version":"1"}}}`,
+			`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{}},` +
+				`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"overlapping","version":"1"}}}`,
 		)
 	case m.Method == "events/list":
 		say(
@@ -148,7 +149,8 @@ func (s *overlapping) publish(p published) {
 		if !skip {
 			s.tell(
 				fmt.Sprintf(
-					`{"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"%d","name":"e","timestamp":"2026-01-01T00:00:00Z","data":%s,"cursor":"%d"}}`,
+					`{"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"%d","name":"e",`+
+						`"timestamp":"2026-01-01T00:00:00Z","data":%s,"cursor":"%d"}}`,
 					p.stamp.Seq,
 					p.data,
 					len(s.places),

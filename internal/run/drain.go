@@ -118,7 +118,9 @@ func (p *pass) warnDrainCut(all []laneBehind, after time.Duration) {
 		p.Warn(
 			"drain-cut",
 			l.lane,
-			"the drain was cut %v after phases.drain (%v): %d of %d pollers had not polled to the end since, and %d deliveries of the lane were owed. Events that no poll requested are excused, not lost: raise phases.drain above the wait between two polls (timings.pollInterval)",
+			"the drain was cut %v after phases.drain (%v): %d of %d pollers had not polled to the end since, and %d deliveries "+
+				"of the lane were owed. Events that no poll requested are excused, not lost: raise phases.drain above the wait "+
+				"between two polls (timings.pollInterval)",
 			after.Round(time.Millisecond),
 			p.profile.Phases.Drain,
 			l.behind,

@@ -28,7 +28,8 @@ func (p *pass) findings(figures []results.PartFigures, warning func(code, lane, 
 			warning(
 				"stalled",
 				p.lanes[i].Name,
-				"%.0f streams stopped reading on purpose (events.stallFor), and %.0f deliveries waited for them: the lane's latencies include these waits and do not measure the target's speed",
+				"%.0f streams stopped reading on purpose (events.stallFor), and %.0f deliveries waited for them: the lane's "+
+					"latencies include these waits and do not measure the target's speed",
 				n,
 				f.Values["heldBack"],
 			)

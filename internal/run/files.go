@@ -21,7 +21,8 @@ func checkFiles(p *profiles.Profile, limit int64) error {
 	need := filesNeeded(p)
 	if need > limit {
 		return fmt.Errorf(
-			"%w: it needs about %d open files and this process may have %d; raise the limit (ulimit -n), use http: \"2\" or h2c, split it with --processes, or have fewer subscriptions",
+			"%w: it needs about %d open files and this process may have %d; raise the limit (ulimit -n), use http: \"2\" or h2c, "+
+				"split it with --processes, or have fewer subscriptions",
 			ErrProfile,
 			need,
 			limit,

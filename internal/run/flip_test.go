@@ -150,13 +150,16 @@ func TestNamesAreResolvedOnce(t *testing.T) {
 		"streams, one goroutine each": streamed(streamclient.NewPortable),
 		"streams over HTTP/2":         streamed(streamclient.NewHTTP2),
 		"upstream inject": func(addr string, g *dialguard.Guard) error {
-			return fire(upstream.NewInject(upstream.InjectOptions{Admin: "http://" + addr, Event: "e", Payload: payload, ClientOptions: upstream.ClientOptions{Dial: dial(g)}}))
+			return fire(upstream.NewInject(upstream.InjectOptions{Admin: "http://" + addr, Event: "e", Payload: payload,
+				ClientOptions: upstream.ClientOptions{Dial: dial(g)}}))
 		},
 		"upstream github": func(addr string, g *dialguard.Guard) error {
-			return fire(upstream.NewGitHub(upstream.GitHubOptions{WebhookOptions: upstream.WebhookOptions{URL: "http://" + addr, Secret: "s", ClientOptions: upstream.ClientOptions{Dial: dial(g)}}}))
+			return fire(upstream.NewGitHub(upstream.GitHubOptions{WebhookOptions: upstream.WebhookOptions{URL: "http://" + addr,
+				Secret: "s", ClientOptions: upstream.ClientOptions{Dial: dial(g)}}}))
 		},
 		"upstream replay": func(addr string, g *dialguard.Guard) error {
-			return fire(upstream.NewReplay(upstream.ReplayOptions{URL: "http://" + addr, Probe: "p", Trace: []upstream.TraceEntry{{Payload: []byte(`{}`)}}, ClientOptions: upstream.ClientOptions{Dial: dial(g)}}))
+			return fire(upstream.NewReplay(upstream.ReplayOptions{URL: "http://" + addr, Probe: "p",
+				Trace: []upstream.TraceEntry{{Payload: []byte(`{}`)}}, ClientOptions: upstream.ClientOptions{Dial: dial(g)}}))
 		},
 		"the target's metrics": func(addr string, g *dialguard.Guard) error {
 			w, err := health.Start(health.WatchOptions{TargetMetrics: health.NewMetrics("http://"+addr, g)})

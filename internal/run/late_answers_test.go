@@ -14,7 +14,8 @@ func TestDuplicatesOfLateAnswersAreCountedToTheLast(t *testing.T) {
 	t.Parallel() // it mostly waits
 	p, err := profiles.Parse("late.yaml", []byte(`name: late
 lanes:
-  - {name: late, mode: webhook, subscriptions: 3, event: chat.message, arguments: {channel: channel-0}, sources: "0", webhook: {answer: [{delay: 1m}]}}
+  - {name: late, mode: webhook, subscriptions: 3, event: chat.message,
+      arguments: {channel: channel-0}, sources: "0", webhook: {answer: [{delay: 1m}]}}
 upstream: {payload: {channel: channel-0, text: "{{.Probe}}"}}
 schedule: {kind: constant, rate: 5/s}
 phases: {warmup: 0, measure: 200ms, drain: 3s}

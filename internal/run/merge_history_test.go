@@ -172,7 +172,8 @@ func (h *made) noise() {
 		eventmeter.Delivery{Sub: sub, At: h.now, Bytes: 9, Probed: true, Stamp: eventmeter.Stamp{Source: owed[0], Seq: 1 << 20}},
 		true,
 	)
-	for _, kind := range []eventmeter.NoticeKind{eventmeter.Reconnected, eventmeter.Rejected, eventmeter.Malformed, eventmeter.Claimed, eventmeter.DeadStream, eventmeter.TransientError, eventmeter.Oversized} {
+	for _, kind := range []eventmeter.NoticeKind{eventmeter.Reconnected, eventmeter.Rejected, eventmeter.Malformed,
+		eventmeter.Claimed, eventmeter.DeadStream, eventmeter.TransientError, eventmeter.Oversized} {
 		h.noticed(eventmeter.Notice{Sub: sub, Kind: kind, At: h.now, Detail: []string{"one thing", "another"}[h.rand.IntN(2)]})
 	}
 }

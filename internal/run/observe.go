@@ -58,7 +58,8 @@ func (p *pass) observed(figures []results.PartFigures, until eventmeter.Instant,
 			warning(
 				"clocks",
 				p.lanes[i].Name,
-				"observedAge is measured with two clocks, this machine's and the one that stamped the events, and is wrong by their difference; %d of %d events carry a time in the future",
+				"observedAge is measured with two clocks, this machine's and the one that stamped the events, and is wrong by their "+
+					"difference; %d of %d events carry a time in the future",
 				o.Ahead,
 				o.Age.Histogram.TotalCount(),
 			)

@@ -109,7 +109,8 @@ func (r *run) checkListeners() error {
 		}
 		if other, taken := first[e]; taken {
 			return fmt.Errorf(
-				"%w: lanes.%s.events.listen: lane %s listens already, and in the legacy era the lanes share a session, which has one stream for notifications; let one lane listen, or set phases.order: turns",
+				"%w: lanes.%s.events.listen: lane %s listens already, and in the legacy era the lanes share a session, which has "+
+					"one stream for notifications; let one lane listen, or set phases.order: turns",
 				ErrProfile,
 				l.Name,
 				other,

@@ -84,7 +84,8 @@ func (s *pollServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "server/discover":
 		fmt.Fprintf(
 			w,
-			`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"log","version":"1"}}}}`,
+			`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],`+
+				`"capabilities":{"events":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"log","version":"1"}}}}`,
 			m.ID,
 		)
 	case "events/list":

@@ -48,7 +48,8 @@ thresholds: ["*.lostSilent == 0", "*.unexpected == 0", "run.upstream.refused == 
 	}
 	// A busy machine publishes fewer events than planned.
 	begin := fmt.Sprintf(
-		"it received nothing at all: %d deliveries were owed to its 2 subscriptions, and its thresholds are not evaluated. Likely causes, the likeliest first: ",
+		"it received nothing at all: %d deliveries were owed to its 2 subscriptions, and its thresholds are not evaluated. "+
+			"Likely causes, the likeliest first: ",
 		2*o.Result.Upstream.Accepted,
 	)
 	causes := []string{`the event type ("chat.message")`, `the arguments ({"channel":"nowhere"})`, `sources ("0")`}

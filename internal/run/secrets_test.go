@@ -19,22 +19,31 @@ func TestSecretsOfAProfile(t *testing.T) {
 		in     string
 		want   string
 	}{
-		{"a variable named as a secret", profiles.Target{Env: map[string]string{"API_TOKEN": "production"}}, "bad token production", "bad token …"},
+		{"a variable named as a secret", profiles.Target{Env: map[string]string{"API_TOKEN": "production"}},
+			"bad token production", "bad token …"},
 		{"a variable that looks like one", profiles.Target{Env: map[string]string{"APP": "x8f-3f9a7c51e2"}}, "x8f-3f9a7c51e2?", "…?"},
-		{"a connection string", profiles.Target{Env: map[string]string{"STORE": "postgres://app:hunter22@db:5432/x?sslkey=s3cr3t"}}, "app at db: hunter22, s3cr3t", "app at db: …, …"},
-		{"one with a name of a secret", profiles.Target{Env: map[string]string{"STORE_DSN": "postgres://db:5432/private"}}, "cannot reach postgres://db:5432/private", "cannot reach …"},
-		{"a key of several lines", profiles.Target{Env: map[string]string{"PRIVATE_KEY": "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG\nend\n"}}, "parse MIIEvQIBADANBgkqhkiG: the end", "parse …: the end"},
+		{"a connection string", profiles.Target{Env: map[string]string{"STORE": "postgres://app:hunter22@db:5432/x?sslkey=s3cr3t"}},
+			"app at db: hunter22, s3cr3t", "app at db: …, …"},
+		{"one with a name of a secret", profiles.Target{Env: map[string]string{"STORE_DSN": "postgres://db:5432/private"}},
+			"cannot reach postgres://db:5432/private", "cannot reach …"},
+		{"a key of several lines", profiles.Target{Env: map[string]string{"PRIVATE_KEY": "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG\nend\n"}},
+			"parse MIIEvQIBADANBgkqhkiG: the end", "parse …: the end"},
 		{"all of it, on one line", profiles.Target{Env: map[string]string{"PASSWORD": "two\nlines of it"}}, "not two lines of it", "not …"},
 		{"as JSON", profiles.Target{Env: map[string]string{"PASSWORD": `quo"ted!`}}, `{"p":"quo\"ted!"}`, `{"p":"…"}`},
 		{"a level", profiles.Target{Env: map[string]string{"LOG_LEVEL": "warning"}}, "warning: 8 lost", "warning: 8 lost"},
-		{"a port and an address", profiles.Target{Env: map[string]string{"PORT": "8080", "LISTEN": "127.0.0.1:8080", "UPSTREAM": "localhost:8080"}}, "127.0.0.1:8080, localhost:8080", "127.0.0.1:8080, localhost:8080"},
+		{"a port and an address", profiles.Target{Env: map[string]string{"PORT": "8080", "LISTEN": "127.0.0.1:8080",
+			"UPSTREAM": "localhost:8080"}}, "127.0.0.1:8080, localhost:8080", "127.0.0.1:8080, localhost:8080"},
 		{"a time", profiles.Target{Env: map[string]string{"TIMEOUT": "1250.5ms"}}, "p99 1250.5ms", "p99 1250.5ms"},
-		{"a path", profiles.Target{Env: map[string]string{"PATH": "/usr/local/bin"}}, "/usr/local/bin/server ended", "/usr/local/bin/server ended"},
+		{"a path", profiles.Target{Env: map[string]string{"PATH": "/usr/local/bin"}}, "/usr/local/bin/server ended",
+			"/usr/local/bin/server ended"},
 		{"a number of requests", profiles.Target{Env: map[string]string{"WORKERS": "1000000"}}, "1000000 expected", "1000000 expected"},
-		{"an address without a password", profiles.Target{Env: map[string]string{"BACKEND": "http://127.0.0.1:9"}}, "http://127.0.0.1:9/x", "http://127.0.0.1:9/x"},
+		{"an address without a password", profiles.Target{Env: map[string]string{"BACKEND": "http://127.0.0.1:9"}},
+			"http://127.0.0.1:9/x", "http://127.0.0.1:9/x"},
 		{"a short token", profiles.Target{Tokens: []string{"11"}}, "11 of 1100 lost", "11 of 1100 lost"},
-		{"a token like a name of a lane", profiles.Target{Tokens: []string{"events", "fanout", "webhook"}}, "fanout: events by webhook", "fanout: events by webhook"},
-		{"a header", profiles.Target{Headers: map[string]string{"Authorization": "Bearer abcdef-1", "Host": "example"}}, "abcdef-1 for example", "… for example"},
+		{"a token like a name of a lane", profiles.Target{Tokens: []string{"events", "fanout", "webhook"}},
+			"fanout: events by webhook", "fanout: events by webhook"},
+		{"a header", profiles.Target{Headers: map[string]string{"Authorization": "Bearer abcdef-1", "Host": "example"}},
+			"abcdef-1 for example", "… for example"},
 	} {
 		p := &profiles.Profile{Target: tt.target, Lanes: []profiles.Lane{{Name: "fanout", System: "events", Mode: "webhook"}}}
 		if got := SecretsOf(p).Scrub(tt.in); got != tt.want {
@@ -61,7 +70,8 @@ func TestSecretsThatCannotBeHidden(t *testing.T) {
 	}
 	const short, name = "shorter than 6 characters", "the name, system or mode of a lane"
 	var want []string
-	for _, of := range [][2]string{{"target.tokens[0]", short}, {"target.tokens[2]", short}, {"target.tokens[3]", name}, {"target.headers.Authorization", short}, {"target.headers.X-Api-Key", short}, {"target.env.DB_PASSWORD", short}} {
+	for _, of := range [][2]string{{"target.tokens[0]", short}, {"target.tokens[2]", short}, {"target.tokens[3]", name},
+		{"target.headers.Authorization", short}, {"target.headers.X-Api-Key", short}, {"target.env.DB_PASSWORD", short}} {
 		want = append(want, fmt.Sprintf("%s is not hidden where the target repeats it, because it is %s", of[0], of[1]))
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {

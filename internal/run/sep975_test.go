@@ -50,7 +50,8 @@ thresholds: ["long.figures.messagesLost == 0", "mass.timings.resumeToFirst.count
 					continue
 				}
 				f := l.Figures
-				if l.Expected != 0 || l.Unexpected != 0 || l.Ready.Active != 4 || f["requestsBegun"] < 4 || f["requestsCompleted"] != f["requestsBegun"] ||
+				if l.Expected != 0 || l.Unexpected != 0 || l.Ready.Active != 4 || f["requestsBegun"] < 4 ||
+					f["requestsCompleted"] != f["requestsBegun"] ||
 					f["messagesExpected"] != 11*f["requestsBegun"] || f["messagesDelivered"] != f["messagesExpected"] ||
 					f["unbalanced"] != 0 ||
 					f["cuts"] == 0 {

@@ -122,7 +122,8 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 		r.Warn(
 			"duet",
 			"",
-			"another target was measured at the same time on this machine: these figures are for the comparison of the two, and are not those of a run alone",
+			"another target was measured at the same time on this machine: these figures are for the comparison of the two, and "+
+				"are not those of a run alone",
 		)
 	}
 	return r, nil

@@ -304,7 +304,8 @@ func (r *run) findAdmin(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrTarget, r.target.plain.Err())
 	case <-wait.C:
 		return fmt.Errorf(
-			"%w: upstream.kind %s needs an admin listener, and the program printed none on standard error; give upstream.admin (or --upstream-url), or for any other server another upstream.kind",
+			"%w: upstream.kind %s needs an admin listener, and the program printed none on standard error; give upstream.admin "+
+				"(or --upstream-url), or for any other server another upstream.kind",
 			ErrProfile,
 			u.Kind,
 		)

@@ -72,7 +72,8 @@ func (s *plainServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.stream(w, r, session)
 	case m.Method == "server/discover" && s.modern:
 		answer(
-			`"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"plain","version":"1"}}`,
+			`"result":{"resultType":"complete","supportedVersions":["2026-07-28"],` +
+				`"capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"plain","version":"1"}}`,
 		)
 	case m.Method == "initialize" && !s.modern:
 		s.mu.Lock()
@@ -101,7 +102,8 @@ func (s *plainServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			session.uris[uri] = true
 		}
 		list, _ := json.Marshal(m.Params.Notifications.ResourceSubscriptions)
-		session.out <- fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"resourceSubscriptions":%s}%s}}`, list, session.meta)
+		session.out <- fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged",`+
+			`"params":{"notifications":{"resourceSubscriptions":%s}%s}}`, list, session.meta)
 		s.mu.Lock()
 		s.sessions[string(m.ID)] = session
 		s.mu.Unlock()
@@ -155,7 +157,8 @@ func runPlain(t *testing.T, s *plainServer) (results.Lane, *results.Result) {
 	p, err := profiles.Parse("test", []byte(`name: plain
 target: {url: "`+server.URL+`/mcp", era: `+era+`}
 lanes:
-  - {name: all, system: sep-1803, mode: push, subscriptions: 4, event: "event://r{n}", arguments: {n: "{{mod .Index 2}}"}, sources: "{{mod .Index 2}}"}
+  - {name: all, system: sep-1803, mode: push, subscriptions: 4, event: "event://r{n}",
+      arguments: {n: "{{mod .Index 2}}"}, sources: "{{mod .Index 2}}"}
 upstream: {kind: http, sources: 2, http: {url: "`+server.URL+`/change/r{{.Source}}", body: "{{.Probe}}"}}
 schedule: {kind: constant, rate: 40/s}
 phases: {warmup: 100ms, measure: 2s, drain: 1s}

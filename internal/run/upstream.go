@@ -77,7 +77,8 @@ func (r *run) openUpstream() (upstream.Upstream, error) {
 	base := r.adminURL()
 	if base == "" {
 		return nil, errors.New(
-			"kind inject needs upstream.admin (or --upstream-url), the admin address that the reference server printed; for any other server use kind http",
+			"kind inject needs upstream.admin (or --upstream-url), the admin address that the reference server printed; for any " +
+				"other server use kind http",
 		)
 	}
 	return upstream.NewInject(upstream.InjectOptions{

@@ -148,7 +148,8 @@ func TestProducts(t *testing.T) {
 				if !errors.Is(err, ErrTarget) || !strings.Contains(err.Error(), "check the signing secret") {
 					t.Errorf("%v", err)
 				}
-			} else if !errors.Is(err, ErrTarget) || !wrong.Result.Partial || wrong.Result.Upstream.Refused != wrong.Result.Upstream.Published || wrong.Result.Upstream.Published == 0 {
+			} else if !errors.Is(err, ErrTarget) || !wrong.Result.Partial ||
+				wrong.Result.Upstream.Refused != wrong.Result.Upstream.Published || wrong.Result.Upstream.Published == 0 {
 				t.Errorf("%v, %+v", err, wrong)
 			}
 		})

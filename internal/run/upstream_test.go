@@ -164,7 +164,8 @@ func TestToolUpstream(t *testing.T) {
 				t.Errorf("%v", f)
 			}
 			// A tool that is not there, and arguments that it does not take.
-			for what, rest := range map[string]string{"no such tool": "tool: {name: shout}, " + chat, "bad arguments": `tool: {name: post_message}, payload: {channel: 7, text: "{{.Probe}}"}`} {
+			for what, rest := range map[string]string{"no such tool": "tool: {name: shout}, " + chat,
+				"bad arguments": `tool: {name: post_message}, payload: {channel: 7, text: "{{.Probe}}"}`} {
 				p := profileOf(t, s.URL(), steady+"upstream: {kind: tool, sources: 2, "+rest+"}\n")
 				p.Target.Era, p.Phases.Drain = era, 0
 				u := nothingAccepted(t, p).Upstream
@@ -285,7 +286,8 @@ func TestRecordAndReplay(t *testing.T) {
 			p, err := profiles.Parse(
 				"test",
 				[]byte(
-					"name: test\ntarget: {url: '"+s.URL()+"'}\nlanes: [{name: all, mode: push, subscriptions: 1, event: chat.message}]\n"+up+c.change+"phases: {warmup: 0}\n",
+					"name: test\ntarget: {url: '"+s.URL()+"'}\nlanes: [{name: all, mode: push, subscriptions: 1, event: "+
+						"chat.message}]\n"+up+c.change+"phases: {warmup: 0}\n",
 				),
 				nil,
 				systems.Table,

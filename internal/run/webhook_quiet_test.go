@@ -19,7 +19,8 @@ func TestQuietSubscriptionThatLapses(t *testing.T) {
 	t.Parallel() // it mostly waits
 	p, err := profiles.Parse("quiet.yaml", []byte(`name: quiet
 lanes:
-  - {name: quiet, mode: webhook, subscriptions: 3, event: chat.message, arguments: {channel: nobody}, sources: none, webhook: {refreshAt: 0.7}}
+  - {name: quiet, mode: webhook, subscriptions: 3, event: chat.message,
+      arguments: {channel: nobody}, sources: none, webhook: {refreshAt: 0.7}}
 upstream: {event: chat.message, payload: {channel: somebody, text: "{{.Probe}}"}}
 schedule: {kind: constant, rate: 100/s}
 phases: {warmup: 0, measure: 3s, drain: 100ms}

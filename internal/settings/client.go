@@ -64,12 +64,14 @@ func (w *WebhookLane) Assumptions(client string) (all []string) {
 		if w.Silent == assumedSilent {
 			all = append(
 				all,
-				"it is not known how many users remove ChatGPT's plugin, which does not unsubscribe, instead of the task; assumed: half (webhook.silent)",
+				"it is not known how many users remove ChatGPT's plugin, which does not unsubscribe, instead of the task; assumed: "+
+					"half (webhook.silent)",
 			)
 		}
 		all = append(
 			all,
-			"it is not known with which status ChatGPT refuses a delivery, and how long it takes to answer; assumed: 400, and 50 to 500 ms (one measurement: 295 ms)",
+			"it is not known with which status ChatGPT refuses a delivery, and how long it takes to answer; assumed: 400, and 50 "+
+				"to 500 ms (one measurement: 295 ms)",
 		)
 	case clientAISDK:
 		all = append(

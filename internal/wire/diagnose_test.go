@@ -31,7 +31,8 @@ func TestDiagnose(t *testing.T) {
 		name, sig, old, want string
 	}{
 		{"the text as key", "v1,95WF1Ycqm4mnMurLzbpP9PrjTAdXcqBBRkhI64snGaI=", "", "the key is the secret's text, whsec_ included"},
-		{"the text as key, among others", "v1,AAAA v1,95WF1Ycqm4mnMurLzbpP9PrjTAdXcqBBRkhI64snGaI=", "", "the key is the secret's text, whsec_ included"},
+		{"the text as key, among others", "v1,AAAA v1,95WF1Ycqm4mnMurLzbpP9PrjTAdXcqBBRkhI64snGaI=", "",
+			"the key is the secret's text, whsec_ included"},
 		{"the text after whsec_", "v1," + std(sum(NewKey([]byte(testSecret[6:])), "e-90")), "", "the key is the secret's text after whsec_"},
 		{"URL-safe", "v1," + url(sum(right, "e-90")), "", "the signature is in URL-safe base64"},
 		{"URL-safe, without padding", "v1," + strings.TrimRight(url(sum(right, "e-90")), "="), "", "the signature is in "},
@@ -39,10 +40,13 @@ func TestDiagnose(t *testing.T) {
 		{"hexadecimal", "v1," + hex.EncodeToString(sum(right, "e-90")), "", "the signature is hexadecimal"},
 		{"no version", std(sum(right, "e-90")), "", "the signature does not begin with v1,"},
 		{"another version", "v2," + std(sum(right, "e-90")), "", "the signature is marked v2 and not v1"},
-		{"the older scheme by the text", "", "sha256=55eae7ab191f875df66cf0bfe18aa48995c9dcf5167a76bbebfbdb26cde8046d", "the older scheme, X-MCP-Signature over the timestamp and the body; the key is the secret's text, whsec_ included"},
-		{"the older content in the new header", "v1," + std(sum(right, "")), "", "webhook-signature is over the timestamp and the body, as in the older scheme"},
+		{"the older scheme by the text", "", "sha256=55eae7ab191f875df66cf0bfe18aa48995c9dcf5167a76bbebfbdb26cde8046d",
+			"the older scheme, X-MCP-Signature over the timestamp and the body; the key is the secret's text, whsec_ included"},
+		{"the older content in the new header", "v1," + std(sum(right, "")), "",
+			"webhook-signature is over the timestamp and the body, as in the older scheme"},
 		{"two mistakes at once", "v1," + url(sum(text, "e-90")), "", "whsec_ included, and not the bytes that it stands for"},
-		{"the older scheme in base64", "", std(sum(right, "")), "the older scheme, X-MCP-Signature over the timestamp and the body; the signature is not hexadecimal"},
+		{"the older scheme in base64", "", std(sum(right, "")),
+			"the older scheme, X-MCP-Signature over the timestamp and the body; the signature is not hexadecimal"},
 		{"another secret", "v1," + std(sum(NewKey([]byte("something else")), "e-90")), "", "-"},
 		{"no signature", "", "", "-"},
 	} {

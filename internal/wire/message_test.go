@@ -46,13 +46,17 @@ func TestScanMessage(t *testing.T) {
 		{`{"result":{"nextPollMs":"9"}}`, func(m *Message) bool { return !m.HasNextPoll }},
 		{`{"result":7}`, func(m *Message) bool { return m.HasResult }},
 		{`{"params":{"eventId":"a"},"params":{"cursor":null}}`, func(m *Message) bool { return m.EventID == nil && string(m.Cursor) == "null" }},
-		{`{"params":{"error":{"code":-32012,"message":"gone"}}}`, func(m *Message) bool { return m.HasFault && m.Fault.Code == -32012 && !m.HasError }},
+		{`{"params":{"error":{"code":-32012,"message":"gone"}}}`, func(m *Message) bool {
+			return m.HasFault &&
+				m.Fault.Code == -32012 && !m.HasError
+		}},
 	} {
 		if !ScanMessage([]byte(c.in), &m) || !c.check(&m) {
 			t.Errorf("%s: %+v", c.in, m)
 		}
 	}
-	for _, bad := range []string{"", "[]", "{", `{"a":1,}`, `{"a" 1}`, `{"a":01}`, `{"a":"` + "\n" + `"}`, `{"a":"\x"}`, `{"a":tru}`, `{} {}`, `{"a":"\u12g4"}`,
+	for _, bad := range []string{"", "[]", "{", `{"a":1,}`, `{"a" 1}`, `{"a":01}`, `{"a":"` + "\n" + `"}`, `{"a":"\x"}`,
+		`{"a":tru}`, `{} {}`, `{"a":"\u12g4"}`,
 		`{"a":` + strings.Repeat("[", 600) + strings.Repeat("]", 600) + `}`} {
 		if ScanMessage([]byte(bad), &m) {
 			t.Errorf("%.40q was taken", bad)
@@ -146,12 +150,14 @@ func FuzzScanMessage(f *testing.F) {
 	f.Add([]byte(sampleFrame))
 	f.Add(
 		[]byte(
-			`{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","events":[],"cursor":"c41","truncated":false,"hasMore":false,"nextPollMs":1500}}`,
+			`{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","events":[],"cursor":"c41","truncated":false,` +
+				`"hasMore":false,"nextPollMs":1500}}`,
 		),
 	)
 	f.Add(
 		[]byte(
-			`{"id":1,"error":{"code":-32013,"message":"\ud83d\ude00","data":{"max":1}},"params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"a"},"requestId":1}}`,
+			`{"id":1,"error":{"code":-32013,"message":"\ud83d\ude00","data":{"max":1}},` +
+				`"params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"a"},"requestId":1}}`,
 		),
 	)
 	f.Add([]byte(`{"type":"verification","challenge":"n-7","error":{"code":1.5}}`))

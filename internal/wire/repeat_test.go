@@ -9,7 +9,9 @@ import (
 	"testing"
 )
 
-const repeated = `{"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"e-1","name":"tick","timestamp":"2026-11-20T10:00:00.120Z","cursor":"c10","_meta":{"io.modelcontextprotocol/subscriptionId":%s},"data":{"note":"%s","n":[1,-20,3.25e+1,true,null],"q":"a\"b"}}}`
+const repeated = `{"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"e-1","name":"tick",` +
+	`"timestamp":"2026-11-20T10:00:00.120Z","cursor":"c10","_meta":{"io.modelcontextprotocol/subscriptionId":%s},` +
+	`"data":{"note":"%s","n":[1,-20,3.25e+1,true,null],"q":"a\"b"}}}`
 
 func event(id, note string) string { return fmt.Sprintf(repeated, id, note) }
 
@@ -31,7 +33,8 @@ func TestRepeatCompares(t *testing.T) {
 		{"no other kind", []string{first, second}, event("true", long("a")), false, false},
 		{"another length", []string{first, second}, event("10020", long("a")), false, false},
 		{"a long string that differed", []string{first, event("1000", long("b"))}, event("1000", long("c")), true, false},
-		{"a quote in it", []string{first, event("1000", long("b"))}, event("1000", strings.Repeat("c", 12)+`","x":"`+strings.Repeat("c", 11)), false, false},
+		{"a quote in it", []string{first, event("1000", long("b"))},
+			event("1000", strings.Repeat("c", 12)+`","x":"`+strings.Repeat("c", 11)), false, false},
 		{"an escape in it", []string{first, event("1000", long("b"))}, event("1000", strings.Repeat("c", 28)+`\n`), false, false},
 		{"the event's id", []string{first, strings.Replace(first, "e-1", "e-2", 1)}, strings.Replace(first, "e-1", "e-3", 1), true, false},
 		{"a member's name", []string{first, strings.Replace(first, `"name"`, `"nome"`, 1)}, first, false, false},

@@ -12,13 +12,16 @@ func TestScanResumable(t *testing.T) {
 		ok         bool
 		check      func(m *Resumable) bool
 	}{
-		{"policy", `{"jsonrpc":"2.0","method":"notifications/requests/resumePolicy","params":{"requestId":7,"resumeToken":"a\u0062c","maxWait":2.5}}`, true, func(m *Resumable) bool {
-			return string(m.Method) == "notifications/requests/resumePolicy" && string(m.RequestID) == "7" && string(m.ResumeToken) == "abc" && m.HasMaxWait && m.MaxWait == 2500*time.Millisecond
+		{"policy", `{"jsonrpc":"2.0","method":"notifications/requests/resumePolicy","params":{"requestId":7,` +
+			`"resumeToken":"a\u0062c","maxWait":2.5}}`, true, func(m *Resumable) bool {
+			return string(m.Method) == "notifications/requests/resumePolicy" && string(m.RequestID) == "7" &&
+				string(m.ResumeToken) == "abc" && m.HasMaxWait && m.MaxWait == 2500*time.Millisecond
 		}},
 		{"policy without a bound", `{"method":"x","params":{"requestId":"7","resumeToken":"t"}}`, true, func(m *Resumable) bool {
 			return string(m.RequestID) == `"7"` && !m.HasMaxWait
 		}},
-		{"progress", `{"method":"notifications/progress","params":{"progressToken":7,"progress":3,"total":20,"message":"step 3"}}`, true, func(m *Resumable) bool {
+		{"progress", `{"method":"notifications/progress","params":{"progressToken":7,"progress":3,"total":20,` +
+			`"message":"step 3"}}`, true, func(m *Resumable) bool {
 			return string(m.ProgressToken) == "7" && m.HasProgress && m.Progress == 3
 		}},
 		{"progress of a broken number", `{"params":{"progress":0.5}}`, true, func(m *Resumable) bool { return !m.HasProgress }},
@@ -29,7 +32,10 @@ func TestScanResumable(t *testing.T) {
 		{"status", `{"id":9,"result":{"status":"processing","hasPendingMessage":true}}`, true, func(m *Resumable) bool {
 			return m.HasResult && string(m.Status) == "processing" && m.HasPending && string(m.ID) == "9"
 		}},
-		{"error", `{"id":9,"error":{"code":-32602,"message":"no"}}`, true, func(m *Resumable) bool { return m.HasError && m.Error.Code == -32602 && !m.HasResult }},
+		{"error", `{"id":9,"error":{"code":-32602,"message":"no"}}`, true, func(m *Resumable) bool {
+			return m.HasError &&
+				m.Error.Code == -32602 && !m.HasResult
+		}},
 		{"result that is no object", `{"id":9,"result":null}`, true, func(m *Resumable) bool { return m.HasResult }},
 		{"cut", `{"id":9,"result":{"status":"pro`, false, nil},
 		{"no object", `[]`, false, nil},

@@ -84,7 +84,8 @@ func TestEventRetry(t *testing.T) {
 }
 
 func TestEventLimit(t *testing.T) {
-	for _, in := range []string{"data: " + strings.Repeat("x", 100) + "\n\n", strings.Repeat("x", 101), strings.Repeat("data: xxxxxxx\n", 20)} {
+	for _, in := range []string{"data: " + strings.Repeat("x", 100) + "\n\n", strings.Repeat("x", 101),
+		strings.Repeat("data: xxxxxxx\n", 20)} {
 		p := EventParser{Limit: 90}
 		err := p.Feed([]byte(in), func(Event) {})
 		if !errors.Is(err, ErrTooLarge) || !errors.Is(p.Feed([]byte("\n"), nil), ErrTooLarge) {
@@ -143,7 +144,10 @@ func FuzzEventStream(f *testing.F) {
 	})
 }
 
-const sampleFrame = `{"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"e-90","name":"ticket.moved","timestamp":"2026-11-20T10:00:00.120Z","data":{"board":"b3","eventId":"inner","note":"some text around evtm-00000001-0000-00000001-26 and after"},"cursor":"c42","_meta":{"io.modelcontextprotocol/subscriptionId":7}}}`
+const sampleFrame = `{"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"e-90",` +
+	`"name":"ticket.moved","timestamp":"2026-11-20T10:00:00.120Z","data":{"board":"b3","eventId":"inner","note":"some text ` +
+	`around evtm-00000001-0000-00000001-26 and after"},"cursor":"c42",` +
+	`"_meta":{"io.modelcontextprotocol/subscriptionId":7}}}`
 
 func TestEventStreamAllocatesNothing(t *testing.T) {
 	frame := []byte("event: message\nid: 12\ndata: " + sampleFrame + "\n\n")

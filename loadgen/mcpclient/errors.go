@@ -304,7 +304,8 @@ func (e *CallError) Blame(callback string) {
 	}
 	text := strings.ToLower(string(e.Message + " " + e.reason))
 	if e.HasCode &&
-		(meaning(e.code) == codeCallback || e.code == codeInvalidParams && (strings.Contains(text, "url") || strings.Contains(text, "callback") || strings.Contains(text, "uri"))) {
+		(meaning(e.code) == codeCallback || e.code == codeInvalidParams &&
+			(strings.Contains(text, "url") || strings.Contains(text, "callback") || strings.Contains(text, "uri"))) {
 		e.callback = callback
 	}
 }

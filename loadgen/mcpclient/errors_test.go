@@ -86,7 +86,8 @@ func TestFailureWords(t *testing.T) {
 }
 
 func TestOversize(t *testing.T) {
-	for _, err := range []error{budget.ErrExceeded, wire.ErrTooLarge, wire.ErrFieldTooLarge, ErrCursor, ErrID, ErrList, ErrStamps, errHandshake} {
+	for _, err := range []error{budget.ErrExceeded, wire.ErrTooLarge, wire.ErrFieldTooLarge, ErrCursor, ErrID, ErrList,
+		ErrStamps, errHandshake} {
 		e := &CallError{Method: "m", Kind: KindOf(err), Cause: err}
 		if oversize(fmt.Errorf("read: %w", err)) != err.Error() || e.Failure() != KindOversized || !errors.Is(e, ErrProtocol) ||
 			!strings.Contains(e.Error(), err.Error()) {

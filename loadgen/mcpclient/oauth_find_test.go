@@ -40,7 +40,9 @@ func TestTokenEndpointIsFound(t *testing.T) {
 		{"no server", "", map[string]string{resource: `{}`}, "names no authorization server"},
 		{"no JSON", "", map[string]string{resource: `<html>`}, "invalid character"},
 		{"another issuer", "", map[string]string{resource: root, server: metaOf}, "is about another issuer"},
-		{"in the clear", "", map[string]string{resource: root, server: `{"issuer":"$","token_endpoint":"http://issuer.example/tok"}`}, "would send secrets in the clear: use https"},
+		{"in the clear", "", map[string]string{resource: root,
+			server: `{"issuer":"$","token_endpoint":"http://issuer.example/tok"}`},
+			"would send secrets in the clear: use https"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var origin string
@@ -88,7 +90,8 @@ func TestTokenEndpointIsFound(t *testing.T) {
 			switch {
 			case tt.want == "" && (c.Issued != 1 || c.Failed != 0):
 				t.Errorf("%+v: %v", c, err)
-			case tt.want != "" && (c.Requests != 0 || err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "oauth/token: ")):
+			case tt.want != "" && (c.Requests != 0 || err == nil || !strings.Contains(err.Error(), tt.want) ||
+				!strings.HasPrefix(err.Error(), "oauth/token: ")):
 				t.Errorf("%+v: %v, want %s", c, err, tt.want)
 			}
 		})

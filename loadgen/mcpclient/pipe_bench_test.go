@@ -85,7 +85,9 @@ func deliveries(streams int) (b []byte) {
 	for i := range streams {
 		b = fmt.Appendf(
 			b,
-			`{"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"e-90","name":"chat.message","timestamp":"2026-11-20T10:00:00.120Z","data":{"channel":"channel-3","text":"message 7 %s"},"cursor":"c42","_meta":{"io.modelcontextprotocol/subscriptionId":%d}}}`+"\n",
+			`{"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"e-90","name":"chat.message",`+
+				`"timestamp":"2026-11-20T10:00:00.120Z","data":{"channel":"channel-3","text":"message 7 %s"},"cursor":"c42",`+
+				`"_meta":{"io.modelcontextprotocol/subscriptionId":%d}}}`+"\n",
 			stamp,
 			i+1,
 		)

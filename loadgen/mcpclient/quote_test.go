@@ -28,7 +28,8 @@ func TestErrorsQuoteTheAnswer(t *testing.T) {
 		"no token": {func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "{\n \"error\": \"the token has expired\"\n}", 401)
 		}, mcpclient.ErrAuth, `http 401: ` + mcpclient.ErrAuth.Error() + ` ({"error":"the token has expired"}): check the token`},
-		"busy": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "back at noon", 503) }, mcpclient.ErrThrottled, "(back at noon): try again later"},
+		"busy": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "back at noon", 503) }, mcpclient.ErrThrottled,
+			"(back at noon): try again later"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(c.answer)

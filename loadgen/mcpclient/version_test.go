@@ -33,7 +33,8 @@ func TestNamedVersion(t *testing.T) {
 			}
 		} else if era, version, ok := e.Negotiated(); err != nil || !ok || era != c.era || version != c.version {
 			t.Errorf("%s: %s %s, %v", c.version, era, version, err)
-		} else if s, err := e.Principal(0).Session(t.Context(), nil); err != nil || s.Header("events/list", "").Get("Mcp-Protocol-Version") != c.version {
+		} else if s, err := e.Principal(0).Session(t.Context(), nil); err != nil ||
+			s.Header("events/list", "").Get("Mcp-Protocol-Version") != c.version {
 			t.Errorf("%s: requests name another version: %v", c.version, err)
 		}
 		if err := e.Close(t.Context()); err != nil {

@@ -49,7 +49,8 @@ func TestSSEAnswersKeepConnections(t *testing.T) {
 		"poll, tls": {o: driver.Options{Mode: eventmeter.Poll, Poll: &driver.Poll{}}, tls: true, method: "events/poll", most: 1},
 		"poll, h2c": {o: driver.Options{Mode: eventmeter.Poll, HTTP: "h2c", Poll: &driver.Poll{}}, method: "events/poll", most: 1},
 		"webhook": {
-			o:      driver.Options{Mode: eventmeter.Webhook, Listener: driver.ListenerOptions{Authority: w.Authority}, Webhook: driver.Webhook{TTL: "2s", RefreshAt: 0.1}},
+			o: driver.Options{Mode: eventmeter.Webhook, Listener: driver.ListenerOptions{Authority: w.Authority},
+				Webhook: driver.Webhook{TTL: "2s", RefreshAt: 0.1}},
 			method: "events/subscribe", most: 1,
 		},
 		"lists": {
@@ -134,7 +135,8 @@ func newSSEServer(t *testing.T, end ending) *sseServer {
 		result := `{"resultType":"complete"}`
 		switch m.Method {
 		case "server/discover":
-			result = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{},"tools":{}},"serverInfo":{"name":"sse","version":"1"},"ttlMs":0,"cacheScope":"private"}`
+			result = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{},"tools":{}},` +
+				`"serverInfo":{"name":"sse","version":"1"},"ttlMs":0,"cacheScope":"private"}`
 		case "events/list":
 			result = `{"events":[{"name":"chat.message","delivery":["poll"]}]}`
 		case "tools/list":

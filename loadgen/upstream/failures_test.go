@@ -60,7 +60,8 @@ func TestFailuresOfRequests(t *testing.T) {
 	}{
 		{made(upstream.NewHTTP(upstream.HTTPOptions{Method: "PUT", Request: request})), at("PUT", "/hook?token=…", "shh-shh")},
 		{made(upstream.NewInject(upstream.InjectOptions{Admin: withSecret, Event: "e", Payload: payload})), at("POST", "/inject", "shh-shh")},
-		{made(upstream.NewReplay(upstream.ReplayOptions{Trace: trace, URL: withSecret + "/hook" + query})), at("POST", "/hook?token=…", "shh-shh")},
+		{made(upstream.NewReplay(upstream.ReplayOptions{Trace: trace, URL: withSecret + "/hook" + query})),
+			at("POST", "/hook?token=…", "shh-shh")},
 		{made(upstream.NewGitHub(upstream.GitHubOptions{WebhookOptions: hooks})), at("POST", "/hook?token=…", "…")},
 		{made(upstream.NewSlack(upstream.SlackOptions{WebhookOptions: hooks})), at("POST", "/hook?token=…", "…")},
 		{made(upstream.NewStripe(upstream.StripeOptions{WebhookOptions: hooks})), at("POST", "/hook?token=…", "…")},
@@ -73,7 +74,8 @@ func TestFailuresOfRequests(t *testing.T) {
 	}
 	slack := made(upstream.NewSlack(upstream.SlackOptions{WebhookOptions: hooks})).(*upstream.Slack)
 	want := fmt.Sprintf(
-		"upstream slack: url_verification at %s/hook?token=… was answered with HTTP 404 (no such event at /hook?token=… (not …)); check the signing secret and the address",
+		"upstream slack: url_verification at %s/hook?token=… was answered with HTTP 404 (no such event at /hook?token=… (not "+
+			"…)); check the signing secret and the address",
 		server.URL,
 	)
 	if err := slack.Prepare(context.Background()); err == nil || err.Error() != want {
@@ -91,7 +93,8 @@ func TestFailuresOfAnswers(t *testing.T) {
 		"accepted": {func(http.ResponseWriter, *http.Request) {}, ""},
 		"no body":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }, "502 Bad Gateway"},
 		"odd code": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(499) }, "499"},
-		"JSON":     {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "{\n \"error\": \"full\"\n}", 503) }, `503 Service Unavailable: {"error":"full"}`},
+		"JSON": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "{\n \"error\": \"full\"\n}", 503) },
+			`503 Service Unavailable: {"error":"full"}`},
 		"redirect": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "/login?back=here")
 			w.WriteHeader(302)
@@ -100,8 +103,12 @@ func TestFailuresOfAnswers(t *testing.T) {
 			w.Header().Set("Content-Encoding", "gzip")
 			http.Error(w, "\x1f\x8b", 500)
 		}, "500 Internal Server Error"},
-		"hung up":   {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
-		"no answer": {func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); <-r.Context().Done() }, "no answer within 200ms"},
+		"hung up": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
+		"no answer": {func(_ http.ResponseWriter, r *http.Request) {
+			_,
+				_ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+		}, "no answer within 200ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

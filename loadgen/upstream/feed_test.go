@@ -110,7 +110,8 @@ func TestFeed(t *testing.T) {
 	if _, _, p := ask(t, f.URL()+"?limit=1", ""); len(p.Changes) != 1 || !p.HasMore {
 		t.Errorf("limit 1: %+v", p)
 	}
-	for query, want := range map[string]int{"limit=0": 400, "limit=x": 400, "since=x": 410, "since=other-3": 410, "since=" + strings.Replace(end, "-5", "-6", 1): 410} {
+	for query, want := range map[string]int{"limit=0": 400, "limit=x": 400, "since=x": 410, "since=other-3": 410,
+		"since=" + strings.Replace(end, "-5", "-6", 1): 410} {
 		if status, _, _ := ask(t, f.URL()+"?"+query, ""); status != want {
 			t.Errorf("%s: %d, want %d", query, status, want)
 		}

@@ -85,7 +85,11 @@ func probes(body string) int { return strings.Count(body, emission.Stamp.String(
 func TestSignatureVectors(t *testing.T) {
 	for name, c := range map[string]struct{ secret, text, want string }{
 		"github": {"It's a Secret to Everybody", "Hello, World!", "757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"},
-		"slack": {"8f742231b10e8888abcd99yyyzzz85a5", "v0:1531420618:token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V&channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text=&response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands%2FT1DC2JH3J%2F397700885554%2F96rGlfmibIGlgcZRskXaIFfN&trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c",
+		"slack": {"8f742231b10e8888abcd99yyyzzz85a5", "v0:1531420618:token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&" +
+			"channel_id=G8PSS9T3V&channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner&" +
+			"command=%2Fwebhook-collect&text=&" +
+			"response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands%2FT1DC2JH3J%2F397700885554%2F96rGlfmibIGlgcZRskXaIFfN&" +
+			"trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c",
 			"a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503"},
 		"stripe": {"whsec_test_secret", `1492774577.{"id":"evt_1"}`, "799c4ba7bb339f3c8601adfd112f0e477c930a268be1243d341abb8286501c2f"},
 	} {
@@ -144,7 +148,8 @@ func TestGitHubPush(t *testing.T) {
 	sha := regexp.MustCompile(`^[0-9a-f]{40}$`)
 	if push.Ref != "refs/heads/main" || !sha.MatchString(push.Before) || !sha.MatchString(push.After) || push.Before == push.After ||
 		push.Repository.FullName != "eventmeter/service-3" || push.Repository.ID != 700_000_003 || len(push.Commits) != 1 ||
-		push.Commits[0].ID != push.After || push.Head.ID != push.After || push.Commits[0].Timestamp != "2023-11-14T22:13:20Z" || push.Pusher.Name == "" {
+		push.Commits[0].ID != push.After || push.Head.ID != push.After ||
+		push.Commits[0].Timestamp != "2023-11-14T22:13:20Z" || push.Pusher.Name == "" {
 		t.Errorf("%+v", push)
 	}
 	if want := "Retry deliveries that time out, step 9 (" + emission.Stamp.String() + ")"; push.Head.Message != want ||
@@ -356,7 +361,8 @@ func TestStripe(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := e.Data.Object
-	if !regexp.MustCompile(`^evt_[0-9a-f]{24}$`).MatchString(e.ID) || e.Object != "event" || e.Type != "payment_intent.succeeded" || e.Livemode ||
+	if !regexp.MustCompile(`^evt_[0-9a-f]{24}$`).MatchString(e.ID) || e.Object != "event" ||
+		e.Type != "payment_intent.succeeded" || e.Livemode ||
 		!strings.HasPrefix(o.ID, "pi_") || o.Object != "payment_intent" || o.Status != "succeeded" ||
 		o.Metadata["source"] != "3" ||
 		o.Metadata["order"] != "9" ||
@@ -379,7 +385,8 @@ func TestStripe(t *testing.T) {
 
 // Outcomes follow the answer, and what a product cannot do is said at once.
 func TestProductsOutcomesAndOptions(t *testing.T) {
-	for status, want := range map[int]eventmeter.Outcome{200: eventmeter.Accepted, 204: eventmeter.Accepted, 302: eventmeter.Refused, 401: eventmeter.Refused, 500: eventmeter.Uncertain} {
+	for status, want := range map[int]eventmeter.Outcome{200: eventmeter.Accepted, 204: eventmeter.Accepted,
+		302: eventmeter.Refused, 401: eventmeter.Refused, 500: eventmeter.Uncertain} {
 		p := newProduct(t)
 		p.answer = func(w http.ResponseWriter, _ []byte) { w.WriteHeader(status) }
 		o := upstream.WebhookOptions{URL: p.URL, Secret: "s"}

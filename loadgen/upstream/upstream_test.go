@@ -226,7 +226,8 @@ func TestNeverReached(t *testing.T) {
 		"cancelled": {cancelled, plain.URL},
 		"not TLS":   {context.Background(), strings.Replace(plain.URL, "http:", "https:", 1)},
 	} {
-		for _, u := range []upstream.Upstream{newInject(t, c.url, patient), newHTTP(t, c.url, "POST", patient), newHTTP(t, c.url, "GET", patient)} {
+		for _, u := range []upstream.Upstream{newInject(t, c.url, patient), newHTTP(t, c.url, "POST", patient),
+			newHTTP(t, c.url, "GET", patient)} {
 			if got := u.Fire(c.ctx, emission); got != eventmeter.Refused {
 				t.Errorf("%s: %T: %v", name, u, got)
 			}

@@ -151,12 +151,14 @@ func TestMessages(t *testing.T) {
 	set := func(row breach.Row) *breach.Set {
 		return breach.New([]breach.Plan{{Row: row}}, func() int64 { return 0 })
 	}
-	const event, beat = `data: {"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"e","data":{"n":12345678901234567890}}}` + "\n\n",
+	const event, beat = `data: {"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"e",` +
+		`"data":{"n":12345678901234567890}}}` + "\n\n",
 		`data: {"jsonrpc": "2.0","method":"notifications/events/heartbeat","params":{"cursor":"c"}}` + "\n\n"
 	const comment = ": still here\n\n"
 	if got, want := string(
 		set("occurrence-event-id").Frames([]byte(beat+event+comment)),
-	), beat+`data: {"jsonrpc":"2.0","method":"notifications/events/event","params":{"data":{"n":12345678901234567890}}}`+"\n\n"+comment; got != want {
+	), beat+`data: {"jsonrpc":"2.0","method":"notifications/events/event",`+
+		`"params":{"data":{"n":12345678901234567890}}}`+"\n\n"+comment; got != want {
 		t.Errorf("frames:\n%s\nwant\n%s", got, want)
 	}
 	status, body := set(

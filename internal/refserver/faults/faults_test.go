@@ -79,7 +79,8 @@ func TestHeavyTail(t *testing.T) {
 // Errors truncate the text of a specification that they repeat.
 func TestErrorsAreShort(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
-	for _, text := range []string{long, "drop(" + long, "drop(" + long + ")", "drop(" + long + "=1)", "drop(every=" + long + ")", "cut(every=1, replay=" + long + ")", "drop(mode=" + long + ", every=1)"} {
+	for _, text := range []string{long, "drop(" + long, "drop(" + long + ")", "drop(" + long + "=1)",
+		"drop(every=" + long + ")", "cut(every=1, replay=" + long + ")", "drop(mode=" + long + ", every=1)"} {
 		if _, err := Parse(text); !errors.Is(err, errSpec) || len(err.Error()) > 700 {
 			t.Errorf("%.40s: an error of %d bytes", text, len(fmt.Sprint(err)))
 		}

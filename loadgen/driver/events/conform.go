@@ -164,7 +164,8 @@ func isISO(b []byte) bool {
 	if len(b) < len("0000-00-00T00:00:00") {
 		return false
 	}
-	const date, separators, clock, colons = uint64(0x2d30302d30303030), uint64(0xff0000ff00000000), uint64(0x30303a30303a3030), uint64(0x0000ff0000ff0000)
+	const date, separators = uint64(0x2d30302d30303030), uint64(0xff0000ff00000000)
+	const clock, colons = uint64(0x30303a30303a3030), uint64(0x0000ff0000ff0000)
 	return digits(b, date, separators) && digits(b[11:], clock, colons) && b[8]-'0' <= 9 && b[9]-'0' <= 9 &&
 		(b[10] == 'T' || b[10] == 't' || b[10] == ' ')
 }

@@ -73,9 +73,13 @@ func conformLane(
 // broken in any mode, and those that the mode shows are seen.
 func TestCleanTargetBreaksNoRow(t *testing.T) {
 	for mode, want := range map[eventmeter.Mode][]string{
-		eventmeter.Poll:    {"poll-events-array", "poll-has-more", "poll-next-poll-ms", "cursor-null-starts-from-now", "poll-max-events-cap", "occurrence-data", "descriptor-name"},
-		eventmeter.Push:    {"stream-active-confirmation", "stream-heartbeat-required", "stream-subscription-id-meta", "cursor-consistency", "occurrence-timestamp"},
-		eventmeter.Webhook: {"delivery-post-json", "delivery-signature-formula", "envelope-webhook-id-format", "subscribe-id-derived", "ttl-null-only-when-requested", "verification-cached-per-principal-url", "unsubscribe-by-key"},
+		eventmeter.Poll: {"poll-events-array", "poll-has-more", "poll-next-poll-ms", "cursor-null-starts-from-now",
+			"poll-max-events-cap", "occurrence-data", "descriptor-name"},
+		eventmeter.Push: {"stream-active-confirmation", "stream-heartbeat-required", "stream-subscription-id-meta",
+			"cursor-consistency", "occurrence-timestamp"},
+		eventmeter.Webhook: {"delivery-post-json", "delivery-signature-formula", "envelope-webhook-id-format",
+			"subscribe-id-derived", "ttl-null-only-when-requested", "verification-cached-per-principal-url",
+			"unsubscribe-by-key"},
 	} {
 		t.Run(string(mode), func(t *testing.T) {
 			d, rec, w := conformLane(t, "", mode, func(o *driver.Options) {
@@ -128,9 +132,12 @@ func TestFaultsBreakTheirRows(t *testing.T) {
 		{fault: "signature(every=1, sign=missing)", mode: webhook, rows: []string{"delivery-standard-webhooks-headers"}},
 		{fault: "oversize(every=1)", mode: webhook, rows: []string{"delivery-body-size"}},
 		{fault: "early", mode: webhook, rows: []string{"verification-required-before-delivery"}},
-		{fault: "ttl(grant=1h)", mode: webhook, rows: []string{"ttl-refresh-before-lte-suggestion"}, with: func(o *driver.Options) { o.Webhook.TTL = "10m" }},
-		{fault: "anonymous", mode: webhook, rows: []string{"subscribe-auth-required"}, with: func(o *driver.Options) { o.Settings = events.Settings{Anonymous: true} }},
-		{fault: "heartbeats", mode: push, rows: []string{"stream-heartbeat-required"}, with: func(o *driver.Options) { o.Push.Heartbeat = 100 * time.Millisecond }},
+		{fault: "ttl(grant=1h)", mode: webhook, rows: []string{"ttl-refresh-before-lte-suggestion"},
+			with: func(o *driver.Options) { o.Webhook.TTL = "10m" }},
+		{fault: "anonymous", mode: webhook, rows: []string{"subscribe-auth-required"},
+			with: func(o *driver.Options) { o.Settings = events.Settings{Anonymous: true} }},
+		{fault: "heartbeats", mode: push, rows: []string{"stream-heartbeat-required"},
+			with: func(o *driver.Options) { o.Push.Heartbeat = 100 * time.Millisecond }},
 		{fault: "refuse(every=1, code=-31000)", mode: poll, rows: []string{"error-server-range"}, alone: true},
 		{fault: "refuse(every=1, code=-31000)", mode: push, rows: []string{"error-server-range"}, alone: true},
 		{fault: "refuse(every=1, code=-32014)", mode: webhook, rows: []string{"error-unsupported"}, alone: true},

@@ -35,7 +35,8 @@ var FigureTable = figure.Table{Name: "events", Systems: []string{"events", "smit
 	{Name: "started", Help: "subscriptions that were opened with the cursor events.cursor"},
 	{
 		Name: "startedTruncated",
-		Help: "subscriptions that were opened with the cursor events.cursor, and whose answer said truncated; in revision older a webhook whose first message was CursorExpired",
+		Help: "subscriptions that were opened with the cursor events.cursor, and whose answer said truncated; in revision " +
+			"older a webhook whose first message was CursorExpired",
 	},
 
 	{Name: "listens", Help: "streams of notifications that were opened"},

@@ -39,7 +39,8 @@ func (*deaf) Changed(eventmeter.Transition) {}
 
 func (*deaf) Called(eventmeter.Call) {}
 
-const occurrence = `"eventId":"e-90","name":"ticket.moved","timestamp":"2026-11-20T10:00:00.120Z","data":{"board":"b3","note":"some text around evtm-00000001-0000-00000001-26 and after it some more"},"cursor":"c42"`
+const occurrence = `"eventId":"e-90","name":"ticket.moved","timestamp":"2026-11-20T10:00:00.120Z","data":{"board":"b3",` +
+	`"note":"some text around evtm-00000001-0000-00000001-26 and after it some more"},"cursor":"c42"`
 
 func idle(t testing.TB, mode eventmeter.Mode, unjudged bool) (*lane, *run, *deaf) {
 	t.Helper()
@@ -105,7 +106,8 @@ func feeder(t testing.TB, s *stream, text string) (feed func()) {
 // TestJudgingAllocatesNothing: a message that breaks no row is judged without an
 // allocation. Frames are taken without any.
 func TestJudgingAllocatesNothing(t *testing.T) {
-	for name, open := range map[string]func(t testing.TB, unjudged bool) (feed func(), d *lane){"frame": oneFrame, "heartbeat": oneHeartbeat, "poll": onePoll, "webhook": oneDelivery} {
+	for name, open := range map[string]func(t testing.TB, unjudged bool) (feed func(), d *lane){"frame": oneFrame,
+		"heartbeat": oneHeartbeat, "poll": onePoll, "webhook": oneDelivery} {
 		t.Run(name, func(t *testing.T) {
 			allocations := func(unjudged bool) float64 {
 				feed, d := open(t, unjudged)
@@ -146,7 +148,8 @@ func oneHeartbeat(t testing.TB, unjudged bool) (feed func(), d *lane) {
 	feed = feeder(
 		t,
 		r.stream,
-		"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/events/heartbeat\",\"params\":{\"cursor\":\"c42\",\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":0}}}\n\n",
+		"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/events/heartbeat\",\"params\":{\"cursor\":\"c42\","+
+			"\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":0}}}\n\n",
 	)
 	return feed, d
 }

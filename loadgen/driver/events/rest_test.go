@@ -104,7 +104,8 @@ func TestChangesOfTheEventTypes(t *testing.T) {
 				t.Fatal(err)
 			}
 			f := d.(driver.Figurer).Figures()
-			for name, want := range map[string]float64{"listens": 1, "listChanged": 2, "relists": 2, "typesVanished": 1, "typesAppeared": 1, "relistsFailed": 0} {
+			for name, want := range map[string]float64{"listens": 1, "listChanged": 2, "relists": 2, "typesVanished": 1,
+				"typesAppeared": 1, "relistsFailed": 0} {
 				if f.Values[name] != want {
 					t.Errorf("%s is %v, want %v", name, f.Values[name], want)
 				}
@@ -123,7 +124,11 @@ func TestListeningOnTheWire(t *testing.T) {
 		era  mcpclient.Era
 		want string
 	}{
-		{mcpclient.Modern, `POST events/poll|POST subscriptions/listen application/json, text/event-stream {"jsonrpc":"2.0","id":N,"method":"subscriptions/listen","params":{"notifications":{"eventsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"eventmeter","version":"0.1"},"io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/events":{}}}}}}`},
+		{mcpclient.Modern, `POST events/poll|POST subscriptions/listen application/json, text/event-stream {"jsonrpc":"2.0",` +
+			`"id":N,"method":"subscriptions/listen","params":{"notifications":{"eventsListChanged":true},` +
+			`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+			`"io.modelcontextprotocol/clientInfo":{"name":"eventmeter","version":"0.1"},` +
+			`"io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/events":{}}}}}}`},
 		{mcpclient.Legacy, `GET text/event-stream s1|POST events/poll`},
 	} {
 		t.Run(string(c.era), func(t *testing.T) {

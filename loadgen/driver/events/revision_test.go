@@ -39,7 +39,8 @@ func (s *speaker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	result, code := "{}", 0
 	switch m.Method {
 	case "server/discover":
-		result = `{"resultType":"complete","supportedVersions":["2026-07-28"],"serverInfo":{"name":"s","version":"1"},"capabilities":` + s.capabilities + `}`
+		result = `{"resultType":"complete","supportedVersions":["2026-07-28"],"serverInfo":{"name":"s","version":"1"},` +
+			`"capabilities":` + s.capabilities + `}`
 	case "events/list":
 		result = s.list
 	case "events/unsubscribe":
@@ -82,14 +83,18 @@ func TestExamine(t *testing.T) {
 		"model":  {speaker{both, whole, -32023, -32023, answer, false}, "sep-3415", nil},
 		"sketch": {speaker{`{"events":{}}`, webhooks, -32011, -32011, answer, false}, "sketch", nil},
 		"branch": {speaker{`{"events":{}}`, whole, -32011, -32011, answer, true}, "longpoll", nil},
-		"older": {speaker{`{"events":{}}`, `{"events":[{"name":"a","deliveryModes":["webhook"],"inputSchema":{},"payloadSchema":{}}]}`, -32016, 0, answer, false},
+		"older": {speaker{`{"events":{}}`, `{"events":[{"name":"a","deliveryModes":["webhook"],"inputSchema":{},` +
+			`"payloadSchema":{}}]}`, -32016, 0, answer, false},
 			"older", nil},
 		"mixed": {speaker{`{"extensions":{"io.modelcontextprotocol/events":{}}}`, webhooks, 0, 0, answer, false}, "sep-3415", []string{
 			"events/unsubscribe of a subscription that does not exist succeeds, where NotFound is due; ChatGPT expects success",
 			chatGPT, "results have no resultType",
 		}},
-		"codes": {speaker{both, whole, -32011, -32011, answer, false}, "sep-3415", []string{"error codes are those of the sketch, from -32011 on; ChatGPT expects these"}},
-		"loose": {speaker{`{"experimental":{"events":{}}}`, `{"events":[{"name":"a","delivery":["carrier pigeon"]},{"name":"b"}]}`, -32601, -32601, answer, false}, "sketch", []string{
+		"codes": {speaker{both, whole, -32011, -32011, answer, false}, "sep-3415",
+			[]string{"error codes are those of the sketch, from -32011 on; ChatGPT expects these"}},
+		"loose": {speaker{`{"experimental":{"events":{}}}`,
+			`{"events":[{"name":"a","delivery":["carrier pigeon"]},` +
+				`{"name":"b"}]}`, -32601, -32601, answer, false}, "sketch", []string{
 			"event type a has the delivery mode carrier pigeon",
 			"event type a has no inputSchema", "event type a has no payloadSchema",
 			"event type b names no delivery mode",

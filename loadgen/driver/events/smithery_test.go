@@ -139,7 +139,8 @@ func TestSmitheryHasNoneOfTheRest(t *testing.T) {
 		"ttl":          {Mode: eventmeter.Webhook, Webhook: driver.Webhook{TTL: "none"}},
 		"argumentsKey": {Mode: eventmeter.Webhook, Settings: events.SmitherySettings{ArgumentsKey: "args"}},
 	} {
-		o.System, o.Clock, o.Recorder, o.Endpoint, o.Event, o.Subscriptions = "smithery", eventmeter.NewClock(), systemstest.NewMemory(), ep, "tick", 1
+		o.System, o.Clock, o.Recorder = "smithery", eventmeter.NewClock(), systemstest.NewMemory()
+		o.Endpoint, o.Event, o.Subscriptions = ep, "tick", 1
 		if _, err := systems.New(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error is %v", want, err)
 		}

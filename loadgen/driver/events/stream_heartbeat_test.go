@@ -56,7 +56,8 @@ func (p *beatingClient) play(ctx context.Context, r streamclient.Request, s stre
 	}
 	for what := "active"; ; what = "heartbeat" {
 		text := fmt.Sprintf(
-			"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/events/%s\",\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":%s}}}\n\n",
+			"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/events/%s\","+
+				"\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":%s}}}\n\n",
 			what,
 			wire.RequestID(r.Body),
 		)

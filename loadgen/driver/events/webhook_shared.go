@@ -109,4 +109,5 @@ func (d *lane) takeOff(k *hook) {
 }
 
 // sameSubscription is the detail of the notice about two subscriptions with the same id.
-const sameSubscription = "two subscriptions of one callback have the same id: with webhook.shareUrl, each needs arguments or a principal of its own"
+const sameSubscription = "two subscriptions of one callback have the same id: with webhook.shareUrl, each needs " +
+	"arguments or a principal of its own"

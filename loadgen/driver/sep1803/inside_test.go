@@ -65,7 +65,9 @@ func idleResources(t testing.TB, n int) (*lane, *resourceStream, *deaf) {
 	return d, &s.stream, rec
 }
 
-const updateFrame = "id: c1-41-0-0\ndata: " + `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"event://chat.message/c7","payload":{"channel":"c7","text":"some text around evtm-00000001-0000-00000001-26 and after it some more"}}}` + "\n\n"
+const updateFrame = "id: c1-41-0-0\ndata: " +
+	`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"event://chat.message/c7",` +
+	`"payload":{"channel":"c7","text":"some text around evtm-00000001-0000-00000001-26 and after it some more"}}}` + "\n\n"
 
 // allocations is the least of some tries, because the race detector has pools forget values
 // by chance.
@@ -111,7 +113,8 @@ func TestAnUpdateByTheKernelsClock(t *testing.T) {
 	}
 }
 
-const plainFrame = "data: " + `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"event://chat.message/c7"}}` + "\n\n"
+const plainFrame = "data: " + `{"jsonrpc":"2.0","method":"notifications/resources/updated",` +
+	`"params":{"uri":"event://chat.message/c7"}}` + "\n\n"
 
 // An update without a payload is reported as such, counted, and timed where it
 // stands for one emission.
@@ -195,7 +198,8 @@ func BenchmarkResourceHook(b *testing.B) {
 	key := wire.NewKey([]byte("0123456789abcdef0123456789abcdef"))
 	k.settle(secretStandard, "", key, "subscription://1")
 	body := []byte(
-		`{"type":"chat.message","timestamp":"2026-11-20T10:00:00.120Z","data":{"text":"some text around evtm-00000001-0000-00000001-26 and after it some more"}}`,
+		`{"type":"chat.message","timestamp":"2026-11-20T10:00:00.120Z","data":{"text":"some text around ` +
+			`evtm-00000001-0000-00000001-26 and after it some more"}}`,
 	)
 	now := time.Now()
 	h := http.Header{}
@@ -269,7 +273,8 @@ func TestResourceOfAnEvent(t *testing.T) {
 
 func TestReadSecret(t *testing.T) {
 	for _, c := range []struct{ in, kind string }{
-		{`{"subscription":{"uri":"subscription://1","webhookSecret":{"type":"standard","key":"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}}}`, secretStandard},
+		{`{"subscription":{"uri":"subscription://1","webhookSecret":{"type":"standard",` +
+			`"key":"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}}}`, secretStandard},
 		{`{"subscription":{"uri":"subscription://1","webhookSecret":{"type":"raw","value":"x"}}}`, secretRaw},
 		{`{"subscription":{"uri":"subscription://1","webhookSecret":{"type":"none"}}}`, secretNone},
 		{`{"subscription":{"uri":"subscription://1"}}`, secretNone},

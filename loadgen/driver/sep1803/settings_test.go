@@ -65,7 +65,8 @@ func TestSEP1803(t *testing.T) {
 		{"{secret: raw}", "{}\n    webhook: {ttl: 5m}", "lanes.b.webhook.ttl: system sep-1803 has neither refreshes nor secrets of the client's"},
 		{"{secret: raw}", "{}\n    maxAge: 5m", "lanes.b.maxAge: system sep-1803 has no replay"},
 		{"system: sep-1803\n    mode: push", "mode: push", "lanes.a.sep1803: has no effect on a lane of system events"},
-		{"system: sep-1803\n    mode: push", "system: sep1803\n    mode: push", `lanes.a.system: no such system "sep1803"; did you mean sep-1803?`},
+		{"system: sep-1803\n    mode: push", "system: sep1803\n    mode: push",
+			`lanes.a.system: no such system "sep1803"; did you mean sep-1803?`},
 	} {
 		_, err := profiles.Parse("p.yaml", []byte(strings.Replace(lane1803, c.old, c.new, 1)), nil, systems.Table)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

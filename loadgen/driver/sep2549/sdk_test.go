@@ -127,9 +127,11 @@ func TestListsOfAServerOfTheSDK(t *testing.T) {
 			func(v map[string]float64) bool { return v["changesNotified"] > 0 && v["fetchesExpired"] == 0 }},
 		{"told, legacy", mcpclient.Legacy, time.Hour, false, sep2549.Settings{Cache: true, List: "tools", Notifications: true},
 			func(v map[string]float64) bool { return v["changesNotified"] > 0 && v["fetchesExpired"] == 0 }},
-		{"notified of a resource", mcpclient.Modern, time.Hour, false, sep2549.Settings{Cache: true, List: "resource", URI: "file:///r", Notifications: true},
+		{"notified of a resource", mcpclient.Modern, time.Hour, false,
+			sep2549.Settings{Cache: true, List: "resource", URI: "file:///r", Notifications: true},
 			func(v map[string]float64) bool { return v["changesNotified"] > 0 && v["fetchesExpired"] == 0 }},
-		{"notified of a resource, legacy", mcpclient.Legacy, time.Hour, false, sep2549.Settings{Cache: true, List: "resource", URI: "file:///r", Notifications: true},
+		{"notified of a resource, legacy", mcpclient.Legacy, time.Hour, false,
+			sep2549.Settings{Cache: true, List: "resource", URI: "file:///r", Notifications: true},
 			func(v map[string]float64) bool { return v["changesNotified"] > 0 && v["fetchesExpired"] == 0 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

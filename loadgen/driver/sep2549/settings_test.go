@@ -62,9 +62,10 @@ func TestSEP2549Problems(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		strings.Replace(listProfile, "mode: poll", "mode: push", 1):                                                  "has no push",
-		strings.Replace(listProfile, "subscriptions: 3", "subscriptions: 3, maxAge: 1s", 1):                          "a lane that uses lists",
-		strings.Replace(listProfile, "system: sep-2549", "event: a", 1):                                              "has no effect on a lane of system events",
+		strings.Replace(listProfile, "mode: poll", "mode: push", 1):                         "has no push",
+		strings.Replace(listProfile, "subscriptions: 3", "subscriptions: 3, maxAge: 1s", 1): "a lane that uses lists",
+		strings.Replace(listProfile, "system: sep-2549", "event: a",
+			1): "has no effect on a lane of system events",
 		strings.Replace(listProfile, "lanes:", "target: {embedded: {lists: {ttl: 1500ms, older: true}}}\nlanes:", 1): "whole seconds",
 	} {
 		_, err := profiles.Parse("x", []byte(strings.Replace(text, "SETTINGS", "list: tools", 1)), nil, systems.Table)

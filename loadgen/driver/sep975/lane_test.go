@@ -314,9 +314,10 @@ func TestStatusIsCompared(t *testing.T) {
 		answer func([]byte) []byte
 		want   string
 	}{
-		"as it is":       {answer: func(b []byte) []byte { return b }},
-		"no such word":   {replace(`"status":"processing"`, `"status":"busy"`), "a status that is none of"},
-		"nothing waits":  {replace(`"status":"completed","hasPendingMessage":true`, `"status":"completed","hasPendingMessage":false`), "without a pending message"},
+		"as it is":     {answer: func(b []byte) []byte { return b }},
+		"no such word": {replace(`"status":"processing"`, `"status":"busy"`), "a status that is none of"},
+		"nothing waits": {replace(`"status":"completed","hasPendingMessage":true`,
+			`"status":"completed","hasPendingMessage":false`), "without a pending message"},
 		"does not say":   {answer: replace(`"hasPendingMessage":true,`, ``)},
 		"goes back, too": {nil, "goes back to processing"},
 	} {

@@ -72,7 +72,8 @@ func TestSEP975LaneIsChecked(t *testing.T) {
 		{"push", "", "via: cursor", "10s", "no such via"},
 		{"push", "", "via: lastEventId", "10s", ""},
 		{"push", "", "via: lastEventId, away: 12s, double: 0.5, wrong: 0.5", "20s", ""},
-		{"push", "", "via: lastEventId, maxWait: 5s", "10s", "maxWait: belongs to a resume policy, and Last-Event-ID has none; remove it, or set via: token"},
+		{"push", "", "via: lastEventId, maxWait: 5s", "10s",
+			"maxWait: belongs to a resume policy, and Last-Event-ID has none; remove it, or set via: token"},
 		{"push", "", "via: lastEventId, statusEvery: 1s", "10s", "statusEvery: belongs to a resume policy"},
 		{"push", "", "via: lastEventId, expire: 0.5", "10s", "expire: belongs to a resume policy"},
 	} {
@@ -87,7 +88,8 @@ func TestSEP975LaneIsChecked(t *testing.T) {
 	_, err := profiles.Parse(
 		"t",
 		[]byte(
-			"name: t\nlanes: [{name: a, mode: push, subscriptions: 1, event: e, sep975: {steps: 1}}]\nupstream: {payload: {x: \"{{.Probe}}\"}}\nschedule: {rate: 5/s}\n",
+			"name: t\nlanes: [{name: a, mode: push, subscriptions: 1, event: e, sep975: {steps: 1}}]\nupstream: {payload: {x: "+
+				"\"{{.Probe}}\"}}\nschedule: {rate: 5/s}\n",
 		),
 		nil,
 		systems.Table,

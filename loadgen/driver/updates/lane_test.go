@@ -67,7 +67,8 @@ func TestEachClientLearnsOfItsOwnResource(t *testing.T) {
 			t.Error("a client learned of the change of another one's resource")
 		}
 		for name, want := range map[string]int{
-			"notifications": 3, "updatesObserved": 0, "readsUnchanged": 0, "changesSuperseded": 0, "unrouted": 0, "refused": 0, "sessionsForgotten": 0, "readsFailed": 0,
+			"notifications": 3, "updatesObserved": 0, "readsUnchanged": 0, "changesSuperseded": 0, "unrouted": 0, "refused": 0,
+			"sessionsForgotten": 0, "readsFailed": 0,
 			"sessions": map[mcpclient.Era]int{mcpclient.Legacy: 3}[era],
 		} {
 			if got := figure(d, name); got != want {

@@ -111,7 +111,8 @@ func (p *play) handshake(w http.ResponseWriter, r *http.Request, id json.RawMess
 		w.WriteHeader(http.StatusNoContent)
 	case method == "server/discover" && (p.cfg.Era == mcpclient.Modern || p.cfg.Era == ""):
 		say(
-			`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{"listChanged":true}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"script","version":"1"}}}`,
+			`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{"listChanged":true}},` +
+				`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"script","version":"1"}}}`,
 		)
 	case method == "initialize" && p.cfg.Era == mcpclient.Legacy:
 		w.Header().Set("Mcp-Session-Id", "s1")
@@ -131,7 +132,8 @@ func (p *play) handshake(w http.ResponseWriter, r *http.Request, id json.RawMess
 // fields returns the headers that are checked, in order.
 func fields(h http.Header) string {
 	var b strings.Builder
-	for _, k := range []string{"Accept", "Authorization", "Content-Type", "Last-Event-Id", "Mcp-Method", "Mcp-Name", "Mcp-Protocol-Version", "Mcp-Session-Id"} {
+	for _, k := range []string{"Accept", "Authorization", "Content-Type", "Last-Event-Id", "Mcp-Method", "Mcp-Name",
+		"Mcp-Protocol-Version", "Mcp-Session-Id"} {
 		if v := h.Get(k); v != "" {
 			fmt.Fprintf(&b, "%s: %s\n", k, v)
 		}

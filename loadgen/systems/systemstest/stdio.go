@@ -87,7 +87,9 @@ func greet(in *bufio.Reader, era mcpclient.Era) bool {
 		switch {
 		case m.Method == "server/discover" && era != mcpclient.Legacy:
 			fmt.Printf(
-				`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"events":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"script","version":"1"}}}}`+"\n",
+				`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],`+
+					`"capabilities":{"events":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"script",`+
+					`"version":"1"}}}}`+"\n",
 				m.ID,
 			)
 			return true
@@ -95,7 +97,8 @@ func greet(in *bufio.Reader, era mcpclient.Era) bool {
 			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`+"\n", m.ID)
 		case m.Method == "initialize":
 			fmt.Printf(
-				`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"events":{}},"serverInfo":{"name":"script","version":"1"}}}`+"\n",
+				`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"events":{}},`+
+					`"serverInfo":{"name":"script","version":"1"}}}`+"\n",
 				m.ID,
 			)
 		case m.Method == "notifications/initialized":
@@ -221,7 +224,8 @@ func pipeText(s mcpclient.PipeStats) string {
 	for _, x := range []struct {
 		name string
 		n    int64
-	}{{"late", s.Late}, {"unknown", s.Unknown}, {"unaddressed", s.Unaddressed}, {"requests", s.Requests}, {"malformed", s.Malformed}, {"too long", s.TooLong}} {
+	}{{"late", s.Late}, {"unknown", s.Unknown}, {"unaddressed", s.Unaddressed}, {"requests", s.Requests}, {"malformed",
+		s.Malformed}, {"too long", s.TooLong}} {
 		if x.n > 0 {
 			text += fmt.Sprintf(" %s %d", x.name, x.n)
 		}
