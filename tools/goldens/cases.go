@@ -1,6 +1,7 @@
 package goldens
 
 import (
+	"strings"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
@@ -304,7 +305,7 @@ func shards() [2]*madeUp {
 func pair(seed uint64) [2]*madeUp {
 	var out [2]*madeUp
 	for i, slower := range []float64{1, 1.5} {
-		h := newHistory(uint32(runID+i), seed+uint64(i), slower, modes())
+		h := newHistory(runID+uint32(seed)+uint32(i), seed+uint64(i), slower, modes())
 		if i == 1 {
 			h.lose(0, 1, 50, 52, 54)
 		}
@@ -326,18 +327,18 @@ func one() *madeUp {
 	return &madeUp{name: "one", profile: oneProfile, history: h}
 }
 
-const systemsProfile = `name: systems
+var systemsProfile = `name: systems
 description: a lane of each system besides MCP Events
 lanes:
-  - {name: triggers, system: smithery, mode: webhook, subscriptions: 2, event: tick}
-  - {name: resources, system: sep-1803, mode: push, subscriptions: 2, event: tick}
+  - {name: triggers, system: smithery, mode: webhook, subscriptions: 2, event: list.changed}
+  - {name: resources, system: sep-1803, mode: push, subscriptions: 2, event: list.changed}
   - {name: requests, system: sep-975, mode: push, subscriptions: 2}
   - {name: lists, system: sep-2549, mode: poll, subscriptions: 2}
   - {name: updates, system: updates, mode: push, subscriptions: 2}
   - {name: bystanders, system: requests, mode: poll, subscriptions: 2}
 thresholds:
   - lists.figures.pageReads > 0
-` + head
+` + strings.NewReplacer("kind: inject", "kind: inject\n  event: list.changed", "drain: 1s", "drain: 10s").Replace(head)
 
 // systemsRun has a lane of every system but MCP Events, with its own figures.
 func systemsRun() *madeUp {

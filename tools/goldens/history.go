@@ -45,6 +45,7 @@ type emission struct {
 	outcome  eventmeter.Outcome
 	resolved time.Duration
 	dropped  bool
+	never    bool // the run ended before it was due
 }
 
 // subscription says when one was open. A failed one has no Active.
@@ -128,7 +129,9 @@ func (h *history) arrivals(g *group, sub int, slower float64) []time.Duration {
 }
 
 // tell adds a call.
-func (h *history) tell(at time.Duration, f func(eventmeter.Recorder)) { h.calls = append(h.calls, call{at, f}) }
+func (h *history) tell(at time.Duration, f func(eventmeter.Recorder)) {
+	h.calls = append(h.calls, call{at, f})
+}
 
 // lose keeps events from a subscription.
 func (h *history) lose(lane, sub int, numbers ...int) {
@@ -195,10 +198,15 @@ func (h *history) number() {
 // stop ends the run early: nothing is published or received after at, and the
 // subscriptions are closed.
 func (h *history) stop(at time.Duration) {
-	h.emissions = slices.DeleteFunc(h.emissions, func(e emission) bool { return time.Duration(e.Intended) >= at })
+	for n := range h.emissions {
+		h.emissions[n].never = time.Duration(h.emissions[n].Intended) >= at
+	}
 	for lane := range h.subs {
 		for i := range h.subs[lane] {
 			s := &h.subs[lane][i]
+			if s.attaching >= at {
+				*s = subscription{}
+			}
 			s.detaching, s.detached = min(s.detaching, at+time.Millisecond), min(s.detached, at+2*time.Millisecond)
 			for n, came := range h.came[lane][i] {
 				if came > at {
@@ -223,6 +231,9 @@ func (h *history) play(r eventmeter.Recorder, clock *eventmeter.Clock, until tim
 	}
 	for n := range h.emissions {
 		e := h.emissions[n]
+		if e.never {
+			break
+		}
 		if e.dropped {
 			add(time.Duration(e.Intended), func(r eventmeter.Recorder) {
 				r.Dropped(eventmeter.Drop{Emission: e.Number, Source: e.Source, Intended: e.Intended, Measured: e.Measured})
