@@ -251,12 +251,19 @@ func CheckPart(dir string, r *Result, p *Part) error {
 			name string
 			a, b int64
 		}{
-			{"subscriptions", int64(a.Subscriptions), int64(b.Subscriptions)}, {"expected", a.Expected, b.Expected}, {"delivered", a.Delivered, b.Delivered},
+			{"subscriptions", int64(a.Subscriptions), int64(b.Subscriptions)},
+			{"expected", a.Expected, b.Expected},
+			{"delivered", a.Delivered, b.Delivered},
 			{"lostSilent", a.LostSilent, b.LostSilent}, {"lostAnnounced", a.LostAnnounced, b.LostAnnounced},
-			{"lostUndeliverable", a.LostUndeliverable, b.LostUndeliverable}, {"lostRefused", a.LostRefused, b.LostRefused}, {"lostSuspended", a.LostSuspended, b.LostSuspended}, {"outOfOrder", a.OutOfOrder, b.OutOfOrder},
+			{"lostUndeliverable", a.LostUndeliverable, b.LostUndeliverable},
+			{"lostRefused", a.LostRefused, b.LostRefused},
+			{"lostSuspended", a.LostSuspended, b.LostSuspended},
+			{"outOfOrder", a.OutOfOrder, b.OutOfOrder},
 			{"late", a.Late, b.Late}, {"unexpected", a.Unexpected, b.Unexpected}, {"recovered", a.Recovered, b.Recovered},
-			{"duplicates.sameEvent", a.Duplicates.SameEvent, b.Duplicates.SameEvent}, {"duplicates.sameEmission", a.Duplicates.SameEmission, b.Duplicates.SameEmission},
-			{"latency.fromIntended.count", a.Latency.FromIntended.Count, b.Latency.FromIntended.Count}, {"latency.fromSent.count", a.Latency.FromSent.Count, b.Latency.FromSent.Count},
+			{"duplicates.sameEvent", a.Duplicates.SameEvent, b.Duplicates.SameEvent},
+			{"duplicates.sameEmission", a.Duplicates.SameEmission, b.Duplicates.SameEmission},
+			{"latency.fromIntended.count", a.Latency.FromIntended.Count, b.Latency.FromIntended.Count},
+			{"latency.fromSent.count", a.Latency.FromSent.Count, b.Latency.FromSent.Count},
 		} {
 			if n.a != n.b && !r.Checkpoint {
 				return bad("lane %s: %s is %d in %s and %d in %s", a.Name, n.name, n.a, PartFile, n.b, File)
@@ -295,7 +302,12 @@ func (r *Result) checkTimelines(file string, of map[string]Timeline) error {
 		for _, n := range []struct {
 			column string
 			a, b   int64
-		}{{"delivered", sum.Delivered, l.Delivered}, {"late", sum.Late, l.Late}, {"out_of_order", sum.OutOfOrder, l.OutOfOrder}, {"unexpected", sum.Unexpected, l.Unexpected}} {
+		}{
+			{"delivered", sum.Delivered, l.Delivered},
+			{"late", sum.Late, l.Late},
+			{"out_of_order", sum.OutOfOrder, l.OutOfOrder},
+			{"unexpected", sum.Unexpected, l.Unexpected},
+		} {
 			if n.a != n.b {
 				return fmt.Errorf(
 					"%w: %s: lane %s: %s adds up to %d, and %s says %d; one of the two was changed",

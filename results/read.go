@@ -118,7 +118,8 @@ func (r *Result) Check() error {
 		}
 		if l.Expected != l.Delivered+l.Lost() {
 			return fmt.Errorf(
-				"lane %s: %d expected are not %d delivered + %d silent loss + %d announced loss + %d lost with unknown order + %d undeliverable + %d refused + %d suspended",
+				"lane %s: %d expected are not %d delivered + %d silent loss + %d announced loss + %d lost with unknown order "+
+					"+ %d undeliverable + %d refused + %d suspended",
 				l.Name,
 				l.Expected,
 				l.Delivered,

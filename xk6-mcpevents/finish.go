@@ -168,7 +168,8 @@ func (g *group) askedAgain(ctx context.Context) {
 		case <-time.After(patienceMost):
 		case <-limit.C:
 			g.state.Logger.Warnf(
-				"lane %s: %d of %d pollers had not polled to the end %v after settle (%v); events that they never asked for are excused, not lost: raise settle above the wait between two polls",
+				"lane %s: %d of %d pollers had not polled to the end %v after settle (%v); events that they never asked for "+
+					"are excused, not lost: raise settle above the wait between two polls",
 				g.book.lane,
 				behind,
 				open,

@@ -187,7 +187,8 @@ func (g *group) leftOpen() {
 		return
 	}
 	g.state.Logger.Warnf(
-		"lane %s: when the iteration ended, subscriptions to %s (%d) were still open; they are ended without settle, so events in flight count as lost: await close() before, or use keep (said once)",
+		"lane %s: when the iteration ended, subscriptions to %s (%d) were still open; they are ended without settle, "+
+			"so events in flight count as lost: await close() before, or use keep (said once)",
 		g.book.lane,
 		g.book.event,
 		len(g.members),

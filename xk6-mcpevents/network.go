@@ -41,7 +41,8 @@ func networkOf(state *lib.State, guard *dialguard.Guard) (network, error) {
 	resolver := state.GetAddrResolver()
 	if resolver == nil {
 		return n, errors.New(
-			"this k6 does not say where connections lead, so its options hosts, dns, blacklistIPs and blockHostnames would not hold: build the extension with the k6 of its go.mod",
+			"this k6 does not say where connections lead, so its options hosts, dns, blacklistIPs and blockHostnames " +
+				"would not hold: build the extension with the k6 of its go.mod",
 		)
 	}
 	n.resolve = func(ctx context.Context, addr string) (netip.AddrPort, error) {

@@ -207,7 +207,8 @@ func (s *source) warn(log logrus.FieldLogger, n *loadgen.Stats) {
 			}
 		}
 		log.Warnf(
-			"Upstream %s: of %d events %d were refused, and for %d there was no answer: is it there, and does it know %s?%s (said once; fire() gives the counts)",
+			"Upstream %s: of %d events %d were refused, and for %d there was no answer: is it there, and does it know "+
+				"%s?%s (said once; fire() gives the counts)",
 			errtext.Address(s.where),
 			n.Fired,
 			n.Refused,

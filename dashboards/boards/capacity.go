@@ -56,7 +56,9 @@ func capacity() *dashboard.DashboardBuilder {
 		rows(
 			shape{
 				"Outcome",
-				"found; none: the lowest load did not meet the SLO; bound: the highest load met it; generator: above the maximum load the generator was the limit; exhausted: trials disagreed; searching: the search was interrupted.",
+				"found; none: the lowest load did not meet the SLO; bound: the highest load met it; generator: above the " +
+					"maximum load the generator was the limit; exhausted: trials disagreed; searching: the search was " +
+					"interrupted.",
 				"",
 				8,
 				5,
@@ -70,7 +72,9 @@ func capacity() *dashboard.DashboardBuilder {
 				{
 					"steps",
 					"none",
-					`max by (axis, profile, outcome) (last_over_time(eventmeter_capacity_outcome{search="$search"}[$__range]) * on (search) group_left (axis, profile) last_over_time(eventmeter_capacity_info{search="$search"}[$__range])) * scalar(count(last_over_time(eventmeter_capacity_step_load{search="$search"}[$__range])))`,
+					`max by (axis, profile, outcome) (last_over_time(eventmeter_capacity_outcome{search="$search"}[$__range]) ` +
+						`* on (search) group_left (axis, profile) last_over_time(eventmeter_capacity_info{search="$search"}[$__range])) ` +
+						`* scalar(count(last_over_time(eventmeter_capacity_step_load{search="$search"}[$__range])))`,
 				},
 			},
 		),
@@ -126,8 +130,14 @@ func capacity() *dashboard.DashboardBuilder {
 		).OverrideByName("verdict", verdictColours()).
 
 			// The step number is a label, and labels are sorted as texts.
-			WithTransformation(dashboard.DataTransformerConfig{Id: "convertFieldType", Options: map[string]any{"fields": map[string]any{}, "conversions": []any{map[string]any{"targetField": "step", "destinationType": "number"}}}}).
-			WithTransformation(dashboard.DataTransformerConfig{Id: "sortBy", Options: map[string]any{"fields": map[string]any{}, "sort": []any{map[string]any{"field": "step"}}}}),
+			WithTransformation(dashboard.DataTransformerConfig{Id: "convertFieldType", Options: map[string]any{
+				"fields":      map[string]any{},
+				"conversions": []any{map[string]any{"targetField": "step", "destinationType": "number"}},
+			}}).
+			WithTransformation(dashboard.DataTransformerConfig{Id: "sortBy", Options: map[string]any{
+				"fields": map[string]any{},
+				"sort":   []any{map[string]any{"field": "step"}},
+			}}),
 	)
 	return d
 }
@@ -145,7 +155,8 @@ func latencyOfStep(name string) string {
 
 // withVerdict adds the purpose and the verdict of a step.
 func withVerdict(expr string) string {
-	return expr + ` * on (step) group_left (purpose, verdict) max by (step, purpose, verdict) (last_over_time(eventmeter_capacity_step_info{search="$search"}[$__range]))`
+	return expr + ` * on (step) group_left (purpose, verdict) ` +
+		`max by (step, purpose, verdict) (last_over_time(eventmeter_capacity_step_info{search="$search"}[$__range]))`
 }
 
 func paintOf(colour string) []dashboard.DynamicConfigValue {

@@ -38,7 +38,8 @@ func compare() *dashboard.DashboardBuilder {
 	d := board(
 		"eventmeter-compare",
 		"eventmeter: compare delivery modes",
-		"The same events, received by push, poll and webhook. A mode has one colour on all panels. Another run can be overlaid, dashed and aligned at its start.",
+		"The same events, received by push, poll and webhook. A mode has one colour on all panels. Another run can be "+
+			"overlaid, dashed and aligned at its start.",
 	)
 	runVariables(d, true)
 	runAnnotations(d)
@@ -75,7 +76,9 @@ func sideBySide() *table.PanelBuilder {
 	return rows(
 		shape{
 			"Side by side",
-			"Of the whole run so far. Overhead is overhead.perDelivered of the result: requests without an event, except those that open and end a subscription, per received event in the measured window. Quantiles are exact to a bucket of 4.4 %; result.json has exact values.",
+			"Of the whole run so far. Overhead is overhead.perDelivered of the result: requests without an event, except " +
+				"those that open and end a subscription, per received event in the measured window. Quantiles are exact to a " +
+				"bucket of 4.4 %; result.json has exact values.",
 			"",
 			24,
 			9,
@@ -182,7 +185,8 @@ func compareGaps(d *dashboard.DashboardBuilder) {
 
 // Rows of conformance belong to a run, not to a mode.
 const (
-	brokenRows  = "Rows of conformance that the target broke so far, by level. Rows that quote a MUST or a SHOULD, and rows about the form of a message."
+	brokenRows = "Rows of conformance that the target broke so far, by level. Rows that quote a MUST or a SHOULD, " +
+		"and rows about the form of a message."
 	rowsByLevel = `sum by (level) (eventmeter_conformance_broken_rows{RUN} SHIFT)`
 	timesBroken = `sum by (level, row) (last_over_time(eventmeter_conformance_broken_total{RUN}[$__range] SHIFT)) > 0`
 )
@@ -226,7 +230,8 @@ func compareOverhead(d *dashboard.DashboardBuilder) {
 		laidOver(
 			query{
 				"{{mode}}",
-				`sum by (mode) (rate(eventmeter_sent_bytes_total{LANES,cause!="events"}[$__rate_interval] SHIFT)) + sum by (mode) (rate(eventmeter_received_bytes_total{LANES,cause!="events"}[$__rate_interval] SHIFT))`,
+				`sum by (mode) (rate(eventmeter_sent_bytes_total{LANES,cause!="events"}[$__rate_interval] SHIFT)) ` +
+					`+ sum by (mode) (rate(eventmeter_received_bytes_total{LANES,cause!="events"}[$__rate_interval] SHIFT))`,
 			},
 		),
 		paint...))
@@ -283,7 +288,8 @@ func compareCost(d *dashboard.DashboardBuilder) {
 		figure(
 			shape{
 				"All bytes per delivered event",
-				"Everything that went over the wire in the measured window, in both directions, events included: overhead.totalPerDelivered of the result.",
+				"Everything that went over the wire in the measured window, in both directions, events included: " +
+					"overhead.totalPerDelivered of the result.",
 				"bytes",
 				8,
 				0,
@@ -329,7 +335,8 @@ func compareCPU(d *dashboard.DashboardBuilder) {
 			laidOver(
 				query{
 					"target",
-					`sum(last_over_time(eventmeter_measured_cpu_seconds_total{RUN,process="target"}[$__range] SHIFT)) / sum(last_over_time(eventmeter_events_received_total{RUN}[$__range] SHIFT))`,
+					`sum(last_over_time(eventmeter_measured_cpu_seconds_total{RUN,process="target"}[$__range] SHIFT)) ` +
+						`/ sum(last_over_time(eventmeter_events_received_total{RUN}[$__range] SHIFT))`,
 				},
 			),
 			append(fixed(processes), dashed)...),

@@ -12,7 +12,8 @@ func fleet() *dashboard.DashboardBuilder {
 	d := board(
 		"eventmeter-fleet",
 		"eventmeter: fleet",
-		"A run split over processes and machines. k6 processes are identified by the tag instance_id, which the k6-operator sets, and tests by the tag testid.",
+		"A run split over processes and machines. k6 processes are identified by the tag instance_id, which the "+
+			"k6-operator sets, and tests by the tag testid.",
 	)
 	d.WithVariable(
 		choice("fleet", "Fleet", `query_result(sort(max by (run) (last_over_time(eventmeter_shard_up[30d]))))`, `/run="([^"]+)"/`),
@@ -91,7 +92,8 @@ func segments(d *dashboard.DashboardBuilder) {
 		logarithmic(lines(
 			shape{
 				"Latency, p99",
-				"All processes together. k6 must push trends as native histograms (K6_FEATURES=native-histograms): quantiles of several processes cannot be added.",
+				"All processes together. k6 must push trends as native histograms (K6_FEATURES=native-histograms): quantiles " +
+					"of several processes cannot be added.",
 				"s",
 				8,
 				0,

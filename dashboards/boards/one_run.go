@@ -36,7 +36,10 @@ func runHead(d *dashboard.DashboardBuilder) {
 		RowHeight(0.8).
 		Tooltip(ofOne()).
 		ColorScheme(dashboard.NewFieldColorBuilder().Mode(dashboard.FieldColorModeIdFixed).FixedColor("#6a4fc0")).
-		Legend(common.NewVizLegendOptionsBuilder().ShowLegend(false).DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom)).
+		Legend(common.NewVizLegendOptionsBuilder().
+			ShowLegend(false).
+			DisplayMode(common.LegendDisplayModeList).
+			Placement(common.LegendPlacementBottom)).
 		WithTarget(target(0, query{"{{phase}}", ofRun(`max by (phase) (eventmeter_phase{RUN} SHIFT) == 1`)}).Range())
 	d.WithPanel(phases)
 	d.WithPanel(rows(shape{"Lanes", "So far.", "", 14, 7}, []string{"lane", "mode"}, []column{
@@ -139,7 +142,9 @@ func runLanes(d *dashboard.DashboardBuilder) {
 		lines(
 			shape{
 				"Errors",
-				"So far: broken and ended subscriptions, streams opened again, calls that failed, refused webhook deliveries, messages that could not be read, and streams, answers and webhook bodies abandoned because of their size.",
+				"So far: broken and ended subscriptions, streams opened again, calls that failed, refused webhook " +
+					"deliveries, messages that could not be read, and streams, answers and webhook bodies abandoned because of " +
+					"their size.",
 				"short",
 				8,
 				0,
@@ -171,7 +176,8 @@ func runOverhead(d *dashboard.DashboardBuilder) {
 		alone(
 			query{
 				"{{cause}}",
-				`sum by (cause) (rate(eventmeter_sent_bytes_total{LANES}[$__rate_interval] SHIFT)) + sum by (cause) (rate(eventmeter_received_bytes_total{LANES}[$__rate_interval] SHIFT))`,
+				`sum by (cause) (rate(eventmeter_sent_bytes_total{LANES}[$__rate_interval] SHIFT)) ` +
+					`+ sum by (cause) (rate(eventmeter_received_bytes_total{LANES}[$__rate_interval] SHIFT))`,
 			},
 		),
 	)))

@@ -89,7 +89,10 @@ func lines(s shape, queries []query, paint ...override) *timeseries.PanelBuilder
 		ShowPoints(common.VisibilityModeAuto).
 		SpanNulls(common.BoolOrFloat64{Bool: ptr(false)}).
 		ColorScheme(dashboard.NewFieldColorBuilder().Mode(dashboard.FieldColorModeIdPaletteClassic)).
-		Legend(common.NewVizLegendOptionsBuilder().DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom).ShowLegend(true)).
+		Legend(common.NewVizLegendOptionsBuilder().
+			DisplayMode(common.LegendDisplayModeList).
+			Placement(common.LegendPlacementBottom).
+			ShowLegend(true)).
 		Tooltip(common.NewVizTooltipOptionsBuilder().Mode(common.TooltipDisplayModeMulti).Sort(common.SortOrderDescending))
 	for i, q := range queries {
 		p.WithTarget(target(i, q).Range())
@@ -114,8 +117,15 @@ func stacked(p *timeseries.PanelBuilder) *timeseries.PanelBuilder {
 // heat returns a chart of the distribution of a native histogram over time.
 func heat(s shape, expr string) *heatmap.PanelBuilder {
 	return heatmap.NewPanelBuilder().Title(s.title).Description(s.about).Datasource(source()).Span(s.width).Height(s.high()).
-		YAxis(heatmap.NewYAxisConfigBuilder().Unit(s.unit).ScaleDistribution(common.NewScaleDistributionConfigBuilder().Type(common.ScaleDistributionLog).Log(2))).
-		Color(heatmap.NewHeatmapColorOptionsBuilder().Mode(heatmap.HeatmapColorModeScheme).Scheme("Oranges").Steps(64).Exponent(0.5).Scale(heatmap.HeatmapColorScaleExponential)).
+		YAxis(heatmap.NewYAxisConfigBuilder().
+			Unit(s.unit).
+			ScaleDistribution(common.NewScaleDistributionConfigBuilder().Type(common.ScaleDistributionLog).Log(2))).
+		Color(heatmap.NewHeatmapColorOptionsBuilder().
+			Mode(heatmap.HeatmapColorModeScheme).
+			Scheme("Oranges").
+			Steps(64).
+			Exponent(0.5).
+			Scale(heatmap.HeatmapColorScaleExponential)).
 		ShowLegend().Tooltip(heatmap.NewHeatmapTooltipBuilder().Mode(common.TooltipDisplayModeSingle)).
 		WithTarget(target(0, query{"", expr}).Format(prometheus.PromQueryFormatHeatmap).Range())
 }
@@ -180,7 +190,10 @@ func against(s shape, x column, ys []column, paint ...override) *xychart.PanelBu
 		Mapping(xychart.SeriesMappingAuto).
 		Show(xychart.XYShowModePoints).PointSize(xychart.NewXychartFieldConfigPointSizeBuilder().Fixed(8)).
 		AxisLabel(x.name).Tooltip(ofOne()).
-		Legend(common.NewVizLegendOptionsBuilder().DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom).ShowLegend(true))
+		Legend(common.NewVizLegendOptionsBuilder().
+			DisplayMode(common.LegendDisplayModeList).
+			Placement(common.LegendPlacementBottom).
+			ShowLegend(true))
 	names, order := map[string]string{}, map[string]int{}
 	for i, c := range append([]column{x}, ys...) {
 		p.WithTarget(target(i, query{"", c.expr}).Format(prometheus.PromQueryFormatTable).Instant())

@@ -15,7 +15,8 @@ const (
 	// newestRuns are all runs of the last month, the newest first, each with the name
 	// that it was given (--name) and its profile before its id.
 	newestRuns = `sort_desc(label_join(max by (name, profile, run) (` +
-		`last_over_time(eventmeter_run_info[30d]) * on (run) group_left () max by (run) (last_over_time(eventmeter_run_start_timestamp_seconds[30d]))` +
+		`last_over_time(eventmeter_run_info[30d]) ` +
+		`* on (run) group_left () max by (run) (last_over_time(eventmeter_run_start_timestamp_seconds[30d]))` +
 		`), "text", " ", "name", "profile", "run"))`
 	// noRun comes first, so that no run is overlaid until one is selected.
 	noRun = `label_replace(label_replace(vector(0), "run", "none", "", ""), "text", "none", "", "")`
@@ -96,6 +97,10 @@ func runAnnotations(d *dashboard.DashboardBuilder) {
 func board(uid, title, description string) *dashboard.DashboardBuilder {
 	d := dashboard.NewDashboardBuilder(title).Uid(uid).Description(description).Tags([]string{"eventmeter"}).
 		Tooltip(dashboard.DashboardCursorSyncCrosshair).Time("now-15m", "now").Refresh("5s").Timezone("browser").
-		Link(dashboard.NewDashboardLinkBuilder("eventmeter").Type(dashboard.DashboardLinkTypeDashboards).Tags([]string{"eventmeter"}).AsDropdown(true).KeepTime(true))
+		Link(dashboard.NewDashboardLinkBuilder("eventmeter").
+			Type(dashboard.DashboardLinkTypeDashboards).
+			Tags([]string{"eventmeter"}).
+			AsDropdown(true).
+			KeepTime(true))
 	return d.WithVariable(dataSource())
 }

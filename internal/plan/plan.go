@@ -260,7 +260,8 @@ func (s *Sheet) warn(n *Need, w Workload) {
 			)
 		} else if by := m.model.beyond(m.x); by > far {
 			add(
-				"%s: a pod gets %.0f times the load that was measured, and its interval is %.1f times as wide for it; repeat the search with as many subscriptions and events as a pod will have (%.0f, %.3g/s to %.3g each)",
+				"%s: a pod gets %.0f times the load that was measured, and its interval is %.1f times as wide for it; repeat "+
+					"the search with as many subscriptions and events as a pod will have (%.0f, %.3g/s to %.3g each)",
 				m.name,
 				by,
 				math.Sqrt(by),
@@ -272,14 +273,16 @@ func (s *Sheet) warn(n *Need, w Workload) {
 	}
 	if k := each.deliveries / max(each.events, 1e-9); s.fanOut > 0 && k > 1.5*s.fanOut {
 		add(
-			"CPU: %.4g deliveries per event and pod, and %.4g were measured: with many, each costs less, so it may be planned too high; add a search with such a fan-out",
+			"CPU: %.4g deliveries per event and pod, and %.4g were measured: with many, each costs less, so it may be "+
+				"planned too high; add a search with such a fan-out",
 			k,
 			s.fanOut,
 		)
 	}
 	if s.Mode == "poll" && !s.paced && each.requests < 0.7*s.polls {
 		add(
-			"CPU: %.3g polls/s each, and %.3g were measured: of fewer polls each costs more, so it may be planned too low; add a search with fewer subscriptions",
+			"CPU: %.3g polls/s each, and %.3g were measured: of fewer polls each costs more, so it may be planned too "+
+				"low; add a search with fewer subscriptions",
 			each.requests,
 			s.polls,
 		)
@@ -301,7 +304,8 @@ func (s *Sheet) warn(n *Need, w Workload) {
 	}
 	if s.Mode == "push" && !s.heartbeats {
 		add(
-			"no heartbeat was measured, so heartbeats are not in CPU and bandwidth; repeat the search with capacity.idle above the heartbeat interval",
+			"no heartbeat was measured, so heartbeats are not in CPU and bandwidth; repeat the search with capacity.idle " +
+				"above the heartbeat interval",
 		)
 	}
 	if len(s.missing) > 0 {

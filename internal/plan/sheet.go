@@ -128,7 +128,8 @@ func newSheet(lane, mode string, searches []Search) (*Sheet, error) {
 	all := steps(lane, searches)
 	if len(all) < 3 {
 		return nil, fmt.Errorf(
-			"%w: lane %s has %d usable steps of its own, and a plan needs three: the others lost deliveries, or the search is of an older version; repeat it",
+			"%w: lane %s has %d usable steps of its own, and a plan needs three: the others lost deliveries, or the "+
+				"search is of an older version; repeat it",
 			ErrSheet,
 			lane,
 			len(all),

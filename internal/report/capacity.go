@@ -207,7 +207,8 @@ func (p *printer) curve(c *results.Capacity) {
 		busy = busy || c.Steps[i].Generator.Bottleneck
 	}
 	p.printf(
-		"\nload in %s; offered and achieved in deliveries/s; p50, p99: scheduled → received, worst lane;\np99 sent: published → received; backlog: its growth over the offered rate; CPUs, memory: of the target\n",
+		"\nload in %s; offered and achieved in deliveries/s; p50, p99: scheduled → received, worst lane;\n"+
+			"p99 sent: published → received; backlog: its growth over the offered rate; CPUs, memory: of the target\n",
 		c.Unit,
 	)
 	if busy {
@@ -355,7 +356,9 @@ func CapacityMarkdown(w io.Writer, c *results.Capacity) error {
 	}
 	p.printf("SLO: %s. %s.\n\n", Markup(sloText(c.SLO)), Markup(strings.TrimSuffix(c.Stopped, ".")))
 	p.printf(
-		"| # | purpose | load, %s | offered/s | achieved/s | p50 | p99 | p99 published → received | lost | backlog | CPUs | memory | verdict |\n|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n",
+		"| # | purpose | load, %s | offered/s | achieved/s | p50 | p99 | p99 published → received | "+
+			"lost | backlog | CPUs | memory | verdict |\n"+
+			"|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n",
 		c.Unit,
 	)
 	for i := range c.Steps {

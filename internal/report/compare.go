@@ -199,7 +199,8 @@ func compareNotes(c *stats.Comparison) []string {
 		notes = append(
 			notes,
 			fmt.Sprintf(
-				"A and B were measured together: both published %s at the same instants, A first in %s of them. Intervals of latencies allow for %v, by which two processes of one build may differ.",
+				"A and B were measured together: both published %s at the same instants, A first in %s of them. Intervals of "+
+					"latencies allow for %v, by which two processes of one build may differ.",
 				plural(int64(d.Events), "event"),
 				count(int64(d.FirstA)),
 				stats.Allowance,
@@ -224,7 +225,8 @@ func compareNotes(c *stats.Comparison) []string {
 				notes,
 				Clean(
 					l.Name,
-				)+": no delivery could be paired, because none carries the id of an event or none came to both sides; latencies are compared as those of two runs",
+				)+": no delivery could be paired, because none carries the id of an event or none came to both sides; "+
+					"latencies are compared as those of two runs",
 			)
 		}
 		if figures := typicalStretch(l.Figures); figures != "" {

@@ -336,7 +336,8 @@ func throughputPlot(c *results.Capacity, steps []*results.CapacityStep) plot {
 			)
 		}
 	}
-	p.Caption = "Marks are what was received in each step; the dashed line is what was due. Where marks leave the line, the load was not carried: by the target in a failed step, perhaps by the generator in an unclear one."
+	p.Caption = "Marks are what was received in each step; the dashed line is what was due. Where marks leave the " +
+		"line, the load was not carried: by the target in a failed step, perhaps by the generator in an unclear one."
 	return p
 }
 

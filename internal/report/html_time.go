@@ -144,7 +144,10 @@ func (l *laneData) incidentText() string {
 	for _, k := range []struct {
 		name string
 		n    []int64
-	}{{"overtaken", l.Overtaken}, {"duplicate", l.Duplicates}, {"late", l.Late}, {"out of order", l.OutOfOrder}, {"unexpected", l.Unexpected}} {
+	}{
+		{"overtaken", l.Overtaken}, {"duplicate", l.Duplicates}, {"late", l.Late},
+		{"out of order", l.OutOfOrder}, {"unexpected", l.Unexpected},
+	} {
 		var sum int64
 		first, last := -1, -1
 		for i, n := range k.n {

@@ -124,7 +124,10 @@ func latencyNotes(r *results.Result) []string {
 		{intervals, "(from–to) 95 % confidence interval"},
 		{few, "(from–?) too few independent events to bound the figure"},
 		{doubts, "! in doubt: see the warnings"},
-		{below, fmt.Sprintf("~ below this run's resolution limit of %s; smaller differences are not measurable", results.FormatNanos(r.Generator.ReadDelay.P99))},
+		{below, fmt.Sprintf(
+			"~ below this run's resolution limit of %s; smaller differences are not measurable",
+			results.FormatNanos(r.Generator.ReadDelay.P99),
+		)},
 	} {
 		if n.there {
 			notes = append(notes, n.text)
