@@ -19,9 +19,6 @@ func (p *Profile) At(load float64) (*Profile, error) {
 		return nil, err
 	}
 	number := strconv.FormatFloat(load, 'f', -1, 64)
-	if p.Capacity.Axis == "cpu" { // the quota is the target's, not the profile's
-		return Parse(fmt.Sprintf("%s %s", number, Axes["cpu"]), text, nil, p.systems)
-	}
 	key := map[string]string{"rate": "schedule.rate", "subscriptions": "lanes.*.subscriptions", "burst": "schedule.burst"}[p.Capacity.Axis]
 	return Parse(fmt.Sprintf("%s %s", number, Axes[p.Capacity.Axis]), text, []string{key + "=" + number}, p.systems)
 }
@@ -39,7 +36,7 @@ func (c *checker) capacity() {
 		return
 	}
 	s := &c.p.Capacity
-	c.enum("capacity.axis", s.Axis, "rate", "subscriptions", "burst", "cpu")
+	c.enum("capacity.axis", s.Axis, "rate", "subscriptions", "burst")
 	switch kind := c.p.Schedule.Kind; {
 	case c.p.Upstream.Kind == "none":
 		c.bad("capacity", "nothing is published", "choose another upstream.kind")
@@ -77,7 +74,7 @@ func (c *checker) capacityBounds(s *Capacity) {
 			c.missing(b.path, "give the load, in "+Axes[s.Axis])
 		case !(b.value > 0):
 			c.bad(b.path, "must be above 0", "give the load, in "+Axes[s.Axis])
-		case s.Axis != "rate" && s.Axis != "cpu" && b.value != math.Trunc(b.value):
+		case s.Axis != "rate" && b.value != math.Trunc(b.value):
 			c.bad(b.path, fmt.Sprintf("%v is not a whole number", b.value), "write digits only, as in 300")
 		}
 	}

@@ -16,7 +16,7 @@ func TestCapacityErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ set, want string }{
-		{"capacity.axis=speed", `capacity.axis: no such axis "speed"; there is rate, subscriptions, burst, cpu`},
+		{"capacity.axis=speed", `capacity.axis: no such axis "speed"; there is rate, subscriptions, burst`},
 		{"capacity.axis=burst", "capacity.axis: a schedule of kind constant has no bursts to raise"},
 		{"schedule={kind: burst, burst: 1, every: 1s}", "capacity.axis: a schedule of kind burst has no one rate to raise"},
 		{"capacity.to=10", "capacity.to: 10 is not above from, which is 10; raise it"},

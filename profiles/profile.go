@@ -335,13 +335,11 @@ type Limits struct {
 // eventmeter run ignores it.
 type Capacity struct {
 	// what is raised: rate (events per second; schedule.kind constant or poisson), subscriptions
-	// (of each lane), or burst (events per burst; schedule.kind burst). With cpu, the CPU quota of
-	// the embedded target is lowered, in cores
+	// (of each lane), or burst (events per burst; schedule.kind burst)
 	Axis string `yaml:"axis,omitempty" json:"axis"`
-	// lowest load, which is tried first; a whole number unless axis is rate or cpu. With cpu, the
-	// smallest quota
+	// lowest load, which is tried first; a whole number unless axis is rate
 	From float64 `yaml:"from,omitempty" json:"from"`
-	// highest load; with cpu, the largest quota, which is tried first
+	// highest load
 	To float64 `yaml:"to,omitempty" json:"to"`
 	// the SLO that a load must meet
 	SLO SLO `yaml:"slo,omitempty" json:"slo"`
@@ -379,7 +377,7 @@ type SLO struct {
 }
 
 // Axes are the axes of a capacity search, with the unit of a load on each.
-var Axes = map[string]string{"rate": "events/s", "subscriptions": "subscriptions per lane", "burst": "events per burst", "cpu": "CPUs"}
+var Axes = map[string]string{"rate": "events/s", "subscriptions": "subscriptions per lane", "burst": "events per burst"}
 
 // Upper bounds of keys. Larger values are typing errors, and would be allocated before anything is
 // measured.

@@ -37,10 +37,9 @@ type Capacity struct {
 	Profile json.RawMessage `json:"profile"`
 	Target  Target          `json:"target"` // the server that was measured
 	Host    Host            `json:"host"`   // the machine that measured
-	// rate, subscriptions, burst, or cpu: the CPU quota of the target, where less is a higher load
-	Axis string      `json:"axis"`
-	Unit string      `json:"unit"` // unit of a load
-	SLO  CapacitySLO `json:"slo"`  // the SLO that a load had to meet
+	Axis    string          `json:"axis"`   // rate, subscriptions or burst
+	Unit    string          `json:"unit"`   // unit of a load
+	SLO     CapacitySLO     `json:"slo"`    // the SLO that a load had to meet
 	// found; none: the lowest load did not meet the SLO; bound: the highest load met it; generator:
 	// above the maximum load the generator was the limit; exhausted: too many trials disagreed;
 	// searching: the search was interrupted
@@ -69,8 +68,7 @@ type CapacitySLO struct {
 	Metrics []string `json:"metrics,omitempty"`
 }
 
-// CapacityMaximum is the largest load that meets the SLO, with its uncertainty. With axis cpu, it is
-// the smallest quota: read less for larger, and above for below.
+// CapacityMaximum is the largest load that meets the SLO, with its uncertainty.
 type CapacityMaximum struct {
 	// the largest load that met the SLO, below all loads that did not; 0 = none
 	Load  float64 `json:"load"`

@@ -66,10 +66,6 @@ type Pulse struct {
 	place uint32 // in the watch, from 1; 0 = not watched
 }
 
-// Last returns where a pulse keeps the instant of its last beat, for those who load what
-// a stream needs ahead of its data.
-func (p *Pulse) Last() *atomic.Int64 { return &p.last }
-
 // Mortal is the owner of a [Pulse].
 type Mortal interface {
 	// Dead is called once, on the watch's goroutine, when the stream has received

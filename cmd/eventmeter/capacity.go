@@ -37,9 +37,9 @@ func newCapacityCommand(io streams) *cobra.Command {
 		Use:   "capacity [PROFILE]",
 		Short: "Find the largest load that meets an SLO",
 		Long: `Capacity raises the load of a profile along an axis (events per second,
-subscriptions, the size of a burst, or less CPU for the target) until the target breaks
-its SLO, narrows the range by bisection, and repeats the loads on both sides of the
-limit until their verdicts are confirmed. It prints the maximum load with its interval, all
+subscriptions, or the size of a burst) until the target breaks its SLO, narrows the
+range by bisection, and repeats the loads on both sides of the limit until their
+verdicts are confirmed. It prints the maximum load with its interval, all
 measured steps, a fit of the Universal Scalability Law with its uncertainty, and the
 cost of an idle subscription and of a delivered event in each delivery mode.
 
@@ -67,15 +67,15 @@ capacity is known.
 	fl.StringVarP(&f.profile, "profile", "p", "capacity", "built-in profile, file, or - for standard input, the same as the argument")
 	profileArgument(c, 1, func(names []string) { f.profile = names[0] })
 	f.run.short.add(c, "duration")
-	_ = c.RegisterFlagCompletionFunc("axis", fixed("rate", "subscriptions", "burst", "cpu"))
+	_ = c.RegisterFlagCompletionFunc("axis", fixed("rate", "subscriptions", "burst"))
 	fl.StringVar(
 		&f.axis,
 		"axis",
 		"",
-		"load to raise: rate, subscriptions or burst; cpu lowers the CPU quota of the embedded target (default: the profile's)",
+		"load to raise: rate, subscriptions or burst (default: the profile's)",
 	)
-	fl.Float64Var(&from, "from", 0, "lowest load; with cpu, the smallest quota in cores (default: the profile's)")
-	fl.Float64Var(&to, "to", 0, "highest load; with cpu, the largest quota (default: the profile's)")
+	fl.Float64Var(&from, "from", 0, "lowest load (default: the profile's)")
+	fl.Float64Var(&to, "to", 0, "highest load (default: the profile's)")
 	fl.StringArrayVar(
 		&f.slo,
 		"slo",

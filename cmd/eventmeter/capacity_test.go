@@ -123,48 +123,6 @@ capacity: {axis: burst, from: 4, to: 5, slo: {p99: 90ms}, step: 1s, confirm: 1, 
 	}
 }
 
-// TestCapacityOfAQuota lowers the CPU quota of the real target. Which quota is enough
-// depends on the machine; that the target never uses more than it has does not.
-func TestCapacityOfAQuota(t *testing.T) {
-	profile := filepath.Join(t.TempDir(), "quota.yaml")
-	if err := os.WriteFile(profile, []byte(`name: quota
-lanes: [{name: push, mode: push, subscriptions: 50, event: tick}]
-upstream: {payload: {probe: "{{.Probe}}"}}
-schedule: {kind: constant, rate: 100/s}
-phases: {warmup: 500ms, drain: 2s}
-capacity: {axis: cpu, from: 0.02, to: 0.08, slo: {p99: 400ms, metrics: ["rate(process_cpu_seconds_total) <= 4"]},
-  step: 1500ms, confirm: 1, precision: 0.5, idle: 0s}
-`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(t.TempDir(), "out")
-	stdout, stderr, code := execute(t, "capacity", "--profile", profile, "--out", dir, "--quiet")
-	if code == exitUsage && strings.Contains(stderr, "a CPU quota needs Linux and the right to make a control group") {
-		t.Skip(stderr)
-	}
-	c, err := results.RebuildCapacity(dir)
-	if err != nil {
-		t.Fatalf("exit code %d: %v\n%s\n%s", code, err, stdout, stderr)
-	}
-	if c.Axis != "cpu" || c.Unit != "CPUs" || c.Steps[0].Load != 0.08 ||
-		!slices.Contains([]int{0, exitFailure, exitBottleneck, exitThreshold}, code) {
-		t.Errorf("exit code %d, axis %s, first quota %v\n%s", code, c.Axis, c.Steps[0].Load, stderr)
-	}
-	for _, s := range c.Steps {
-		if s.Target == nil {
-			continue
-		}
-		// A process may use the quota of one more period of 100 ms at each end of a step.
-		if s.Load < 0.02 || s.Load > 0.08 || s.Target.CPUShare > 1.2*s.Load {
-			t.Errorf("step %d with a quota of %v used %.3g CPUs", s.Number, s.Load, s.Target.CPUShare)
-		}
-		if got := s.Metrics["rate(process_cpu_seconds_total) <= 4"]; got != s.Target.CPUShare {
-			t.Errorf("step %d judged %v of %v CPUs", s.Number, got, s.Target.CPUShare)
-		}
-	}
-	t.Log(stdout)
-}
-
 // rebuilt holds the report command to what the run printed, and has it refuse
 // a step that was changed.
 func rebuilt(t *testing.T, dir, stdout string) {

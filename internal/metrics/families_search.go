@@ -84,7 +84,7 @@ func ofEnd(name, help string, of func(*results.CapacityMaximum) float64) family[
 var searchFamilies = []family[Search]{
 	ofSearch(
 		"eventmeter_capacity_info",
-		"1, for each search that is shown. name is the one that was given with --name, or empty. axis is rate, subscriptions, burst or cpu.",
+		"1, for each search that is shown. name is the one that was given with --name, or empty. axis is rate, subscriptions or burst.",
 		func(x *Search, emit emitter) { emit(1, x.given, x.profile, x.axis) },
 		"name",
 		"profile",

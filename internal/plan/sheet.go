@@ -325,7 +325,7 @@ func (s *Sheet) limit(searches []Search) {
 		}
 		s.hostCPUs = max(s.hostCPUs, c.Host.CPUs)
 		k := c.Maximum
-		if c.Axis == "cpu" || len(c.Costs) != 1 || c.Costs[0].Lane != s.Lane || k.Load == 0 || k.Deliveries == 0 {
+		if len(c.Costs) != 1 || c.Costs[0].Lane != s.Lane || k.Load == 0 || k.Deliveries == 0 {
 			continue
 		}
 		each := k.Deliveries / k.Load

@@ -1,6 +1,7 @@
 package promtest
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -12,11 +13,11 @@ import (
 	"testing"
 	"time"
 
+	prompb "buf.build/gen/go/prometheus/prometheus/protocolbuffers/go"
 	"github.com/klauspost/compress/snappy"
 	collector "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	metrics "go.opentelemetry.io/proto/otlp/metrics/v1"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -74,7 +75,11 @@ func RemoteWrite(t testing.TB) *Receiver {
 		if err != nil {
 			return Push{}, err
 		}
-		return writeRequest(plain)
+		var w prompb.WriteRequest
+		if err := proto.Unmarshal(plain, &w); err != nil {
+			return Push{}, err
+		}
+		return written(&w)
 	})
 }
 
@@ -150,6 +155,69 @@ func Series(name string, labels map[string]string) string {
 	return name + "{" + strings.Join(texts, ",") + "}"
 }
 
+func written(w *prompb.WriteRequest) (Push, error) {
+	p := Push{Values: map[string]float64{}, Histograms: map[string]Histogram{}}
+	for _, s := range w.GetTimeseries() {
+		if err := p.timeSeries(s); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+func (p *Push) timeSeries(s *prompb.TimeSeries) error {
+	labels, last := map[string]string{}, ""
+	for _, l := range s.GetLabels() {
+		if l.GetName() <= last {
+			return fmt.Errorf("the label %s comes after %s", l.GetName(), last)
+		}
+		last = l.GetName()
+		labels[last] = l.GetValue()
+	}
+	name := labels["__name__"]
+	delete(labels, "__name__")
+	key := Series(name, labels)
+	if n := len(s.GetSamples()) + len(s.GetHistograms()); n != 1 {
+		return fmt.Errorf("%s has %d samples", key, n)
+	}
+	if _, twice := p.Values[key]; twice {
+		return fmt.Errorf("%s is there twice", key)
+	}
+	for _, v := range s.GetSamples() {
+		p.Values[key], p.At = v.GetValue(), time.UnixMilli(v.GetTimestamp())
+	}
+	for _, h := range s.GetHistograms() {
+		native, err := nativeHistogram(h)
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		p.Histograms[key] = native
+	}
+	return nil
+}
+
+func nativeHistogram(h *prompb.Histogram) (Histogram, error) {
+	out := Histogram{Count: h.GetCountInt(), Sum: h.GetSum(), Schema: int(h.GetSchema()), Buckets: map[int]uint64{}}
+	deltas := h.GetPositiveDeltas()
+	var index int
+	var count int64
+	for _, s := range h.GetPositiveSpans() {
+		index += int(s.GetOffset())
+		for range s.GetLength() {
+			if len(deltas) == 0 {
+				return out, errors.New("it has fewer counts than its spans say")
+			}
+			count, deltas = count+deltas[0], deltas[1:]
+			out.Buckets[index] = uint64(count)
+			index++
+		}
+	}
+	if len(deltas) > 0 {
+		return out, errors.New("it has more counts than its spans say")
+	}
+	return out, nil
+}
+
 func exported(m *collector.ExportMetricsServiceRequest) (Push, error) {
 	p := Push{Values: map[string]float64{}, Histograms: map[string]Histogram{}}
 	for _, r := range m.GetResourceMetrics() {
@@ -202,35 +270,4 @@ func attributes(all []*common.KeyValue) map[string]string {
 		out[a.GetKey()] = a.GetValue().GetStringValue()
 	}
 	return out
-}
-
-// fields calls do for every field of a protobuf message.
-func fields(b []byte, do func(number protowire.Number, value uint64, body []byte) error) error {
-	for len(b) > 0 {
-		number, kind, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		b = b[n:]
-		var value uint64
-		var body []byte
-		switch kind {
-		case protowire.VarintType:
-			value, n = protowire.ConsumeVarint(b)
-		case protowire.Fixed64Type:
-			value, n = protowire.ConsumeFixed64(b)
-		case protowire.BytesType:
-			body, n = protowire.ConsumeBytes(b)
-		default:
-			n = protowire.ConsumeFieldValue(number, kind, b)
-		}
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		if err := do(number, value, body); err != nil {
-			return err
-		}
-		b = b[n:]
-	}
-	return nil
 }

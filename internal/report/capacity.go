@@ -74,14 +74,10 @@ func maximumText(c *results.Capacity) string {
 		return "No load met the SLO (" + c.Outcome + ")."
 	}
 	text := fmt.Sprintf("%s %s", figure(k.Load), c.Unit)
-	low, high, most := k.From, k.To, "at least "
-	if c.Axis == "cpu" {
-		low, high, most = k.To, k.From, "at most "
-	}
 	if c.Outcome != "found" {
-		text = most + text + " (" + c.Outcome + ")"
+		text = "at least " + text + " (" + c.Outcome + ")"
 	}
-	text += fmt.Sprintf(", interval %s; %d of %d trials passed", interval(low, high), k.Passed, k.Passed+k.Failed)
+	text += fmt.Sprintf(", interval %s; %d of %d trials passed", interval(k.From, k.To), k.Passed, k.Passed+k.Failed)
 	if n := k.AboveFailed + k.AbovePassed; n > 0 {
 		text += fmt.Sprintf(", %d of %d at %s did not", k.AboveFailed, n, figure(k.Above))
 	}

@@ -14,7 +14,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"sync/atomic"
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/budget"
@@ -68,12 +67,6 @@ type Sink interface {
 	// the response, ErrClosed after Close, an error of Opened or Piece, or the
 	// failure of the connection.
 	Closed(err error)
-}
-
-// Warmer is a Sink that can be loaded into the processor's cache before its next Piece.
-type Warmer interface {
-	// Warm returns the address of something that each Piece needs. It is only read.
-	Warm() *atomic.Int64
 }
 
 // Stream is an open stream. It is safe for concurrent use.

@@ -1,7 +1,6 @@
 package streamclient
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -67,8 +66,7 @@ type h2Conn struct {
 	idleSince  int64
 	// near caches streams that had DATA, by their ids modulo its length. A hit
 	// needs neither the lock nor the table.
-	near []nearStream
-	warm int64 // see ahead
+	near []*h2Stream
 
 	lastRead atomic.Int64 // when something was last read
 	wake     chan struct{}
@@ -240,46 +238,19 @@ func (c *h2Conn) sayLocked(frame []byte) error {
 	return nil
 }
 
-// nearStream is a stream, and where its sink is to be loaded; nil = nowhere.
-type nearStream struct {
-	s    *h2Stream
-	sink *atomic.Int64
-}
-
 // findNear is find for DATA, without the lock where the stream is in near. Such a
 // stream is in the table, too: until it is over, only this goroutine removes it.
 func (c *h2Conn) findNear(fr *h2Frame) (*h2Stream, error) {
 	if c.near == nil {
-		c.near = make([]nearStream, 1<<bits.Len(uint(c.client.limits.streams)))
+		c.near = make([]*h2Stream, 1<<bits.Len(uint(c.client.limits.streams)))
 	}
 	place := &c.near[int(fr.id/2)&(len(c.near)-1)]
-	if s := place.s; s != nil && s.id == fr.id && !s.over.Load() {
+	if s := *place; s != nil && s.id == fr.id && !s.over.Load() {
 		return s, nil
 	}
 	s, err := c.find(fr)
-	*place = nearStream{s: s}
-	if s != nil {
-		s.mu.Lock()
-		if w, ok := s.sink.(Warmer); ok {
-			place.sink = w.Warm()
-		}
-		s.mu.Unlock()
-	}
+	*place = s
 	return s, err
-}
-
-// ahead reads a word of the stream and the sink of the next frame, if that was read already,
-// so that the processor loads them while it works on this one: among very many streams,
-// none is in its cache.
-func (c *h2Conn) ahead() {
-	f := &c.in
-	if f.w-f.r < h2HeaderLen || len(c.near) == 0 {
-		return
-	}
-	next := &c.near[int(binary.BigEndian.Uint32(f.buf[f.r+5:])/2)&(len(c.near)-1)]
-	if next.s != nil && next.sink != nil {
-		c.warm += int64(next.s.taken.Load()) + next.sink.Load()
-	}
 }
 
 // find returns the stream of a frame, nil if the stream is over and the frame is

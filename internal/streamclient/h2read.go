@@ -53,7 +53,6 @@ func (c *h2Conn) data(fr *h2Frame, at Arrival) error {
 	if !c.greeted { // written by this goroutine only
 		return fr.broken(http2.ErrCodeProtocol, "came before SETTINGS")
 	}
-	c.ahead()
 	size := int64(len(fr.payload)) // padding counts against windows
 	if err := c.charge(size); err != nil {
 		return err

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
@@ -50,9 +49,6 @@ var (
 	messages = sync.Pool{New: func() any { return &wire.Repeat{Memo: eventmeter.ProbeLen} }}
 	parsers  = sync.Pool{New: func() any { return new(wire.EventParser) }}
 )
-
-// Warm implements streamclient.Warmer.
-func (s *Stream) Warm() *atomic.Int64 { return s.pulse.Last() }
 
 // Piece implements streamclient.Sink: the next bytes of the stream.
 func (s *Stream) Piece(b []byte, at streamclient.Arrival) error {

@@ -35,10 +35,9 @@ func (s *finder) summarise(err error) {
 // maximum sets the maximum load so far.
 func (s *finder) maximum() {
 	k := s.search.Maximum()
-	k.Load, k.Above, k.From, k.To = s.onAxis(k.Load), s.onAxis(k.Above), s.onAxis(k.From), s.onAxis(k.To)
 	out := results.CapacityMaximum{Load: k.Load, Above: k.Above, From: k.From, To: k.To, Limits: []string{}}
 	for _, p := range s.search.Points() {
-		switch s.onAxis(p.Load) {
+		switch p.Load {
 		case k.Load:
 			out.Passed, out.Failed = p.Passed, p.Failed
 		case k.Above:
@@ -73,23 +72,16 @@ func (s *finder) stopped() string {
 	c, k := s.out, s.out.Maximum
 	load := func(v float64) string { return fmt.Sprintf("%.4g %s", v, c.Unit) }
 	limits := strings.Join(k.Limits, "; ")
-	lowest, highest, further := "the lowest load", "the highest load", "so the capacity is higher: raise capacity.to"
-	if c.Axis == "cpu" {
-		lowest, highest, further = "the largest quota", "the smallest quota", "so less would do: lower capacity.from"
-	}
 	switch capacity.Outcome(c.Outcome) {
 	case capacity.Found:
 		return fmt.Sprintf("%s met the SLO and %s did not: %s", load(k.Load), load(k.Above), limits)
 	case capacity.None:
-		return fmt.Sprintf("not even %s of %s met the SLO: %s", lowest, load(k.Above), limits)
+		return fmt.Sprintf("not even the lowest load of %s met the SLO: %s", load(k.Above), limits)
 	case capacity.Bound:
-		return fmt.Sprintf("%s of %s met the SLO, %s", highest, load(k.Load), further)
+		return fmt.Sprintf("the highest load of %s met the SLO, so the capacity is higher: raise capacity.to", load(k.Load))
 	case capacity.Generator:
 		if k.Load == 0 {
-			return fmt.Sprintf("%s of %s says nothing about the target: %s", lowest, load(k.Above), limits)
-		}
-		if c.Axis == "cpu" {
-			return fmt.Sprintf("%s are enough; the quota of %s says nothing about the target: %s", load(k.Load), load(k.Above), limits)
+			return fmt.Sprintf("the lowest load of %s says nothing about the target: %s", load(k.Above), limits)
 		}
 		return fmt.Sprintf(
 			"the capacity is at least %s; the load of %s says nothing about the target: %s",
@@ -106,10 +98,6 @@ func (s *finder) stopped() string {
 // law fits the Universal Scalability Law to the trials in which the generator was not
 // the limit.
 func (s *finder) law() {
-	if s.out.Axis == "cpu" {
-		s.out.LawRefused = "no fit: the axis is a resource, and not a load"
-		return
-	}
 	var samples []capacity.Sample
 	for _, step := range s.out.Steps {
 		if judged(&step) && step.Verdict != verdictUnclear && step.Dir != "" {

@@ -40,11 +40,7 @@ func (s *finder) costs(ctx context.Context) error {
 	}
 	for i, l := range s.p.Lanes {
 		load := k.Load / 2
-		switch s.p.Capacity.Axis {
-		case "rate":
-		case "cpu":
-			load = s.p.Capacity.To // a quota that is nearly used up would cost CPU time itself
-		default:
+		if s.p.Capacity.Axis != "rate" {
 			load = max(1, math.Floor(load))
 		}
 		var m costSteps

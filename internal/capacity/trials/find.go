@@ -50,10 +50,7 @@ func search(ctx context.Context, opts Options, secrets *errtext.Secrets) (*resul
 		return nil, err
 	}
 	s.secrets = secrets
-	if err := s.openQuota(); err != nil {
-		return nil, err
-	}
-	defer s.stop()
+	defer s.keep.Stop()
 	s.shown = opts.Collector.Search(s.out.Started.Format("20060102T150405Z")+"-"+s.p.Name, s.opts.Name, s.p.Name, s.out.Axis)
 	err = s.loads(ctx)
 	if err == nil {
@@ -75,13 +72,8 @@ func newFinder(ctx context.Context, opts Options) (*finder, error) {
 	if c.Axis == "" {
 		return nil, fmt.Errorf("%w: it has no capacity section; add one, or give --axis, --from and --to", run.ErrProfile)
 	}
-	// Less CPU is a higher load: the search is for the largest inverse of a quota.
-	from, to := c.From, c.To
-	if c.Axis == "cpu" {
-		from, to = 1/c.To, 1/c.From
-	}
 	search, err := capacity.New(
-		capacity.Options{From: from, To: to, Integer: c.Axis != "rate" && c.Axis != "cpu", Precision: c.Precision, Confirm: c.Confirm},
+		capacity.Options{From: c.From, To: c.To, Integer: c.Axis != "rate", Precision: c.Precision, Confirm: c.Confirm},
 	)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", run.ErrProfile, err)
@@ -151,7 +143,7 @@ func (s *finder) loads(ctx context.Context) error {
 		if !more {
 			return nil
 		}
-		step, err := s.step(ctx, stepPlan{load: s.onAxis(load), purpose: s.purpose(load)})
+		step, err := s.step(ctx, stepPlan{load: load, purpose: s.purpose(load)})
 		if err != nil {
 			return err
 		}
@@ -196,7 +188,7 @@ func (s *finder) recover(ctx context.Context, after results.CapacityStep) error 
 		return nil // each step starts the program anew
 	}
 	for range maxRecover {
-		step, err := s.step(ctx, stepPlan{load: s.lowest(), purpose: purposeRecover})
+		step, err := s.step(ctx, stepPlan{load: s.p.Capacity.From, purpose: purposeRecover})
 		if err != nil {
 			return err
 		}

@@ -48,7 +48,6 @@ type finder struct {
 	p      *profiles.Profile
 	search *capacity.Search
 	keep   *embedded.Keep
-	quota  quota // with axis cpu; nil otherwise
 	bounds []results.MetricBound
 	out    *results.Capacity
 	shown  *metrics.Search // nil without metrics
@@ -58,12 +57,6 @@ type finder struct {
 	checkpointFailed bool
 	// run is [run.Run], except in tests.
 	run func(context.Context, run.Options) (*run.Outcome, error)
-}
-
-// quota is a [cpuquota.Group], except in tests.
-type quota interface {
-	Set(cores float64) error
-	Remove() error
 }
 
 // stepPlan describes the next step.

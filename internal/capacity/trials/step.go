@@ -51,9 +51,6 @@ func (s *finder) stepWith(ctx context.Context, plan stepPlan) (results.CapacityS
 	}
 	o := s.opts.Options
 	o.Profile, o.Keep, o.Backlog, o.Idle, o.Record = p, s.keep, true, plan.idle, nil
-	if err := s.setQuota(plan.load); err != nil {
-		return step, nil, err
-	}
 	sampled := s.sample(&o)
 	outcome, err := s.run(ctx, o)
 	if ended(err) || outcome == nil && !s.isLimit(err) {

@@ -3,84 +3,14 @@ package trials
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/eventmeter/eventmeter/internal/cpuquota"
-	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/results"
 )
-
-// onAxis converts a load of the search to the axis: with a quota of CPUs, less is a
-// higher load. 0 remains 0.
-func (s *finder) onAxis(load float64) float64 {
-	if s.p.Capacity.Axis != "cpu" || load == 0 {
-		return load
-	}
-	return math.Round(1e4/load) / 1e4
-}
-
-// lowest is the lowest load of the axis.
-func (s *finder) lowest() float64 {
-	if s.p.Capacity.Axis == "cpu" {
-		return s.p.Capacity.To
-	}
-	return s.p.Capacity.From
-}
-
-// openQuota makes the group of the embedded target, whose processes join it when they
-// have started.
-func (s *finder) openQuota() error {
-	if s.p.Capacity.Axis != "cpu" {
-		return nil
-	}
-	start := s.opts.Embedded
-	if s.keep == nil || start == nil {
-		return fmt.Errorf(
-			"%w: capacity.axis: cpu bounds the CPU time of a process that the search starts: the embedded target over HTTP, without a feed; start another target with a quota of its own, and choose another axis",
-			run.ErrProfile,
-		)
-	}
-	group, err := cpuquota.New()
-	if err != nil {
-		return fmt.Errorf("%w: capacity.axis: %w", run.ErrProfile, err)
-	}
-	s.quota = group
-	s.opts.Embedded = func(ctx context.Context, o embedded.Options) (embedded.Server, error) {
-		server, err := start(ctx, o)
-		if err != nil {
-			return nil, err
-		}
-		if err := group.Add(server.Ready().PID); err != nil {
-			server.Stop()
-			return nil, fmt.Errorf("bound the CPU time of the embedded target: %w", err)
-		}
-		return server, nil
-	}
-	return nil
-}
-
-func (s *finder) setQuota(cores float64) error {
-	if s.quota == nil {
-		return nil
-	}
-	if err := s.quota.Set(cores); err != nil {
-		return fmt.Errorf("bound the CPU time of the embedded target: %w", err)
-	}
-	return nil
-}
-
-// stop ends the embedded target, and removes its group.
-func (s *finder) stop() {
-	s.keep.Stop()
-	if s.quota != nil {
-		_ = s.quota.Remove() // an empty group bounds nothing
-	}
-}
 
 // The metrics that are known of a process without its own metrics.
 const (
