@@ -88,16 +88,20 @@ func compare(f compareFlags, args []string, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	err = f.format.all(io, rendering{
+	if err := f.format.all(io, comparisonForms(c)); err != nil {
+		return err
+	}
+	return gateErrors(c, gates)
+}
+
+// comparisonForms are the formats of a comparison.
+func comparisonForms(c *stats.Comparison) rendering {
+	return rendering{
 		formatText:     func(w goio.Writer) error { return report.CompareText(w, c) },
 		formatMarkdown: func(w goio.Writer) error { return report.CompareMarkdown(w, c) },
 		formatJSON:     c.Write,
 		formatHTML:     func(w goio.Writer) error { return comparisonPage(w, c) },
-	})
-	if err != nil {
-		return err
 	}
-	return gateErrors(c, gates)
 }
 
 // gateErrors returns an error for each gate that failed.
