@@ -57,7 +57,7 @@ func twoSides(_ *cobra.Command, args []string) error {
 	if len(args) == 2 {
 		return nil
 	}
-	return fmt.Errorf("%d arguments: want two sides, A and B; join the trials of a side with commas or put them in one directory", len(args))
+	return fmt.Errorf("want two sides, A and B, and got %d; join the trials of a side with commas, or put them in one directory", len(args))
 }
 
 // compare is the compare command.

@@ -124,7 +124,7 @@ func TestCompareWantsTwoSides(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{}, {"a"}, {"a", "b", "c"}, {"a", "b", "c", "d"}} {
 		_, stderr, code := execute(t, append([]string{"compare"}, args...)...)
-		want := fmt.Sprintf("%d arguments: want two sides, A and B", len(args))
+		want := fmt.Sprintf("want two sides, A and B, and got %d;", len(args))
 		if code != exitUsage || !strings.Contains(stderr, want) || strings.Count(strings.TrimSpace(stderr), "\n") > 0 {
 			t.Errorf("%v: exit code %d\n%s", args, code, stderr)
 		}
