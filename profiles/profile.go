@@ -106,7 +106,7 @@ type Target struct {
 	// protocol version to speak, such as 2025-06-18; empty = the newest of the era. It decides the era.
 	// If the target does not speak it, the run ends with an error that names the target's versions.
 	Version string `yaml:"version,omitempty" json:"version,omitempty"`
-	// commit or build of what is measured, for histories of runs, such as --set target.commit=$GITHUB_SHA;
+	// commit or build of what is measured, to find it in the result, such as --set target.commit=$GITHUB_SHA;
 	// not sent
 	Commit string `yaml:"commit,omitempty" json:"commit,omitempty"`
 	// revision of MCP Events that lanes send: sep-3415 (the default), sketch, longpoll or older; they

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	goio "io"
-	"math"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -160,13 +159,9 @@ func sloOverride(text string) (string, error) {
 			return "", bad
 		}
 	case "loss", "backlog":
-		number, percent := strings.CutSuffix(value, "%")
-		v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+		v, err := share(value)
+		if err != nil {
 			return "", bad
-		}
-		if percent {
-			v /= 100
 		}
 		value = strconv.FormatFloat(v, 'f', -1, 64)
 	default:

@@ -18,14 +18,13 @@ type compareFlags struct {
 	gates     []string
 	alpha     float64
 	minEffect float64
-	given     func(flag string) bool
 }
 
 func newCompareCommand(io streams) *cobra.Command {
 	var f compareFlags
 	c := &cobra.Command{
-		Use:   "compare A B [C...]",
-		Short: "Compare two runs or groups of trials, or find changes in a history of runs",
+		Use:   "compare A B",
+		Short: "Compare two runs or two groups of trials",
 		Long: `Compare shows how B differs from A, lane by lane: latency quantiles, losses,
 duplicates, overhead and cost, each with its effect, a 95 % confidence interval,
 and the smallest effect that these runs could have shown. A and B are each the
@@ -38,22 +37,12 @@ With four or more trials a side, figures are compared as benchstat does
 are called different in at most 5 % of comparisons, over all figures together.
 
 With --gate, the exit code is 1 when a named figure got worse by more than the
-given share.
-
-Three or more arguments, or one directory of runs, are a history: compare sorts the
-runs by their start and names each run with which the level of a figure changed, and
-the commit that it measured (target.commit of the profile). A history needs eight runs.
-With a history, --alpha is the probability that a figure of equal runs is said to have
-changed, by default 0.0005.`,
+given share.`,
 		Example: `  eventmeter run --trials 5 --out before
   eventmeter run --trials 5 --out after
-  eventmeter compare before after --gate 'push.p99 <= +5%'
-  eventmeter compare nightly/ --format html > history.html`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			f.given = c.Flags().Changed
-			return compare(f, args, io)
-		},
+  eventmeter compare before after --gate 'push.p99 <= +5%'`,
+		Args: twoSides,
+		RunE: func(_ *cobra.Command, args []string) error { return compare(f, args, io) },
 	}
 	fl := c.Flags()
 	f.format.add(c, formatText, formatMarkdown, formatJSON, formatHTML)
@@ -61,6 +50,14 @@ changed, by default 0.0005.`,
 	fl.Float64Var(&f.alpha, "alpha", 0.05, "largest probability that equal sides are called different")
 	fl.Float64Var(&f.minEffect, "min-effect", 0.03, "smallest relative effect that is called a difference")
 	return c
+}
+
+// twoSides refuses all but two arguments.
+func twoSides(_ *cobra.Command, args []string) error {
+	if len(args) == 2 {
+		return nil
+	}
+	return fmt.Errorf("want two sides, A and B, and got %d; join the trials of a side with commas, or put them in one directory", len(args))
 }
 
 // compare is the compare command.
@@ -81,9 +78,6 @@ func compare(f compareFlags, args []string, io streams) error {
 	if f.minEffect == 0 {
 		f.minEffect = -1 // the zero value of the option means the default
 	}
-	if len(args) != 2 {
-		return history(f, args, io)
-	}
 	var sides [2]*stats.Side
 	for i, arg := range args {
 		if sides[i], err = stats.LoadSide(strings.Split(arg, ",")); err != nil {
@@ -94,16 +88,20 @@ func compare(f compareFlags, args []string, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	err = f.format.all(io, rendering{
+	if err := f.format.all(io, comparisonForms(c)); err != nil {
+		return err
+	}
+	return gateErrors(c, gates)
+}
+
+// comparisonForms are the formats of a comparison.
+func comparisonForms(c *stats.Comparison) rendering {
+	return rendering{
 		formatText:     func(w goio.Writer) error { return report.CompareText(w, c) },
 		formatMarkdown: func(w goio.Writer) error { return report.CompareMarkdown(w, c) },
 		formatJSON:     c.Write,
 		formatHTML:     func(w goio.Writer) error { return comparisonPage(w, c) },
-	})
-	if err != nil {
-		return err
 	}
-	return gateErrors(c, gates)
 }
 
 // gateErrors returns an error for each gate that failed.
@@ -117,33 +115,4 @@ func gateErrors(c *stats.Comparison, gates []stats.Gate) error {
 		errs = append(errs, fmt.Errorf("gate %s, %s: %s", g.Gate, lane, g.Text))
 	}
 	return errors.Join(errs...)
-}
-
-// history is the compare command with the runs of a history.
-func history(f compareFlags, args []string, io streams) error {
-	if len(f.gates) > 0 {
-		return usageError{errors.New("--gate compares two sides; a history has none: compare its last runs with those before them")}
-	}
-	var paths []string
-	for _, arg := range args {
-		paths = append(paths, strings.Split(arg, ",")...)
-	}
-	runs, err := stats.LoadSide(paths)
-	if err != nil {
-		return usageError{err}
-	}
-	opts := stats.HistoryOptions{MinEffect: f.minEffect}
-	if f.given("alpha") {
-		opts.Alpha = f.alpha
-	}
-	h, err := stats.NewHistory(runs, opts)
-	if err != nil {
-		return usageError{err}
-	}
-	return f.format.all(io, rendering{
-		formatText:     func(w goio.Writer) error { return report.HistoryText(w, h) },
-		formatMarkdown: func(w goio.Writer) error { return report.HistoryMarkdown(w, h) },
-		formatHTML:     func(w goio.Writer) error { return report.HistoryHTML(w, h) },
-		formatJSON:     h.Write,
-	})
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"encoding/xml"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -86,9 +87,9 @@ func TestTrialsReportAndCompare(t *testing.T) {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	for _, args := range [][]string{
-		{"compare", first}, {"compare", first, filepath.Join(dir, "nowhere")}, {"compare", first, second, "--format", "x"},
-		{"compare", first, second, "--gate", "x"}, {"report", dir}, {"report", first, "--format", "x"}, {"run", "--trials", "0"}, {"run", "--annotate", "x"},
-		{"run", "--profile", "smoke", "--profile", "smoke"},
+		{"compare", first, filepath.Join(dir, "nowhere")}, {"compare", first, second, "--format", "x"},
+		{"compare", first, second, "--gate", "x"}, {"report", dir}, {"report", first, "--format", "x"},
+		{"run", "--trials", "0"}, {"run", "--annotate", "x"}, {"run", "--profile", "smoke", "--profile", "smoke"},
 	} {
 		if _, stderr, code := execute(t, args...); code != exitUsage || strings.Count(strings.TrimSpace(stderr), "\n") > 0 {
 			t.Errorf("%v: exit code %d\n%s", args, code, stderr)
@@ -116,6 +117,17 @@ func changeArchive(t *testing.T, dir string) {
 	f.Close()
 	if _, stderr, code := execute(t, "report", dir); code != exitUsage || !strings.Contains(stderr, "one of them was changed") {
 		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+}
+
+func TestCompareWantsTwoSides(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{}, {"a"}, {"a", "b", "c"}, {"a", "b", "c", "d"}} {
+		_, stderr, code := execute(t, append([]string{"compare"}, args...)...)
+		want := fmt.Sprintf("want two sides, A and B, and got %d;", len(args))
+		if code != exitUsage || !strings.Contains(stderr, want) || strings.Count(strings.TrimSpace(stderr), "\n") > 0 {
+			t.Errorf("%v: exit code %d\n%s", args, code, stderr)
+		}
 	}
 }
 

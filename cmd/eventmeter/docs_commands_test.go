@@ -33,7 +33,7 @@ var documentedPages = []documented{
 		"eventmeter serve": "is started by the test",
 	}},
 	{"docs/compare-modes.md", nil},
-	{"docs/pull-request.md", map[string]string{"eventmeter compare nightly/": "needs eight nights"}},
+	{"docs/pull-request.md", nil},
 }
 
 // shorter are the ends of documented commands that make them take seconds.

@@ -176,20 +176,16 @@ func (f *runFlags) judgeDuet(o *duet.Outcome, dir string, dirs [2]string, runErr
 		both = append(both, one.Result)
 	}
 	format, out := &f.output.format, f.output.format.notes(io)
-	err = format.all(io, rendering{
-		formatText: func(w goio.Writer) error { return report.CompareText(w, c) },
-		formatJSON: c.Write,
-		formatMarkdown: func(w goio.Writer) error {
-			err := report.CompareMarkdown(w, c)
-			for _, r := range both {
-				err = errors.Join(err, report.Markdown(w, r))
-			}
-			return err
-		},
-		formatHTML:  func(w goio.Writer) error { return comparisonPage(w, c) },
-		formatJUnit: func(w goio.Writer) error { return report.JUnit(w, both...) },
-	})
-	err = errors.Join(err, saveDuet(dir, c))
+	forms := comparisonForms(c)
+	forms[formatMarkdown] = func(w goio.Writer) error {
+		err := report.CompareMarkdown(w, c)
+		for _, r := range both {
+			err = errors.Join(err, report.Markdown(w, r))
+		}
+		return err
+	}
+	forms[formatJUnit] = func(w goio.Writer) error { return report.JUnit(w, both...) }
+	err = errors.Join(format.all(io, forms), saveDuet(dir, c))
 	var unmet []error
 	for i, one := range o.Runs {
 		if f.output.annotate != "" {
@@ -229,23 +225,17 @@ func compareDuet(dirs [2]string, pairs *stats.Duet) (*stats.Comparison, error) {
 	return stats.CompareDuet(sides[0], sides[1], pairs, stats.CompareOptions{})
 }
 
-func comparisonMarkdown(c *stats.Comparison) func(goio.Writer) error {
-	return func(w goio.Writer) error { return report.CompareMarkdown(w, c) }
-}
-
 // saveDuet writes the comparison beside the archives of its two runs.
 func saveDuet(dir string, c *stats.Comparison) error {
 	var err error
-	for _, file := range []struct {
-		name  string
-		write func(goio.Writer) error
-	}{
-		{"comparison.json", c.Write},
-		{"comparison.txt", func(w goio.Writer) error { return report.CompareText(w, c) }},
-		{"comparison.md", comparisonMarkdown(c)},
-		{reportPage, func(w goio.Writer) error { return comparisonPage(w, c) }},
+	forms := comparisonForms(c)
+	for name, format := range map[string]string{
+		"comparison.json": formatJSON,
+		"comparison.txt":  formatText,
+		"comparison.md":   formatMarkdown,
+		reportPage:        formatHTML,
 	} {
-		err = errors.Join(err, results.WriteFile(filepath.Join(dir, file.name), file.write))
+		err = errors.Join(err, results.WriteFile(filepath.Join(dir, name), forms[format]))
 	}
 	return err
 }

@@ -102,13 +102,19 @@ func onInterrupt(ctx context.Context, io streams) (context.Context, <-chan struc
 
 // untilInterrupt returns a context that the first interrupt cancels.
 func untilInterrupt(ctx context.Context, io streams) (context.Context, func()) {
+	return until(ctx, io.interrupts)
+}
+
+// until returns a context that ends with the next value of stop, or when stop is closed. The caller
+// must call the function, which waits for the goroutine that watches stop.
+func until[T any](ctx context.Context, stop <-chan T) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	watching := make(chan struct{})
 	go func() {
 		defer crash.Guard()
 		defer close(watching)
 		select {
-		case <-io.interrupts:
+		case <-stop:
 			cancel()
 		case <-ctx.Done():
 		}

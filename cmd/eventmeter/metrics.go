@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
-	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/internal/report"
 	"github.com/eventmeter/eventmeter/internal/run"
@@ -149,19 +148,8 @@ func (s *shownMetrics) close(ctx context.Context, stop <-chan struct{}) {
 	if s.flags.linger > 0 {
 		fmt.Fprintf(s.io.err, "waiting up to %v for one more scrape; Ctrl-C ends the wait\n", s.flags.linger)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	watching := make(chan struct{})
-	go func() {
-		defer crash.Guard()
-		defer close(watching)
-		select {
-		case <-stop:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+	ctx, release := until(ctx, stop)
 	s.server.Linger(ctx, s.flags.linger)
-	cancel()
-	<-watching
+	release()
 	_ = s.server.Close() // the command ends anyway
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -103,9 +102,8 @@ func (f *recordFlags) profile() (*profiles.Profile, error) {
 	if f.duration <= 0 {
 		return nil, usageError{fmt.Errorf("--duration %v: want more than 0, such as 1m", f.duration)}
 	}
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(f.arguments), &object); err != nil || object == nil {
-		return nil, usageError{fmt.Errorf("--arguments %s: want a JSON object, such as '{\"channel\": \"c\"}'", f.arguments)}
+	if err := isObject("--arguments", f.arguments); err != nil {
+		return nil, err
 	}
 	if !slices.Contains([]string{"push", "poll", "webhook"}, f.mode) {
 		return nil, usageError{fmt.Errorf("--mode %q: want push, poll or webhook", f.mode)}

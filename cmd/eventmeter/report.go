@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/eventmeter/eventmeter/internal/report"
+	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -155,11 +156,25 @@ func (o *outputFlags) forms(r *results.Result, dir, page string) rendering {
 	return forms
 }
 
-// finish writes the files and the annotations of a result that was printed.
-func (o *outputFlags) finish(r *results.Result, forms rendering, io streams) error {
-	err := o.format.write(forms)
+// all saves a run in dir, prints it, and writes its files and annotations. It saves first: standard
+// output may be closed, and the measurement cannot be repeated. A failure to write one file does not
+// keep the others from being written.
+func (o *outputFlags) all(outcome *run.Outcome, dir string, io streams) error {
+	r := outcome.Result
+	saved := archive(dir, outcome)
+	page := filepath.Join(dir, reportPage)
+	if saved != nil {
+		page = ""
+	}
+	forms := o.forms(r, dir, page)
+	err := o.format.print(io, forms)
+	saved = unsaved(dir, saved, err == nil)
+	err = errors.Join(err, saved, o.format.write(forms))
 	if o.annotate != "" {
 		err = errors.Join(err, report.Annotations(o.format.notes(io), r, o.annotate))
+	}
+	if saved == nil && o.format.isText() && o.full {
+		fmt.Fprintf(io.out, "\nresult in %s\n", dir)
 	}
 	return err
 }

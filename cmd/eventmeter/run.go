@@ -233,23 +233,9 @@ func runProfile(ctx context.Context, stop <-chan struct{}, f *runFlags, p *profi
 		_ = os.Remove(dir) // only if it is still empty
 		return runErr
 	}
-	// Save before printing: standard output may be closed, and the measurement cannot
-	// be repeated. A failure to write one file does not keep the others from being
-	// written.
-	saved := archive(dir, outcome)
-	page := filepath.Join(dir, reportPage)
-	if saved != nil {
-		page = ""
-	}
-	forms := f.output.forms(outcome.Result, dir, page)
-	err := f.output.format.print(io, forms)
-	saved = unsaved(dir, saved, err == nil)
-	err = errors.Join(err, saved, f.output.finish(outcome.Result, forms, io))
+	err := f.output.all(outcome, dir, io)
 	if trace != nil {
 		err = errors.Join(err, trace.keep(outcome, io))
-	}
-	if saved == nil && f.output.format.isText() && f.output.full {
-		fmt.Fprintf(io.out, "\nresult in %s\n", dir)
 	}
 	if outcome.Part != nil && runErr == nil {
 		return err // merge judges the thresholds

@@ -190,18 +190,7 @@ func merge(f mergeFlags, args []string, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	saved := archive(f.out, outcome)
-	page := filepath.Join(f.out, reportPage)
-	if saved != nil {
-		page = ""
-	}
-	forms := f.output.forms(outcome.Result, f.out, page)
-	err = f.output.format.print(io, forms)
-	saved = unsaved(f.out, saved, err == nil)
-	err = errors.Join(err, saved, f.output.finish(outcome.Result, forms, io))
-	if saved == nil && f.output.format.isText() && f.output.full {
-		fmt.Fprintf(io.out, "\nresult in %s\n", f.out)
-	}
+	err = f.output.all(outcome, f.out, io)
 	if err == nil && outcome.Result.Partial {
 		return fmt.Errorf("the result is partial: %s", outcome.Result.Reason)
 	}

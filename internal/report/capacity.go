@@ -39,21 +39,29 @@ func (p *printer) capacityHead(c *results.Capacity) {
 		p.printf(" · PARTIAL: %s", Clean(c.Reason))
 	}
 	p.printf("\nSLO: %s\n\n%s\n", sloText(c.SLO), maximumText(c))
-	for _, line := range fold(c.Stopped, width-2) {
-		p.printf("  %s\n", Clean(line))
-	}
+	p.beside("  ", 2, Clean(c.Stopped))
 	p.printf("\n")
+}
+
+// sloQuantiles are the quantiles that an SLO can bound.
+var sloQuantiles = []struct {
+	name  string
+	bound func(*results.CapacitySLO) results.Nanos
+	of    func(*results.Quantiles) results.Nanos
+}{
+	{"p50", func(l *results.CapacitySLO) results.Nanos { return l.P50 }, func(q *results.Quantiles) results.Nanos { return q.P50 }},
+	{"p90", func(l *results.CapacitySLO) results.Nanos { return l.P90 }, func(q *results.Quantiles) results.Nanos { return q.P90 }},
+	{"p95", func(l *results.CapacitySLO) results.Nanos { return l.P95 }, func(q *results.Quantiles) results.Nanos { return q.P95 }},
+	{"p99", func(l *results.CapacitySLO) results.Nanos { return l.P99 }, func(q *results.Quantiles) results.Nanos { return q.P99 }},
+	{"p99.9", func(l *results.CapacitySLO) results.Nanos { return l.P999 }, func(q *results.Quantiles) results.Nanos { return q.P999 }},
 }
 
 // sloText is the SLO on one line.
 func sloText(l results.CapacitySLO) string {
 	var out []string
-	for _, q := range []struct {
-		name string
-		v    results.Nanos
-	}{{"p50", l.P50}, {"p90", l.P90}, {"p95", l.P95}, {"p99", l.P99}, {"p99.9", l.P999}} {
-		if q.v > 0 {
-			out = append(out, q.name+" < "+results.FormatNanos(q.v))
+	for _, q := range sloQuantiles {
+		if bound := q.bound(&l); bound > 0 {
+			out = append(out, q.name+" < "+results.FormatNanos(bound))
 		}
 	}
 	out = append(
@@ -236,8 +244,17 @@ func (p *printer) law(c *results.Capacity) {
 			100*l.PeakShare,
 		)
 	}
-	p.printf(
-		"  fitted to %d steps at %d loads from %s to %s; off by %.1f %% (root mean square), at worst %.1f %%; R² %.3f\n",
+	p.printf("  fitted to %s\n", lawFit(l))
+	for _, d := range l.Doubts {
+		p.printf("  doubt: %s\n", Clean(d))
+	}
+	p.printf("\n")
+}
+
+// lawFit says how well the law describes the steps.
+func lawFit(l *results.CapacityLaw) string {
+	return fmt.Sprintf(
+		"%d steps at %d loads from %s to %s; off by %.1f %% (root mean square), at worst %.1f %%; R² %.3f",
 		l.Points,
 		l.Loads,
 		figure(l.Low),
@@ -246,10 +263,6 @@ func (p *printer) law(c *results.Capacity) {
 		100*l.Worst,
 		l.R2,
 	)
-	for _, d := range l.Doubts {
-		p.printf("  doubt: %s\n", Clean(d))
-	}
-	p.printf("\n")
 }
 
 // costRows are the rows of the cost sheet, with a column for each lane.
@@ -318,29 +331,10 @@ func (p *printer) costs(c *results.Capacity) {
 	for _, l := range c.Costs {
 		p.printf("%s: %s\n", Clean(l.Lane), Clean(strings.Trim(l.Idle.Basis+"; "+l.Delivered.Basis, "; ")))
 		for _, m := range l.Missing {
-			for i, line := range fold("note: "+m, width-4) {
-				p.printf("%s%s\n", map[bool]string{true: "  ", false: "    "}[i == 0], Clean(line))
-			}
+			p.beside("  note: ", 4, Clean(m))
 		}
 	}
 	p.printf("\n")
-}
-
-// fold breaks text at spaces into lines of at most n columns.
-func fold(text string, n int) []string {
-	lines := []string{""}
-	for _, word := range strings.Fields(text) {
-		last := &lines[len(lines)-1]
-		switch {
-		case *last == "":
-			*last = word
-		case len([]rune(*last))+1+len([]rune(word)) > n:
-			lines = append(lines, word)
-		default:
-			*last += " " + word
-		}
-	}
-	return lines
 }
 
 // CapacityMarkdown writes a capacity as tables in Markdown. Text from a target is escaped.

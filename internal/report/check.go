@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -158,7 +157,7 @@ func (p *printer) checkUnseen(c *results.Check) {
 func CheckJUnit(w io.Writer, c *results.Check) error {
 	suite := junitSuite{
 		Name:       "eventmeter check",
-		Time:       strconv.FormatFloat(c.Finished.Sub(c.Started).Seconds(), 'f', 3, 64),
+		Time:       secondsText(c.Finished.Sub(c.Started)),
 		Timestamp:  c.Started.UTC().Format(time.RFC3339),
 		Properties: []junitProperty{{"version", Clean(c.Version)}, {"target", Clean(c.Target.URL)}, {"event", Clean(c.Event)}},
 	}
@@ -188,16 +187,5 @@ func CheckJUnit(w io.Writer, c *results.Check) error {
 			suite.Cases = append(suite.Cases, tested)
 		}
 	}
-	suite.sum()
-	return writeXML(
-		w,
-		junitSuites{
-			Name:     "eventmeter",
-			Tests:    suite.Tests,
-			Failures: suite.Failures,
-			Errors:   suite.Errors,
-			Time:     suite.Time,
-			Suites:   []junitSuite{suite},
-		},
-	)
+	return writeJUnit(w, c.Finished.Sub(c.Started), suite)
 }

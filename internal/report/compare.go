@@ -255,11 +255,7 @@ func compareNotes(c *stats.Comparison) []string {
 		}
 	}
 	for _, w := range c.Warnings {
-		lane := ""
-		if w.Lane != "" {
-			lane = Clean(w.Lane) + ": "
-		}
-		notes = append(notes, "warning: "+lane+Clean(w.Text))
+		notes = append(notes, "warning: "+warningText(w))
 	}
 	return notes
 }

@@ -201,19 +201,10 @@ func capacityPlots(c *results.Capacity) []plot {
 		return nil
 	}
 	var out []plot
-	for _, q := range []struct {
-		name  string
-		bound results.Nanos
-		of    func(results.Quantiles) results.Nanos
-	}{
-		{"p50", c.SLO.P50, func(q results.Quantiles) results.Nanos { return q.P50 }},
-		{"p90", c.SLO.P90, func(q results.Quantiles) results.Nanos { return q.P90 }},
-		{"p95", c.SLO.P95, func(q results.Quantiles) results.Nanos { return q.P95 }},
-		{"p99", c.SLO.P99, func(q results.Quantiles) results.Nanos { return q.P99 }},
-		{"p99.9", c.SLO.P999, func(q results.Quantiles) results.Nanos { return q.P999 }},
-	} {
-		if q.bound > 0 || q.name == "p99" && c.SLO.P50+c.SLO.P90+c.SLO.P95+c.SLO.P999 == 0 {
-			out = append(out, latencyPlot(c, steps, q.name, q.bound, q.of))
+	for _, q := range sloQuantiles {
+		bound := q.bound(&c.SLO)
+		if bound > 0 || q.name == "p99" && c.SLO.P50+c.SLO.P90+c.SLO.P95+c.SLO.P999 == 0 {
+			out = append(out, latencyPlot(c, steps, q.name, bound, q.of))
 		}
 	}
 	return append(out, throughputPlot(c, steps))
@@ -251,13 +242,13 @@ func latencyPlot(
 	steps []*results.CapacityStep,
 	name string,
 	bound results.Nanos,
-	of func(results.Quantiles) results.Nanos,
+	of func(*results.Quantiles) results.Nanos,
 ) plot {
 	worst := func(s *results.CapacityStep) float64 {
 		var v results.Nanos
 		for _, l := range s.Lanes {
 			if l.FromIntended.Count > 0 {
-				v = max(v, of(l.FromIntended))
+				v = max(v, of(&l.FromIntended))
 			}
 		}
 		return float64(v)
@@ -310,15 +301,7 @@ func throughputPlot(c *results.Capacity, steps []*results.CapacityStep) plot {
 	y := logScale(low, high)
 	p.Y = upright(y.ticks(figure, plotTicks))
 	sorted := slices.Clone(steps)
-	slices.SortStableFunc(sorted, func(a, b *results.CapacityStep) int {
-		switch {
-		case a.Load < b.Load:
-			return -1
-		case a.Load > b.Load:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(sorted, func(a, b *results.CapacityStep) int { return cmp.Compare(a.Load, b.Load) })
 	for i, s := range sorted {
 		if s.Achieved > 0 {
 			p.add(s, x.at(s.Load), 100-y.at(s.Achieved), figure(s.Achieved)+" deliveries/s")
@@ -377,22 +360,7 @@ func (v *capacityView) law(c *results.Capacity) {
 	if l.Peak != nil {
 		v.Law = append(v.Law, [2]string{"peak at", fmt.Sprintf("%s, in %.0f %% of the resamples", within(*l.Peak), 100*l.PeakShare)})
 	}
-	v.Law = append(
-		v.Law,
-		[2]string{
-			"fit",
-			fmt.Sprintf(
-				"%d steps at %d loads from %s to %s; off by %.1f %% (root mean square), at worst %.1f %%; R² %.3f",
-				l.Points,
-				l.Loads,
-				figure(l.Low),
-				figure(l.High),
-				100*l.Residual,
-				100*l.Worst,
-				l.R2,
-			),
-		},
-	)
+	v.Law = append(v.Law, [2]string{"fit", lawFit(l)})
 	for _, d := range l.Doubts {
 		v.Doubts = append(v.Doubts, Clean(d))
 	}

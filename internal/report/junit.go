@@ -61,27 +61,23 @@ type junitProblem struct {
 // upstream's own figures its properties. Each result is a suite, named by its profile and numbered
 // in order.
 func JUnit(w io.Writer, runs ...*results.Result) error {
-	doc := junitSuites{Name: "eventmeter"}
-	took := 0.0
+	var suites []junitSuite
+	var took time.Duration
 	for i, r := range runs {
 		suite := junitOf(r)
 		if len(runs) > 1 {
 			suite.Name = fmt.Sprintf("eventmeter %d: %s", i+1, profileName(r))
 		}
-		doc.Tests += suite.Tests
-		doc.Failures += suite.Failures
-		doc.Errors += suite.Errors
-		took += r.Finished.Sub(r.Started).Seconds()
-		doc.Suites = append(doc.Suites, suite)
+		took += r.Finished.Sub(r.Started)
+		suites = append(suites, suite)
 	}
-	doc.Time = strconv.FormatFloat(took, 'f', 3, 64)
-	return writeXML(w, doc)
+	return writeJUnit(w, took, suites...)
 }
 
 // junitOf returns the suite of one run.
 func junitOf(r *results.Result) junitSuite {
 	suite := junitSuite{
-		Name: "eventmeter", Time: seconds(r), Timestamp: r.Started.UTC().Format(time.RFC3339),
+		Name: "eventmeter", Time: secondsText(r.Finished.Sub(r.Started)), Timestamp: r.Started.UTC().Format(time.RFC3339),
 		Properties: []junitProperty{
 			{"run", Clean(r.Run)}, {"version", Clean(r.Version)}, {"target", Clean(r.Target.URL)},
 			{"protocol", protocolText(r)},
@@ -123,7 +119,6 @@ func junitOf(r *results.Result) junitSuite {
 		}
 		suite.Cases = append(suite.Cases, c)
 	}
-	suite.sum()
 	for _, u := range uncleanLines(lanesOf(r)) {
 		suite.Out += "not clean: " + u.String() + "\n"
 	}
@@ -133,20 +128,22 @@ func junitOf(r *results.Result) junitSuite {
 	return suite
 }
 
-// sum counts the suite's test cases.
-func (s *junitSuite) sum() {
-	for _, c := range s.Cases {
-		s.Tests++
-		if c.Failure != nil {
-			s.Failures++
+// writeJUnit counts the test cases of suites and writes them as one document.
+func writeJUnit(w io.Writer, took time.Duration, suites ...junitSuite) error {
+	doc := junitSuites{Name: "eventmeter", Time: secondsText(took), Suites: suites}
+	for i := range suites {
+		s := &suites[i]
+		for _, c := range s.Cases {
+			s.Tests++
+			if c.Failure != nil {
+				s.Failures++
+			}
+			if c.Error != nil {
+				s.Errors++
+			}
 		}
-		if c.Error != nil {
-			s.Errors++
-		}
+		doc.Tests, doc.Failures, doc.Errors = doc.Tests+s.Tests, doc.Failures+s.Failures, doc.Errors+s.Errors
 	}
-}
-
-func writeXML(w io.Writer, doc any) error {
 	data, err := xml.MarshalIndent(doc, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write JUnit report: %w", err)
@@ -180,6 +177,4 @@ func warningText(w results.Warning) string {
 	return Clean(w.Lane) + ": " + Clean(w.Text)
 }
 
-func seconds(r *results.Result) string {
-	return strconv.FormatFloat(r.Finished.Sub(r.Started).Seconds(), 'f', 3, 64)
-}
+func secondsText(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }

@@ -130,7 +130,7 @@ func Markdown(w io.Writer, r *results.Result) error {
 		p.printf("- target, %s: %s\n", row[0], Markup(row[1]))
 	}
 	for _, w := range r.Warnings {
-		p.printf("- ⚠️ %s\n", Markup(strings.TrimPrefix(w.Lane+": "+w.Text, ": ")))
+		p.printf("- ⚠️ %s\n", Markup(warningText(w)))
 	}
 	return p.err
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/eventmeter/eventmeter/internal/plan"
 )
@@ -130,14 +131,8 @@ func Plan(w io.Writer, p plan.Plan) error {
 	out.printf("\n%s\n", cheapestText(p, Clean))
 	for _, n := range p.Needs {
 		for _, text := range n.Warnings {
-			lines := fold(text, width-len(n.Lane)-11)
-			for i, line := range lines {
-				out.printf(
-					"%s%s\n",
-					map[bool]string{true: "warning " + Clean(n.Lane) + ": ", false: strings.Repeat(" ", len([]rune(n.Lane))+10)}[i == 0],
-					Clean(line),
-				)
-			}
+			label := "warning " + Clean(n.Lane) + ": "
+			out.beside(label, utf8.RuneCountInString(label), Clean(text))
 		}
 	}
 	return out.err

@@ -287,3 +287,20 @@ func warningsText(r *results.Result) string {
 	}
 	return fmt.Sprintf("  (%s)", plural(int64(len(r.Warnings)), "warning"))
 }
+
+// fold breaks text at spaces into lines of at most n columns.
+func fold(text string, n int) []string {
+	lines := []string{""}
+	for _, word := range strings.Fields(text) {
+		last := &lines[len(lines)-1]
+		switch {
+		case *last == "":
+			*last = word
+		case len([]rune(*last))+1+len([]rune(word)) > n:
+			lines = append(lines, word)
+		default:
+			*last += " " + word
+		}
+	}
+	return lines
+}

@@ -24,7 +24,7 @@ func Text(w io.Writer, r *results.Result) error {
 	p.head(r)
 	p.tables(lanesOf(r))
 	p.own(r.Lanes)
-	p.upstream(&r.Upstream)
+	p.ownFigures("upstream ("+Clean(r.Upstream.Kind)+")", r.Upstream.Figures, r.Upstream.Timings)
 	p.latencyNotes(r)
 	p.verdicts(r)
 	p.conformance(r)
@@ -72,26 +72,31 @@ const (
 func (p *printer) own(lanes []results.Lane) {
 	for i := range lanes {
 		l := &lanes[i]
-		if len(l.Figures)+len(l.Timings) == 0 {
-			continue
-		}
-		p.printf("%s (%s)\n", Clean(l.Name), Clean(l.System))
-		for _, name := range slices.Sorted(maps.Keys(l.Figures)) {
-			p.printf("  %s%s\n", padRight(name, labelWidth), padLeft(ratio(l.Figures[name]), columnWidth))
-		}
-		for _, name := range slices.Sorted(maps.Keys(l.Timings)) {
-			q := l.Timings[name]
-			p.printf(
-				"  %sp50 %s, p99 %s, max %s of %s\n",
-				padRight(name, labelWidth),
-				quantile(q, q.P50),
-				quantile(q, q.P99),
-				quantile(q, q.Max),
-				count(q.Count),
-			)
-		}
-		p.printf("\n")
+		p.ownFigures(Clean(l.Name)+" ("+Clean(l.System)+")", l.Figures, l.Timings)
 	}
+}
+
+// ownFigures lists the figures and timings of a system or of a kind of upstream.
+func (p *printer) ownFigures(title string, figures map[string]float64, timings map[string]results.Quantiles) {
+	if len(figures)+len(timings) == 0 {
+		return
+	}
+	p.printf("%s\n", title)
+	for _, name := range slices.Sorted(maps.Keys(figures)) {
+		p.printf("  %s%s\n", padRight(name, labelWidth), padLeft(ratio(figures[name]), columnWidth))
+	}
+	for _, name := range slices.Sorted(maps.Keys(timings)) {
+		q := timings[name]
+		p.printf(
+			"  %sp50 %s, p99 %s, max %s of %s\n",
+			padRight(name, labelWidth),
+			quantile(q, q.P50),
+			quantile(q, q.P99),
+			quantile(q, q.Max),
+			count(q.Count),
+		)
+	}
+	p.printf("\n")
 }
 
 func (p *printer) latencyNotes(r *results.Result) {
@@ -183,11 +188,7 @@ func (p *printer) generator(r *results.Result) {
 
 func (p *printer) warnings(ws []results.Warning) {
 	for _, w := range ws {
-		lane := ""
-		if w.Lane != "" {
-			lane = w.Lane + ": "
-		}
-		p.beside("warning    ", noteIndent, lane+Clean(w.Text))
+		p.beside("warning    ", noteIndent, warningText(w))
 	}
 }
 

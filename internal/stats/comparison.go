@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,34 +23,23 @@ type CompareOptions struct {
 	// MinEffect is the smallest relative effect that matters: a smaller one
 	// is never called a difference. 0 means 0.03, negative means none.
 	MinEffect float64
-	// Resolution is the relative effect that a finding of "same" rules out:
-	// the whole confidence interval lies within it. 0 means 0.10.
-	Resolution float64
 	// Resamples is how many times intervals are resampled, at least 200. 0 means
 	// 2000.
 	Resamples int
 }
 
+// resolution is the relative effect that a finding of "same" rules out: the whole
+// confidence interval lies within it.
+const resolution = 0.10
+
 func (o CompareOptions) filled() (CompareOptions, error) {
-	for _, d := range []struct {
-		v   *float64
-		def float64
-	}{{&o.Alpha, 0.05}, {&o.MinEffect, 0.03}, {&o.Resolution, 0.10}} {
-		if *d.v == 0 {
-			*d.v = d.def
-		}
-	}
-	if o.Resamples == 0 {
-		o.Resamples = 2000
-	}
-	o.MinEffect = max(o.MinEffect, 0)
+	o.Alpha, o.Resamples = cmp.Or(o.Alpha, 0.05), cmp.Or(o.Resamples, 2000)
+	o.MinEffect = max(cmp.Or(o.MinEffect, 0.03), 0)
 	switch {
 	case !(o.Alpha > 0 && o.Alpha <= 0.5):
 		return o, fmt.Errorf("%w: alpha %v: write a share above 0 and up to 0.5, such as 0.05", ErrCompare, o.Alpha)
 	case !(o.MinEffect < 10):
 		return o, fmt.Errorf("%w: smallest effect %v: write a share such as 0.03", ErrCompare, o.MinEffect)
-	case !(o.Resolution > 0 && o.Resolution < 10):
-		return o, fmt.Errorf("%w: resolution %v: write a share above 0, such as 0.1", ErrCompare, o.Resolution)
 	case o.Resamples < 200 || o.Resamples > 1_000_000:
 		return o, fmt.Errorf("%w: %d resamples: write a number from 200 to 1000000", ErrCompare, o.Resamples)
 	}
@@ -62,9 +52,10 @@ type Comparison struct {
 	Schema string   `json:"schema"`
 	A      SideInfo `json:"a"`
 	B      SideInfo `json:"b"`
-	// Alpha, MinEffect and Resolution are the options as used.
-	Alpha      float64 `json:"alpha"`
-	MinEffect  float64 `json:"minEffect"`
+	// Alpha and MinEffect are the options as used.
+	Alpha     float64 `json:"alpha"`
+	MinEffect float64 `json:"minEffect"`
+	// Resolution is the relative effect that a finding of "same" rules out.
 	Resolution float64 `json:"resolution"`
 	// Duet is set if the two runs were measured together.
 	Duet *Duet `json:"duet,omitempty"`

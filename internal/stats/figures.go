@@ -21,61 +21,40 @@ type compared struct {
 }
 
 // laneFigures are the figures of a lane, in the order of reports.
-var laneFigures = []compared{
-	{path: "latency.fromIntended.p50", unit: "ns", tag: results.TagIntended, rank: 0},
-	{path: "latency.fromIntended.p90", unit: "ns", tag: results.TagIntended, rank: 1},
-	{path: "latency.fromIntended.p95", unit: "ns", tag: results.TagIntended, rank: 2},
-	{path: "latency.fromIntended.p99", unit: "ns", tag: results.TagIntended, rank: 3},
-	{path: "latency.fromIntended.p999", unit: "ns", tag: results.TagIntended, rank: 4},
-	{path: "latency.fromSent.p50", unit: "ns", tag: results.TagSent, rank: 0},
-	{path: "latency.fromSent.p90", unit: "ns", tag: results.TagSent, rank: 1},
-	{path: "latency.fromSent.p95", unit: "ns", tag: results.TagSent, rank: 2},
-	{path: "latency.fromSent.p99", unit: "ns", tag: results.TagSent, rank: 3},
-	{path: "latency.fromSent.p999", unit: "ns", tag: results.TagSent, rank: 4},
-	{
-		path:  "lostSilent",
-		per:   "expected",
-		unit:  "share",
-		count: func(l *results.Lane) tallied { return lossOf(l, l.LostSilent, ledger.ExampleLostSilent) },
+var laneFigures = slices.Concat(
+	latencyFigures("latency.fromIntended.", results.TagIntended),
+	latencyFigures("latency.fromSent.", results.TagSent),
+	[]compared{
+		lossFigure("lostSilent", ledger.ExampleLostSilent, func(l *results.Lane) int64 { return l.LostSilent }),
+		lossFigure("lostAnnounced", ledger.ExampleLostAnnounced, func(l *results.Lane) int64 { return l.LostAnnounced }),
+		lossFigure("lostOrderUnknown", ledger.ExampleLostOrderUnknown, func(l *results.Lane) int64 { return l.LostOrderUnknown }),
+		lossFigure("lostUndeliverable", ledger.ExampleLostUndeliverable, func(l *results.Lane) int64 { return l.LostUndeliverable }),
+		lossFigure("lostRefused", ledger.ExampleLostRefused, func(l *results.Lane) int64 { return l.LostRefused }),
+		lossFigure("lostSuspended", ledger.ExampleLostSuspended, func(l *results.Lane) int64 { return l.LostSuspended }),
+		{path: "duplicates.rate", unit: "share", count: duplicatesOf},
+		{path: "overhead.totalPerDelivered.requests", unit: "requests"},
+		{path: "overhead.totalPerDelivered.bytes", unit: "bytes"},
+		{path: "overhead.perDelivered.requests", unit: "requests"},
+		{path: "overhead.perDelivered.bytes", unit: "bytes"},
+		{path: "overhead.perSubscriptionHour.requests", unit: "requests"},
+		{path: "overhead.perSubscriptionHour.bytes", unit: "bytes"},
+		{path: "process.cpu", per: "received", unit: "ns"},
 	},
-	{
-		path:  "lostAnnounced",
-		per:   "expected",
-		unit:  "share",
-		count: func(l *results.Lane) tallied { return lossOf(l, l.LostAnnounced, ledger.ExampleLostAnnounced) },
-	},
-	{
-		path:  "lostOrderUnknown",
-		per:   "expected",
-		unit:  "share",
-		count: func(l *results.Lane) tallied { return lossOf(l, l.LostOrderUnknown, ledger.ExampleLostOrderUnknown) },
-	},
-	{
-		path:  "lostUndeliverable",
-		per:   "expected",
-		unit:  "share",
-		count: func(l *results.Lane) tallied { return lossOf(l, l.LostUndeliverable, ledger.ExampleLostUndeliverable) },
-	},
-	{
-		path:  "lostRefused",
-		per:   "expected",
-		unit:  "share",
-		count: func(l *results.Lane) tallied { return lossOf(l, l.LostRefused, ledger.ExampleLostRefused) },
-	},
-	{
-		path:  "lostSuspended",
-		per:   "expected",
-		unit:  "share",
-		count: func(l *results.Lane) tallied { return lossOf(l, l.LostSuspended, ledger.ExampleLostSuspended) },
-	},
-	{path: "duplicates.rate", unit: "share", count: duplicatesOf},
-	{path: "overhead.totalPerDelivered.requests", unit: "requests"},
-	{path: "overhead.totalPerDelivered.bytes", unit: "bytes"},
-	{path: "overhead.perDelivered.requests", unit: "requests"},
-	{path: "overhead.perDelivered.bytes", unit: "bytes"},
-	{path: "overhead.perSubscriptionHour.requests", unit: "requests"},
-	{path: "overhead.perSubscriptionHour.bytes", unit: "bytes"},
-	{path: "process.cpu", per: "received", unit: "ns"},
+)
+
+// latencyFigures are the quantiles of a tag, in the order of quantilesCompared.
+func latencyFigures(path, tag string) []compared {
+	var out []compared
+	for rank, name := range [len(quantilesCompared)]string{"p50", "p90", "p95", "p99", "p999"} {
+		out = append(out, compared{path: path + name, unit: "ns", tag: tag, rank: rank})
+	}
+	return out
+}
+
+// lossFigure is a loss whose examples are of a kind.
+func lossFigure(path string, kind ledger.ExampleKind, lost func(*results.Lane) int64) compared {
+	count := func(l *results.Lane) tallied { return lossOf(l, lost(l), kind) }
+	return compared{path: path, per: "expected", unit: "share", count: count}
 }
 
 // runFigures are the figures of the whole run. A target's CPU is the lane's

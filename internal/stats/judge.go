@@ -28,14 +28,14 @@ func (p *plan) finish(it *item) {
 func (p *plan) show(it *item) {
 	c := &it.change
 	c.Reason = it.reason
-	if it.countA != nil || len(it.a) == 0 || len(it.b) == 0 {
+	a, b := it.values[0], it.values[1]
+	if it.counts[0] != nil || len(a) == 0 || len(b) == 0 {
 		return
 	}
-	if it.figure.tag != "" && (slices.Contains(it.a, 0) || slices.Contains(it.b, 0)) {
+	if it.figure.tag != "" && (slices.Contains(a, 0) || slices.Contains(b, 0)) {
 		return // a quantile of nothing
 	}
-	a, b := slices.Sorted(slices.Values(it.a)), slices.Sorted(slices.Values(it.b))
-	ma, mb := median(a), median(b)
+	ma, mb := median(slices.Sorted(slices.Values(a))), median(slices.Sorted(slices.Values(b)))
 	c.A, c.B = &ma, &mb
 	c.Absolute = ma == 0
 	if c.Absolute {
@@ -82,7 +82,7 @@ func (p *plan) judge(it *item) {
 	}
 	small := !c.Absolute && math.Abs(*c.Effect) < o.MinEffect
 	significant := c.Adjusted != nil && *c.Adjusted <= o.Alpha
-	within := !c.Absolute && c.Low != nil && c.High != nil && *c.Low >= -o.Resolution && *c.High <= o.Resolution
+	within := !c.Absolute && c.Low != nil && c.High != nil && *c.Low >= -resolution && *c.High <= resolution
 	switch {
 	case significant && !small && *c.Effect < 0:
 		c.Finding = Better
@@ -96,7 +96,7 @@ func (p *plan) judge(it *item) {
 	case !it.tested:
 		c.Reason = "so little data that no difference could be significant"
 	default:
-		c.Reason = fmt.Sprintf("neither a difference nor the lack of one above %.3g %% can be shown", 100*o.Resolution)
+		c.Reason = fmt.Sprintf("neither a difference nor the lack of one above %.3g %% can be shown", 100*resolution)
 	}
 }
 

@@ -24,12 +24,12 @@ type item struct {
 	figure compared
 	// reason is set when there is nothing to test.
 	reason string
-	// a and b are the values in each run, of figures that are judged by runs.
-	a, b []float64
+	// values are those of each run, A's and B's, of figures that are judged by runs.
+	values [2][]float64
 	// group is set for latency judged by intervals.
 	group *latencyGroup
-	// counts of each run.
-	countA, countB []tallied
+	// counts are those of each run, A's and B's, of figures that are counted.
+	counts [2][]tallied
 
 	byRank bool
 	least  float64 // the smallest p-value that the test can give
@@ -102,11 +102,7 @@ func (p *plan) plain(lane string, f compared) {
 	p.both(func(side int, r *Run) {
 		v, ok := f.measured(r, lane)
 		all = all && ok
-		if side == 0 {
-			it.a = append(it.a, v)
-		} else {
-			it.b = append(it.b, v)
-		}
+		it.values[side] = append(it.values[side], v)
 	})
 	if !all {
 		return
@@ -120,14 +116,9 @@ func (p *plan) plain(lane string, f compared) {
 func (p *plan) count(lane string, f compared) {
 	it := &item{lane: lane, figure: f}
 	p.both(func(side int, r *Run) {
-		t := f.count(r.lane(lane))
-		if side == 0 {
-			it.countA = append(it.countA, t)
-		} else {
-			it.countB = append(it.countB, t)
-		}
+		it.counts[side] = append(it.counts[side], f.count(r.lane(lane)))
 	})
-	sa, sb, size := thin(it.countA, it.countB)
+	sa, sb, size := thin(it.counts[0], it.counts[1])
 	if sa.whole == 0 || sb.whole == 0 {
 		it.reason = "nothing to count on a side"
 	} else if p.receivedNothing(lane) {
@@ -157,12 +148,7 @@ func (p *plan) latency(lane string, f compared, groups map[string]*latencyGroup)
 	p.both(func(side int, r *Run) {
 		q := summaryOf(r.lane(lane), f.tag)
 		tail[side] += float64(q.Count) * (1 - quantilesCompared[f.rank])
-		v := valuesOf(q)[f.rank]
-		if side == 0 {
-			it.a = append(it.a, v)
-		} else {
-			it.b = append(it.b, v)
-		}
+		it.values[side] = append(it.values[side], valuesOf(q)[f.rank])
 		switch {
 		case q.Count == 0:
 			it.reason = "a run has no samples"
@@ -217,8 +203,9 @@ func (p *plan) pairedLatency(it *item, pairs *Pairs, groups map[string]*latencyG
 		groups[it.figure.tag] = g
 	}
 	var s scratch
-	it.a = []float64{g.pool.quantiles(g.pool.side(false), &s)[it.figure.rank]}
-	it.b = []float64{g.pool.quantiles(g.pool.side(true), &s)[it.figure.rank]}
+	for side := range it.values {
+		it.values[side] = []float64{g.pool.quantiles(g.pool.side(side == 1), &s)[it.figure.rank]}
+	}
 	tail := float64(pairs.Paired.Events) * (1 - quantilesCompared[it.figure.rank])
 	n := len(g.pool.runs[0])
 	switch {
@@ -262,8 +249,8 @@ func (p *plan) run() {
 	}
 	least := make([]float64, len(ready))
 	for i, it := range ready {
-		if it.group == nil && it.countA == nil {
-			it.least = leastU(len(it.a), len(it.b))
+		if it.group == nil && it.counts[0] == nil {
+			it.least = leastU(len(it.values[0]), len(it.values[1]))
 			it.byRank = it.least <= p.opts.Alpha/float64(len(ready))
 			if !it.byRank {
 				it.least = 0
@@ -300,8 +287,8 @@ func (p *plan) level() float64 { return p.opts.Alpha / float64(max(p.family, 1))
 
 func (p *plan) estimate(it *item) {
 	switch {
-	case it.countA != nil:
-		it.est = countEstimate(it.countA, it.countB, p.level())
+	case it.counts[0] != nil:
+		it.est = countEstimate(it.counts[0], it.counts[1], p.level())
 		it.change.Method = "exact Poisson"
 	case it.group != nil:
 		g := it.group
@@ -324,7 +311,7 @@ func (p *plan) estimate(it *item) {
 			it.change.Method += " and t test of runs"
 		}
 	default:
-		it.est = runEstimate(it.a, it.b, it.byRank)
+		it.est = runEstimate(it.values[0], it.values[1], it.byRank)
 		it.change.Method = "Mann-Whitney U"
 		if !it.byRank {
 			it.change.Method = "Welch's t"

@@ -2,9 +2,7 @@
 // difference only if it is significant. Its functions share no state.
 package stats
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // Compare compares b with a: every figure of every lane that both sides have. It does not change
 // the sides. Errors wrap [ErrCompare].
@@ -52,7 +50,7 @@ func compareSides(a, b *Side, duet *Duet, opts CompareOptions) (*Comparison, err
 	}
 	c := &Comparison{
 		Schema: ComparisonSchema, A: a.info(), B: b.info(),
-		Alpha: opts.Alpha, MinEffect: opts.MinEffect, Resolution: opts.Resolution,
+		Alpha: opts.Alpha, MinEffect: opts.MinEffect, Resolution: resolution,
 		Duet: duet, Run: []Change{}, Lanes: []LaneChange{}, OnlyA: []string{}, OnlyB: []string{},
 	}
 	names := c.matchLanes(a, b)

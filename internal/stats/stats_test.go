@@ -171,12 +171,11 @@ func TestCompareErrors(t *testing.T) {
 		opts CompareOptions
 		want string
 	}{
-		"no lane":    {s, other, CompareOptions{}, "one has push, the other poll"},
-		"no runs":    {s, &Side{}, CompareOptions{}, "a side has no runs"},
-		"alpha":      {s, s, CompareOptions{Alpha: 2}, "alpha 2"},
-		"NaN":        {s, s, CompareOptions{Alpha: math.NaN()}, "alpha NaN"},
-		"resamples":  {s, s, CompareOptions{Resamples: 10}, "10 resamples"},
-		"resolution": {s, s, CompareOptions{Resolution: -1}, "resolution -1"},
+		"no lane":   {s, other, CompareOptions{}, "one has push, the other poll"},
+		"no runs":   {s, &Side{}, CompareOptions{}, "a side has no runs"},
+		"alpha":     {s, s, CompareOptions{Alpha: 2}, "alpha 2"},
+		"NaN":       {s, s, CompareOptions{Alpha: math.NaN()}, "alpha NaN"},
+		"resamples": {s, s, CompareOptions{Resamples: 10}, "10 resamples"},
 	} {
 		if _, err := Compare(tt.a, tt.b, tt.opts); !errors.Is(err, ErrCompare) || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
@@ -313,7 +312,14 @@ func TestFormatFigure(t *testing.T) {
 		unit string
 		v    float64
 		want string
-	}{{"ns", 1.25e9, "1.25s"}, {"share", 0.00123, "0.123 %"}, {"share", 0, "0 %"}, {"bytes", 2048, "2 KiB"}, {"requests", 12345.6, "12346"}, {"requests", 0.5, "0.5"}} {
+	}{
+		{"ns", 1.25e9, "1.25s"},
+		{"share", 0.00123, "0.123 %"},
+		{"share", 0, "0 %"},
+		{"bytes", 2048, "2 KiB"},
+		{"requests", 12345.6, "12346"},
+		{"requests", 0.5, "0.5"},
+	} {
 		if got := FormatFigure(tt.unit, tt.v); got != tt.want {
 			t.Errorf("%s %v: %q, want %q", tt.unit, tt.v, got, tt.want)
 		}

@@ -41,7 +41,5 @@ func middle(v []float64) *float64 {
 	if len(v) == 0 {
 		return nil
 	}
-	v = slices.Sorted(slices.Values(v))
-	n := len(v)
-	return number((v[(n-1)/2] + v[n/2]) / 2)
+	return number(median(slices.Sorted(slices.Values(v))))
 }

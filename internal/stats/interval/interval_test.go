@@ -37,7 +37,9 @@ func TestOf(t *testing.T) {
 		{"one slow event", 0.99, spans(30, Block{300, 300, 300}, map[int]Block{7: {300, 0, 300}}), [2]float64{20, 30}, true},
 		{"one slow event, apart", 0.99, spans(30, Block{300, 300, 300}, map[int]Block{7: {300, 209, 210}}), [2]float64{20, 100}, true},
 		// The first half is slow.
-		{"trend", 0.5, spans(30, Block{1000, 899, 900}, map[int]Block{0: {1000, 99, 100}, 1: {1000, 99, 100}, 2: {1000, 99, 100}, 3: {1000, 99, 100}, 4: {1000, 99, 100}}), [2]float64{1, 40}, true},
+		{"trend", 0.5, spans(30, Block{1000, 899, 900}, map[int]Block{
+			0: {1000, 99, 100}, 1: {1000, 99, 100}, 2: {1000, 99, 100}, 3: {1000, 99, 100}, 4: {1000, 99, 100},
+		}), [2]float64{1, 40}, true},
 		{"all of one value", 0.99, spans(30, Block{100, 0, 100}, nil), [2]float64{3000, 3000}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
