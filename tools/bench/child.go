@@ -46,7 +46,6 @@ type spec struct {
 	Error    bool // compares receive times with the send times in the events
 	Portable bool // no receive times of the kernel
 	Unjudged bool // no rows of conformance
-	Count    bool // a recorder that only counts in place of the ledger
 	Collect  bool // collects garbage before the idle phase
 
 	URL, Admin string // of the target

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
@@ -23,8 +22,7 @@ import (
 type lane struct {
 	base
 	rec      eventmeter.Recorder
-	ledger   *ledger.Ledger // nil with a recorder that only counts
-	count    counter
+	ledger   *ledger.Ledger
 	errors   *errorMeter // nil when the error is not measured
 	endpoint *mcpclient.Endpoint
 	driver   driver.Driver
@@ -34,8 +32,7 @@ type lane struct {
 }
 
 func newLane(s spec, clock *eventmeter.Clock) (client, error) {
-	c := &lane{base: base{spec: s}, count: counter{Recorder: eventmeter.Tee()}, stopped: make(chan struct{})}
-	c.rec = &c.count
+	c := &lane{base: base{spec: s}, stopped: make(chan struct{})}
 	runtime.ReadMemStats(&c.heap)
 	o := driver.Options{
 		Clock: clock, Mode: eventmeter.Push, Event: eventName, HTTP: s.HTTP, Subscriptions: s.Streams, Timeout: s.Timeout,
@@ -47,15 +44,13 @@ func newLane(s spec, clock *eventmeter.Clock) (client, error) {
 		spec.Owed = func(i int) []uint16 { return []uint16{uint16(i % s.Groups)} }
 	}
 	var err error
-	if !s.Count {
-		c.ledger, err = ledger.New(ledger.Options{
-			Clock: clock, Run: runID, Sources: s.groups(), DetachGrace: s.Timeout, Lanes: []ledger.LaneSpec{spec},
-		})
-		if err != nil {
-			return nil, err
-		}
-		c.rec, o.Published = c.ledger, c.ledger
+	c.ledger, err = ledger.New(ledger.Options{
+		Clock: clock, Run: runID, Sources: s.groups(), DetachGrace: s.Timeout, Lanes: []ledger.LaneSpec{spec},
+	})
+	if err != nil {
+		return nil, err
 	}
+	c.rec, o.Published = c.ledger, c.ledger
 	if s.Error {
 		c.errors = newErrorMeter(clock)
 		c.rec = eventmeter.Tee(c.rec, c.errors)
@@ -91,9 +86,7 @@ func (c *lane) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if c.ledger != nil {
-				c.ledger.Live()
-			}
+			c.ledger.Live()
 		}
 	}
 }
@@ -103,12 +96,7 @@ func (c *lane) open(ctx context.Context) error {
 	return err
 }
 
-func (c *lane) received() int64 {
-	if c.ledger == nil {
-		return c.count.delivered()
-	}
-	return c.ledger.Live().Lanes[0].EventMessages
-}
+func (c *lane) received() int64 { return c.ledger.Live().Lanes[0].EventMessages }
 
 func (c *lane) recorder() eventmeter.Recorder { return c.rec }
 
@@ -133,9 +121,6 @@ func (c *lane) finish(o *outcome) {
 			o.Values["broken"] += float64(row.Broken)
 		}
 	}
-	if c.ledger == nil {
-		return
-	}
 	account := c.ledger.Account()
 	l := account.Lanes[0]
 	extra := l.Duplicates.Total() + l.Unexpected.Total()
@@ -157,24 +142,4 @@ func (c *lane) close(ctx context.Context) error {
 	err := c.driver.Close(ctx)
 	_ = c.endpoint.Close(ctx) // it has no sessions
 	return err
-}
-
-// counter is a Recorder that only counts deliveries, in several places so that goroutines do not
-// contend for one.
-type counter struct {
-	eventmeter.Recorder // does nothing
-
-	parts [64]struct {
-		n atomic.Int64
-		_ [56]byte // a cache line each
-	}
-}
-
-func (c *counter) Delivered(d eventmeter.Delivery) { c.parts[d.Sub.Index%64].n.Add(1) }
-
-func (c *counter) delivered() (n int64) {
-	for i := range c.parts {
-		n += c.parts[i].n.Load()
-	}
-	return n
 }

@@ -124,7 +124,7 @@ func (r *report) linesOf(row row) (lines []line) {
 		l := line{figure: strings.TrimSuffix(f.what+", "+f.unit, ", "), mine: valueOf(mine).String()}
 		g, judged := row.goals[f.name]
 		if judged && !g.ratio {
-			l.goal = g.verdict(valueOf(mine).median)
+			l.goal = g.verdict(valueOf(mine).median, r.Scale)
 		}
 		for _, c := range row.clients[1:] {
 			theirs := runs[c.name][f.name]
@@ -135,7 +135,7 @@ func (r *report) linesOf(row row) (lines []line) {
 			if ratios := quotients(mine, theirs); len(ratios) > 0 && !slices.Contains(counts, f.name) {
 				l.ratio = valueOf(ratios).String()
 				if judged && g.ratio && c.name == row.clients[1].name {
-					l.goal = g.verdict(valueOf(ratios).median)
+					l.goal = g.verdict(valueOf(ratios).median, r.Scale)
 				}
 			}
 			lines = append(lines, l)
@@ -148,25 +148,29 @@ func (r *report) linesOf(row row) (lines []line) {
 	return lines
 }
 
-// quotients are the ratios of figures that were measured in turn.
+// quotients are the ratios of figures that were measured in turn. What is not above zero is noise.
 func quotients(mine, theirs []float64) (all []float64) {
 	for i := range min(len(mine), len(theirs)) {
-		if theirs[i] != 0 {
+		if mine[i] > 0 && theirs[i] > 0 {
 			all = append(all, mine[i]/theirs[i])
 		}
 	}
 	return all
 }
 
-func (g goal) verdict(v float64) string {
+func (g goal) verdict(v, scale float64) string {
 	text := "at most " + number(g.most)
 	if g.ratio {
 		text += " ×"
 	}
+	verdict := ": not met"
 	if v <= g.most {
-		return text + ": met"
+		verdict = ": met"
 	}
-	return text + ": not met"
+	if scale < 1 {
+		verdict += ", at a smaller size"
+	}
+	return text + verdict
 }
 
 // tooBusy is how many processors other processes may use.
@@ -174,7 +178,8 @@ const tooBusy = 0.1
 
 func (r *report) notes() []string {
 	h := r.Host
-	notes := []string{fmt.Sprintf("%s/%s %s, %d processors (%s), %.1f GiB of memory, %s; %s, scale %g. Medians, with the range in parentheses.",
+	notes := []string{fmt.Sprintf("%s/%s %s, %d processors (%s), %.1f GiB of memory, %s; %s, scale %g. "+
+		"Medians, with the range in parentheses.",
 		h.OS, h.Arch, h.Kernel, h.CPUs, h.CPU, float64(h.Memory)/(1<<30), h.Go, r.Began.Format("2006-01-02"), r.Scale)}
 	if len(r.Measurements) > 0 {
 		worst := slices.MaxFunc(r.Measurements, func(a, b measurement) int { return cmp.Compare(a.Figures["others"], b.Figures["others"]) })
