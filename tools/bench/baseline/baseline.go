@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package baseline is a target that costs very little: it implements just enough
 // of the MCP Events push protocol for a client to open streams, and sends the
 // same event on all of them. Measurements of clients need it: a server that does
@@ -110,17 +112,16 @@ func (f *Server) Run(ctx context.Context) {
 	}
 }
 
-// Fire sends an event with the given data, a JSON object, to all streams and
-// returns its id.
-func (f *Server) Fire(data []byte) (id string, err error) { return f.fire(data, everybody) }
-
-func (f *Server) fire(data []byte, group int) (id string, err error) {
+// Fire sends an event with the given data, a JSON object, and returns its id. It goes to all
+// streams, or to those that were opened with the "group" that the data names, a number in quotes.
+func (f *Server) Fire(data []byte) (id string, err error) {
+	var to grouped
 	open := strings.TrimSpace(string(data))
-	if !json.Valid(data) || !strings.HasPrefix(open, "{") {
-		return "", errors.New("baseline: an event's data is a JSON object")
+	if json.Unmarshal(data, &to) != nil || !strings.HasPrefix(open, "{") {
+		return "", errors.New("baseline: an event's data is a JSON object, and its group a number in quotes")
 	}
 	fr, n := f.event(strings.TrimSpace(strings.TrimSuffix(open, "}")))
-	fr.group = group
+	fr.group = to.number()
 	f.broadcast(fr)
 	return "e-" + strconv.FormatInt(n, 10), nil
 }

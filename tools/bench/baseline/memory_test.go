@@ -1,3 +1,5 @@
+//go:build unix
+
 package baseline_test
 
 import (
@@ -7,12 +9,12 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/selfbench/baseline"
 	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
+	"github.com/eventmeter/eventmeter/tools/bench/baseline"
 )
 
 // TestMemoryOfStreams bounds the heap and the stacks of streams over HTTP/2 with their

@@ -1,3 +1,5 @@
+//go:build unix
+
 package baseline_test
 
 import (
@@ -6,10 +8,10 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/selfbench/baseline"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
+	"github.com/eventmeter/eventmeter/tools/bench/baseline"
 )
 
 // deliveries is a Recorder that signals events.

@@ -1,3 +1,5 @@
+//go:build unix
+
 package baseline_test
 
 import (
@@ -13,8 +15,8 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/selfbench/baseline"
 	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/tools/bench/baseline"
 	"go.uber.org/goleak"
 )
 
@@ -171,7 +173,7 @@ func TestGroups(t *testing.T) {
 	both(t, func(t *testing.T, two bool) {
 		f, client, url := start(t, baseline.Options{}, two)
 		open := map[string]io.Reader{}
-		for _, arguments := range []string{`{}`, `{"group":0}`, `{"group":1}`} {
+		for _, arguments := range []string{`{}`, `{"group":"0"}`, `{"group":"1"}`} {
 			resp, err := client.Post(
 				url,
 				"application/json",
@@ -184,7 +186,7 @@ func TestGroups(t *testing.T) {
 			next(t, resp.Body, "notifications/events/active")
 			open[arguments] = resp.Body
 		}
-		for _, event := range []string{`{"data":{"note":"some"},"group":1}`, `{"data":{"note":"all"}}`} {
+		for _, event := range []string{`{"data":{"note":"some","group":"1"}}`, `{"data":{"note":"all"}}`} {
 			r, err := client.Post(url, "application/json", strings.NewReader(event))
 			if err != nil {
 				t.Fatal(err)
@@ -192,7 +194,7 @@ func TestGroups(t *testing.T) {
 			io.Copy(io.Discard, r.Body)
 			r.Body.Close()
 		}
-		for arguments, notes := range map[string][]string{`{}`: {"all"}, `{"group":0}`: {"all"}, `{"group":1}`: {"some", "all"}} {
+		for arguments, notes := range map[string][]string{`{}`: {"all"}, `{"group":"0"}`: {"all"}, `{"group":"1"}`: {"some", "all"}} {
 			for _, note := range notes {
 				if e := next(t, open[arguments], "notifications/events/event"); !strings.Contains(string(e.Data), `"note":"`+note+`"`) {
 					t.Errorf("%s: %s, want %s", arguments, e.Data, note)

@@ -1,4 +1,6 @@
-package selfbench
+//go:build linux
+
+package main
 
 import (
 	"bytes"
@@ -107,7 +109,7 @@ func sentAt(message []byte) (int64, bool) {
 	return n, true
 }
 
-func (m *errorMeter) quantiles() (p50, p99 time.Duration) {
+func (m *errorMeter) report(o *outcome) {
 	var all ledger.Values
 	for i := range m.parts {
 		p := &m.parts[i]
@@ -116,5 +118,5 @@ func (m *errorMeter) quantiles() (p50, p99 time.Duration) {
 		p.mu.Unlock()
 	}
 	h := all.Timing().Histogram
-	return time.Duration(h.ValueAtQuantile(50)), time.Duration(h.ValueAtQuantile(99))
+	o.Values["errorP50"], o.Values["errorP99"] = float64(h.ValueAtQuantile(50))/1e3, float64(h.ValueAtQuantile(99))/1e3
 }

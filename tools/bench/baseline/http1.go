@@ -1,3 +1,5 @@
+//go:build unix
+
 package baseline
 
 import (
@@ -70,7 +72,10 @@ func (f *Server) requests(nc net.Conn, in *bufio.Reader) (opened answer) {
 		if err != nil {
 			return opened
 		}
-		a := f.answer(body)
+		a := answer{status: http.StatusMethodNotAllowed} // without a body, as a HEAD request needs it
+		if r.Method == http.MethodPost {
+			a = f.answer(body)
+		}
 		if a.stream {
 			return a
 		}

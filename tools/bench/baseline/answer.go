@@ -1,3 +1,5 @@
+//go:build unix
+
 package baseline
 
 import (
@@ -36,8 +38,11 @@ func active(id streamID) []byte {
 }
 
 const (
-	discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"experimental":{"events":{"listChanged":false}}},"serverInfo":{"name":"eventmeter-baseline","version":"0.1"},"ttlMs":3600000,"cacheScope":"public"}`
-	listed     = `{"resultType":"complete","events":[{"name":"` + EventName + `","description":"One event for everybody.","delivery":["push"],"inputSchema":{"type":"object"},"payloadSchema":{"type":"object"}}]}`
+	discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"experimental":{"events":{"listChanged":false}}},` +
+		`"serverInfo":{"name":"eventmeter-baseline","version":"0.1"},"ttlMs":3600000,"cacheScope":"public"}`
+	listed = `{"resultType":"complete","events":[{"name":"` + EventName + `","description":"One event for everybody.",` +
+		`"delivery":["push"],"inputSchema":{"type":"object"},` +
+		`"payloadSchema":{"type":"object"}}]}`
 )
 
 // maxBody bounds a request's body.
@@ -54,20 +59,17 @@ type answer struct {
 
 // answer answers one posted message: a JSON-RPC request, or an event to send to
 // all streams, {"name":…, "data":{…}}, as for the admin listener of the reference
-// server. An event with a "group" is sent only to the streams that were opened
-// with this argument.
+// server. An event whose data has a "group" is sent only to the streams that were
+// opened with this argument.
 func (f *Server) answer(body []byte) answer {
 	var m struct {
 		ID     json.RawMessage `json:"id"`
 		Method string          `json:"method"`
 		Params struct {
-			Name      string `json:"name"`
-			Arguments struct {
-				Group *int `json:"group"`
-			} `json:"arguments"`
+			Name      string  `json:"name"`
+			Arguments grouped `json:"arguments"`
 		} `json:"params"`
-		Data  json.RawMessage `json:"data"`
-		Group *int            `json:"group"`
+		Data json.RawMessage `json:"data"`
 	}
 	if err := json.Unmarshal(body, &m); err != nil {
 		return answer{
@@ -83,7 +85,7 @@ func (f *Server) answer(body []byte) answer {
 	}
 	switch {
 	case m.Method == "" && m.Data != nil:
-		id, err := f.fire(m.Data, groupOf(m.Group))
+		id, err := f.Fire(m.Data)
 		if err != nil {
 			return answer{status: http.StatusBadRequest, body: []byte(`{"error":"data is not an object"}`)}
 		}
@@ -97,7 +99,7 @@ func (f *Server) answer(body []byte) answer {
 		if !ok {
 			return result(http.StatusBadRequest, "error", `{"code":-32600,"message":"The id is too long"}`)
 		}
-		return answer{status: http.StatusOK, stream: true, group: groupOf(m.Params.Arguments.Group), id: id}
+		return answer{status: http.StatusOK, stream: true, group: m.Params.Arguments.number(), id: id}
 	case m.Method == "events/stream":
 		return result(http.StatusNotFound, "error", `{"code":-32011,"message":"Not found","data":{"kind":"event"}}`)
 	}
@@ -107,9 +109,14 @@ func (f *Server) answer(body []byte) answer {
 // everybody is the group of events for all streams and of streams without a group.
 const everybody = -1
 
-func groupOf(g *int) int {
-	if g == nil || *g < 0 || *g > math.MaxInt32 {
+// grouped are the arguments of a stream, or the data of an event.
+type grouped struct {
+	Group *int `json:"group,string"`
+}
+
+func (g grouped) number() int {
+	if g.Group == nil || *g.Group < 0 || *g.Group > math.MaxInt32 {
 		return everybody
 	}
-	return *g
+	return *g.Group
 }
