@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // suites is a JUnit report as CI systems read it.
@@ -34,7 +36,7 @@ type suites struct {
 // what it printed.
 func runK6(t *testing.T, args ...string) (int, string) {
 	t.Helper()
-	c := exec.Command(k6Bin, append([]string{"run", "-q", "--address", "", "--no-color"}, args...)...)
+	c := exectest.Command(k6Bin, append([]string{"run", "-q", "--address", "", "--no-color"}, args...)...)
 	out, err := c.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

@@ -6,11 +6,12 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 const (
@@ -40,7 +41,7 @@ func TestOutsideTheWorkspace(t *testing.T) {
 		{"mod", "edit", "-replace=" + parentPath + "=" + root, mod},
 		{"list", "-mod=readonly", "-modfile=" + mod, "-deps", "./..."},
 	} {
-		c := exec.Command("go", args...)
+		c := exectest.Command("go", args...)
 		c.Env = append(os.Environ(), "GOWORK=off")
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Errorf("go %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -70,7 +71,7 @@ func TestReleased(t *testing.T) {
 	}
 	bin := t.TempDir()
 	proxy := filepath.Join(bin, "proxy")
-	if out, err := exec.Command("go", "build", "-o", proxy, "../scripts/proxy").CombinedOutput(); err != nil {
+	if out, err := exectest.Command("go", "build", "-o", proxy, "../scripts/proxy").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	// Another module that takes the extension as xk6 does. With the sums of these
@@ -89,7 +90,7 @@ func TestReleased(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := exec.Command(
+	c := exectest.Command(
 		proxy,
 		"-root",
 		root,
@@ -119,7 +120,7 @@ func TestReleased(t *testing.T) {
 		t.Error(err)
 	}
 	// xk6 takes GOPROXY for one address, at which it reads which k6 the extension needs.
-	c = exec.Command(proxy, "-root", root, "-version", version, "sh", "-c", `echo "$GOPROXY"; cat`)
+	c = exectest.Command(proxy, "-root", root, "-version", version, "sh", "-c", `echo "$GOPROXY"; cat`)
 	in, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // segment is what one k6 process of several is told, and what it said.
@@ -41,7 +43,7 @@ func runSegments(t *testing.T, script string, with func(i int) (args, env []stri
 		args := append([]string{
 			"run", "-q", "--address", "", "--no-color", "--execution-segment", part, "--execution-segment-sequence", "0,1/2,1",
 		}, s.args...)
-		c := exec.Command(k6Bin, append(args, "-e", "TARGET="+target, "-e", "ADMIN="+admin, script)...)
+		c := exectest.Command(k6Bin, append(args, "-e", "TARGET="+target, "-e", "ADMIN="+admin, script)...)
 		c.Env = append(os.Environ(), s.env...)
 		over.Go(func() {
 			out, err := c.CombinedOutput()
@@ -205,7 +207,7 @@ func prometheus(t *testing.T) string {
 	if err := os.WriteFile(config, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command(path, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0",
+	c := exectest.Command(path, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0",
 		"--web.enable-remote-write-receiver", "--enable-feature=native-histograms")
 	log, err := c.StderrPipe()
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // TestTypes has the TypeScript compiler check every example against
@@ -16,7 +18,7 @@ func TestTypes(t *testing.T) {
 		}
 		t.Skip("tsc is not installed (Debian's package node-typescript)")
 	}
-	if out, err := exec.Command(tsc, "-p", "testdata/types").CombinedOutput(); err != nil {
+	if out, err := exectest.Command(tsc, "-p", "testdata/types").CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/cputime"
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // TestQuotaHolds bounds a process that never rests to a fifth of a core. A busy machine
@@ -29,7 +29,7 @@ func TestQuotaHolds(t *testing.T) {
 	if err := g.Set(0.2); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("sh", "-c", "echo; read go; while :; do :; done")
+	cmd := exectest.Command("sh", "-c", "echo; read go; while :; do :; done")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
