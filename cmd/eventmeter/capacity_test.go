@@ -88,6 +88,7 @@ func TestCapacityOfAKnownTarget(t *testing.T) {
 // machine is. So a burst of 5, whose last delivery comes after 100 ms, cannot
 // pass; that one of 4 does, after 75 ms, is asked of an idle machine alone.
 func TestCapacityOfBursts(t *testing.T) {
+	t.Parallel()
 	profile := filepath.Join(t.TempDir(), "bursts.yaml")
 	if err := os.WriteFile(profile, []byte(`name: bursts
 target: {embedded: {capacity: 400/s, capacityBurst: 10}}
@@ -126,6 +127,7 @@ capacity: {axis: burst, from: 4, to: 5, slo: {p99: 90ms}, step: 1s, confirm: 1, 
 // TestCapacityOfAQuota lowers the CPU quota of the real target. Which quota is enough
 // depends on the machine; that the target never uses more than it has does not.
 func TestCapacityOfAQuota(t *testing.T) {
+	t.Parallel()
 	profile := filepath.Join(t.TempDir(), "quota.yaml")
 	if err := os.WriteFile(profile, []byte(`name: quota
 lanes: [{name: push, mode: push, subscriptions: 50, event: tick}]
