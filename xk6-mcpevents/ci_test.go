@@ -125,6 +125,7 @@ func gitlabJob(t *testing.T) job {
 
 // TestCI: what the files name exists, and what they run tests a server.
 func TestCI(t *testing.T) {
+	t.Parallel()
 	bash, err := exec.LookPath("bash")
 	if err != nil {
 		t.Skip("there is no bash")

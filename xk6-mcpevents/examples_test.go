@@ -148,6 +148,7 @@ func hasty(t *testing.T) string {
 // TestExamplesPass: each against a sound target of its own, so that nothing of
 // another is heard.
 func TestExamplesPass(t *testing.T) {
+	t.Parallel()
 	for _, c := range examples {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -162,6 +163,7 @@ func TestExamplesPass(t *testing.T) {
 // TestExamplesFindFaults runs the examples against targets that leave something
 // out: k6 must say so, by that threshold and no other.
 func TestExamplesFindFaults(t *testing.T) {
+	t.Parallel()
 	dir := hasty(t)
 	for _, c := range examples {
 		t.Run(c.name, func(t *testing.T) {
@@ -191,6 +193,7 @@ func TestExampleFindsBrokenRow(t *testing.T) {
 
 // TestExamplesNeedAServer: where nobody answers, no example passes.
 func TestExamplesNeedAServer(t *testing.T) {
+	t.Parallel()
 	for _, c := range examples {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -75,6 +75,7 @@ func readJUnit(t *testing.T, path string) *suites {
 // TestJUnit: every threshold is a test case, and exactly the one that a fault
 // crosses is a failed one.
 func TestJUnit(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, fault, failed, printed string
 		code                         int
@@ -117,6 +118,7 @@ func TestJUnit(t *testing.T) {
 
 // TestJUnitEscapes: names that XML could take for its own, or cannot hold.
 func TestJUnitEscapes(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	script, report := filepath.Join(dir, "script.js"), filepath.Join(dir, "junit.xml")
 	lib, err := filepath.Abs("examples/lib/junit.js")

@@ -22,6 +22,7 @@ const (
 // TestOutsideTheWorkspace: go.mod and go.sum list all that the module takes beside
 // this checkout, for builds that know no go.work.
 func TestOutsideTheWorkspace(t *testing.T) {
+	t.Parallel()
 	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
@@ -53,6 +54,7 @@ func TestOutsideTheWorkspace(t *testing.T) {
 // build the extension and its tests. The modules come from a proxy, as a release
 // would put them on the real one.
 func TestReleased(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("go.mod")
 	if err != nil {
 		t.Fatal(err)

@@ -105,6 +105,7 @@ const (
 // TestSegments: two processes open and fire their halves, and hear nothing of
 // each other.
 func TestSegments(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := func(i int) string { return filepath.Join(dir, strconv.Itoa(i)+".json") }
 	runSegments(t, "examples/segments.js", func(i int) (args, env []string) { return []string{"-o", "json=" + file(i)}, nil })
@@ -130,6 +131,7 @@ func TestSegments(t *testing.T) {
 // TestSegmentsRemoteWrite: the same, into a real Prometheus, whose sums must be
 // those of the whole.
 func TestSegmentsRemoteWrite(t *testing.T) {
+	t.Parallel()
 	base := prometheus(t)
 	deployed, environment := testRun(t)
 	runSegments(t, "examples/segments.js", func(i int) (args, env []string) {

@@ -11,6 +11,7 @@ import (
 // TestTypes has the TypeScript compiler check every example against
 // index.d.ts, and that it finds the mistakes of testdata/types/wrong.ts.
 func TestTypes(t *testing.T) {
+	t.Parallel()
 	tsc, err := exec.LookPath("tsc")
 	if err != nil {
 		if os.Getenv("EVENTMETER_REQUIRE_TOOLS") != "" {
