@@ -1,6 +1,7 @@
 package eventmeter_test
 
 import (
+	"bytes"
 	"cmp"
 	"go/ast"
 	"go/parser"
@@ -55,6 +56,23 @@ func TestStructure(t *testing.T) {
 				strings.Join(against, "\n\t"),
 			)
 		}
+	}
+}
+
+// TestProgramsOfTests: tests start programs by way of exectest, so that none is left behind.
+func TestProgramsOfTests(t *testing.T) {
+	err := filepath.WalkDir(".", func(name string, d os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, "_test.go") || filepath.Base(name) == "structure_test.go" {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		if bytes.Contains(text, []byte("exec.Command")) {
+			t.Errorf("%s uses exec.Command; want exectest.Command", name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // workflow is what ci/github-actions.yml uses of GitHub's syntax.
@@ -123,6 +125,7 @@ func gitlabJob(t *testing.T) job {
 
 // TestCI: what the files name exists, and what they run tests a server.
 func TestCI(t *testing.T) {
+	t.Parallel()
 	bash, err := exec.LookPath("bash")
 	if err != nil {
 		t.Skip("there is no bash")
@@ -144,7 +147,7 @@ func TestCI(t *testing.T) {
 				}
 				dir := checkout(t, examples)
 				url, admin := serve(t, args...)
-				c := exec.Command(bash, "-e", "-c", j.test)
+				c := exectest.Command(bash, "-e", "-c", j.test)
 				c.Dir, c.Env = dir, append(os.Environ(), "TARGET="+url, "ADMIN="+admin)
 				out, err := c.CombinedOutput()
 				var exit *exec.ExitError
@@ -204,7 +207,7 @@ func checkBuild(t *testing.T, script string) {
 // serves where the script looks.
 func checkServe(t *testing.T, j job) {
 	t.Helper()
-	help, err := exec.Command(eventmeterBin, "serve", "--help").CombinedOutput()
+	help, err := exectest.Command(eventmeterBin, "serve", "--help").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, help)
 	}

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // k6Bin and eventmeterBin are built once, for all tests.
@@ -28,7 +30,7 @@ func run(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	k6Bin, eventmeterBin = filepath.Join(dir, "k6.exe"), filepath.Join(dir, "eventmeter.exe")
 	for out, pkg := range map[string]string{k6Bin: "./cmd/k6", eventmeterBin: "github.com/eventmeter/eventmeter/cmd/eventmeter"} {
-		if text, err := exec.Command("go", "build", "-o", out, pkg).CombinedOutput(); err != nil {
+		if text, err := exectest.Command("go", "build", "-o", out, pkg).CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "go build %s: %v\n%s", pkg, err, text)
 			return 1
 		}
@@ -48,7 +50,7 @@ func serve(t *testing.T, args ...string) (url, admin string) {
 	if !given {
 		t.Fatal("README.md gives no options to serve")
 	}
-	c := exec.Command(eventmeterBin, slices.Concat([]string{"serve", "--options", "-"}, strings.Fields(flags), args)...)
+	c := exectest.Command(eventmeterBin, slices.Concat([]string{"serve", "--options", "-"}, strings.Fields(flags), args)...)
 	in, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +85,7 @@ func serve(t *testing.T, args ...string) (url, admin string) {
 func k6Command(t *testing.T, script, url, admin string, args ...string) *exec.Cmd {
 	t.Helper()
 	args = append([]string{"run", "-q", "--address", "", "--no-color", "-e", "TARGET=" + url, "-e", "ADMIN=" + admin}, args...)
-	return exec.CommandContext(t.Context(), k6Bin, append(args, script)...)
+	return exectest.CommandContext(t.Context(), k6Bin, append(args, script)...)
 }
 
 // k6 runs a script and returns k6's exit code and output.
@@ -146,6 +148,7 @@ func hasty(t *testing.T) string {
 // TestExamplesPass: each against a sound target of its own, so that nothing of
 // another is heard.
 func TestExamplesPass(t *testing.T) {
+	t.Parallel()
 	for _, c := range examples {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -160,6 +163,7 @@ func TestExamplesPass(t *testing.T) {
 // TestExamplesFindFaults runs the examples against targets that leave something
 // out: k6 must say so, by that threshold and no other.
 func TestExamplesFindFaults(t *testing.T) {
+	t.Parallel()
 	dir := hasty(t)
 	for _, c := range examples {
 		t.Run(c.name, func(t *testing.T) {
@@ -189,6 +193,7 @@ func TestExampleFindsBrokenRow(t *testing.T) {
 
 // TestExamplesNeedAServer: where nobody answers, no example passes.
 func TestExamplesNeedAServer(t *testing.T) {
+	t.Parallel()
 	for _, c := range examples {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // suites is a JUnit report as CI systems read it.
@@ -34,7 +36,7 @@ type suites struct {
 // what it printed.
 func runK6(t *testing.T, args ...string) (int, string) {
 	t.Helper()
-	c := exec.Command(k6Bin, append([]string{"run", "-q", "--address", "", "--no-color"}, args...)...)
+	c := exectest.Command(k6Bin, append([]string{"run", "-q", "--address", "", "--no-color"}, args...)...)
 	out, err := c.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -73,6 +75,7 @@ func readJUnit(t *testing.T, path string) *suites {
 // TestJUnit: every threshold is a test case, and exactly the one that a fault
 // crosses is a failed one.
 func TestJUnit(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, fault, failed, printed string
 		code                         int
@@ -115,6 +118,7 @@ func TestJUnit(t *testing.T) {
 
 // TestJUnitEscapes: names that XML could take for its own, or cannot hold.
 func TestJUnitEscapes(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	script, report := filepath.Join(dir, "script.js"), filepath.Join(dir, "junit.xml")
 	lib, err := filepath.Abs("examples/lib/junit.js")

@@ -6,11 +6,12 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 const (
@@ -21,6 +22,7 @@ const (
 // TestOutsideTheWorkspace: go.mod and go.sum list all that the module takes beside
 // this checkout, for builds that know no go.work.
 func TestOutsideTheWorkspace(t *testing.T) {
+	t.Parallel()
 	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +42,7 @@ func TestOutsideTheWorkspace(t *testing.T) {
 		{"mod", "edit", "-replace=" + parentPath + "=" + root, mod},
 		{"list", "-mod=readonly", "-modfile=" + mod, "-deps", "./..."},
 	} {
-		c := exec.Command("go", args...)
+		c := exectest.Command("go", args...)
 		c.Env = append(os.Environ(), "GOWORK=off")
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Errorf("go %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -52,6 +54,7 @@ func TestOutsideTheWorkspace(t *testing.T) {
 // build the extension and its tests. The modules come from a proxy, as a release
 // would put them on the real one.
 func TestReleased(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("go.mod")
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +73,7 @@ func TestReleased(t *testing.T) {
 	}
 	bin := t.TempDir()
 	proxy := filepath.Join(bin, "proxy")
-	if out, err := exec.Command("go", "build", "-o", proxy, "../scripts/proxy").CombinedOutput(); err != nil {
+	if out, err := exectest.Command("go", "build", "-o", proxy, "../scripts/proxy").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	// Another module that takes the extension as xk6 does. With the sums of these
@@ -89,7 +92,7 @@ func TestReleased(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := exec.Command(
+	c := exectest.Command(
 		proxy,
 		"-root",
 		root,
@@ -119,7 +122,7 @@ func TestReleased(t *testing.T) {
 		t.Error(err)
 	}
 	// xk6 takes GOPROXY for one address, at which it reads which k6 the extension needs.
-	c = exec.Command(proxy, "-root", root, "-version", version, "sh", "-c", `echo "$GOPROXY"; cat`)
+	c = exectest.Command(proxy, "-root", root, "-version", version, "sh", "-c", `echo "$GOPROXY"; cat`)
 	in, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ func readme(t *testing.T) string {
 
 // TestReadmeScripts: the whole scripts of README.md pass.
 func TestReadmeScripts(t *testing.T) {
+	t.Parallel()
 	url, admin := serve(t)
 	blocks := regexp.MustCompile("(?s)```js\n(import .*?)```").FindAllStringSubmatch(readme(t), -1)
 	if len(blocks) < 2 {

@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // segment is what one k6 process of several is told, and what it said.
@@ -41,7 +43,7 @@ func runSegments(t *testing.T, script string, with func(i int) (args, env []stri
 		args := append([]string{
 			"run", "-q", "--address", "", "--no-color", "--execution-segment", part, "--execution-segment-sequence", "0,1/2,1",
 		}, s.args...)
-		c := exec.Command(k6Bin, append(args, "-e", "TARGET="+target, "-e", "ADMIN="+admin, script)...)
+		c := exectest.Command(k6Bin, append(args, "-e", "TARGET="+target, "-e", "ADMIN="+admin, script)...)
 		c.Env = append(os.Environ(), s.env...)
 		over.Go(func() {
 			out, err := c.CombinedOutput()
@@ -103,6 +105,7 @@ const (
 // TestSegments: two processes open and fire their halves, and hear nothing of
 // each other.
 func TestSegments(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := func(i int) string { return filepath.Join(dir, strconv.Itoa(i)+".json") }
 	runSegments(t, "examples/segments.js", func(i int) (args, env []string) { return []string{"-o", "json=" + file(i)}, nil })
@@ -128,6 +131,7 @@ func TestSegments(t *testing.T) {
 // TestSegmentsRemoteWrite: the same, into a real Prometheus, whose sums must be
 // those of the whole.
 func TestSegmentsRemoteWrite(t *testing.T) {
+	t.Parallel()
 	base := prometheus(t)
 	deployed, environment := testRun(t)
 	runSegments(t, "examples/segments.js", func(i int) (args, env []string) {
@@ -205,7 +209,7 @@ func prometheus(t *testing.T) string {
 	if err := os.WriteFile(config, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command(path, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0",
+	c := exectest.Command(path, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0",
 		"--web.enable-remote-write-receiver", "--enable-feature=native-histograms")
 	log, err := c.StderrPipe()
 	if err != nil {

@@ -4,11 +4,14 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // TestTypes has the TypeScript compiler check every example against
 // index.d.ts, and that it finds the mistakes of testdata/types/wrong.ts.
 func TestTypes(t *testing.T) {
+	t.Parallel()
 	tsc, err := exec.LookPath("tsc")
 	if err != nil {
 		if os.Getenv("EVENTMETER_REQUIRE_TOOLS") != "" {
@@ -16,7 +19,7 @@ func TestTypes(t *testing.T) {
 		}
 		t.Skip("tsc is not installed (Debian's package node-typescript)")
 	}
-	if out, err := exec.Command(tsc, "-p", "testdata/types").CombinedOutput(); err != nil {
+	if out, err := exectest.Command(tsc, "-p", "testdata/types").CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -2,12 +2,13 @@ package mcpevents_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // xk6Version is the version that README.md names.
@@ -26,7 +27,7 @@ func xk6(t *testing.T) string {
 		{"mod", "edit", "-require=go.k6.io/xk6@" + xk6Version},
 		{"build", "-mod=mod", "-o", "xk6", "go.k6.io/xk6"},
 	} {
-		c := exec.CommandContext(t.Context(), "go", args...)
+		c := exectest.CommandContext(t.Context(), "go", args...)
 		c.Dir, c.Env = dir, append(os.Environ(), "GOWORK=off")
 		out, err := c.CombinedOutput()
 		switch {
@@ -67,7 +68,7 @@ func TestXK6(t *testing.T) {
 		// Written elsewhere, so that nothing is left in the repository. xk6's own
 		// build flags, and building without cgo, would have all of k6 compiled once
 		// more.
-		c := exec.CommandContext(t.Context(), "sh", "-c", strings.Replace(line, "--output k6 ", "--output '"+k6+"' ", 1))
+		c := exectest.CommandContext(t.Context(), "sh", "-c", strings.Replace(line, "--output k6 ", "--output '"+k6+"' ", 1))
 		c.Dir = dir
 		c.Env = append(os.Environ(), "EVENTMETER="+root, "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"),
 			"CGO_ENABLED=1", "XK6_BUILD_FLAGS=-ldflags=-s -w")
@@ -81,12 +82,12 @@ func TestXK6(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v\n%s", line, err, out)
 			}
-			said, err := exec.CommandContext(t.Context(), k6, "version").CombinedOutput()
+			said, err := exectest.CommandContext(t.Context(), k6, "version").CombinedOutput()
 			if err != nil || !strings.Contains(string(said), "k6/x/mcpevents [js]") {
 				t.Errorf("k6 version: %v\n%s", err, said)
 			}
 			url, admin := serve(t)
-			c := exec.CommandContext(
+			c := exectest.CommandContext(
 				t.Context(),
 				k6,
 				"run",

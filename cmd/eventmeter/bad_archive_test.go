@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/eventmeter/eventmeter/internal/exectest"
 	"github.com/eventmeter/eventmeter/internal/report"
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/internal/shard"
@@ -54,7 +54,7 @@ var smallArchiveOnce = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	out := filepath.Join(programDir, "small")
-	cmd := exec.Command(file, "run", "--quiet", "--profile", profile, "--processes", "2", "--out", out)
+	cmd := exectest.Command(file, "run", "--quiet", "--profile", profile, "--processes", "2", "--out", out)
 	if text, err := cmd.CombinedOutput(); err != nil && cmd.ProcessState.ExitCode() != exitBottleneck {
 		return "", fmt.Errorf("run of an archive: %w\n%s", err, text)
 	}
@@ -244,7 +244,7 @@ func TestEveryValueOfAnArchiveChanged(t *testing.T) {
 func withoutDetector(t *testing.T, env ...string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tests.exe")
-	if out, err := exec.Command("go", "test", "-c", "-vet=off", "-o", file, ".").CombinedOutput(); err != nil {
+	if out, err := exectest.Command("go", "test", "-c", "-vet=off", "-o", file, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build the tests: %v\n%s", err, out)
 	}
 	cmd := limited(t, file, "-test.run=^"+t.Name()+"$", "-test.v")

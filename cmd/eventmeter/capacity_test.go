@@ -88,6 +88,7 @@ func TestCapacityOfAKnownTarget(t *testing.T) {
 // machine is. So a burst of 5, whose last delivery comes after 100 ms, cannot
 // pass; that one of 4 does, after 75 ms, is asked of an idle machine alone.
 func TestCapacityOfBursts(t *testing.T) {
+	t.Parallel()
 	profile := filepath.Join(t.TempDir(), "bursts.yaml")
 	if err := os.WriteFile(profile, []byte(`name: bursts
 target: {embedded: {capacity: 400/s, capacityBurst: 10}}

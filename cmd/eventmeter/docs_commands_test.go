@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -12,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // documented is a page whose commands are run, one after the other in a folder of their own, as a
@@ -156,7 +157,7 @@ func runDocumented(t *testing.T, dir, bin, line string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	c := exec.CommandContext(ctx, "sh", "-c", line)
+	c := exectest.CommandContext(ctx, "sh", "-c", line)
 	c.Dir = dir
 	c.Env = append(
 		os.Environ(),

@@ -103,6 +103,7 @@ func TestTakeEnvironment(t *testing.T) {
 // writes down its environment: neither the target nor the archive knows the tokens of
 // variables.
 func TestSecretsOfVariables(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a shell")
 	}

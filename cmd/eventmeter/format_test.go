@@ -81,6 +81,7 @@ func TestFormatFiles(t *testing.T) {
 
 // TestFormatsOfARun writes a run in every format at once.
 func TestFormatsOfARun(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	stdout, stderr, code := execute(t, smoke(

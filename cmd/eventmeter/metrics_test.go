@@ -18,6 +18,7 @@ import (
 // gets by remote write, and that goes out by OTLP, too: all three say what
 // result.json says.
 func TestMetricsAgreeEverywhere(t *testing.T) {
+	t.Parallel()
 	server := promtest.Start(t, promtest.Options{Every: 2 * time.Second})
 	otlp := promtest.OTLP(t)
 	dir := filepath.Join(t.TempDir(), "out")

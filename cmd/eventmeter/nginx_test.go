@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/embedded"
+	"github.com/eventmeter/eventmeter/internal/exectest"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -79,7 +80,7 @@ http {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path, "-p", folder, "-c", file, "-e", filepath.Join(folder, "error.log"))
+	cmd := exectest.Command(path, "-p", folder, "-c", file, "-e", filepath.Join(folder, "error.log"))
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Start(); err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/exectest"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -38,7 +39,7 @@ func browse(t *testing.T, file string, width int) (dom, complaints string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	log := filepath.Join(t.TempDir(), "net.json")
-	cmd := exec.CommandContext(ctx, chromium(t), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+	cmd := exectest.CommandContext(ctx, chromium(t), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 		"--host-resolver-rules=MAP * ~NOTFOUND", "--log-net-log="+log, "--user-data-dir="+t.TempDir(),
 		"--enable-logging=stderr", "--virtual-time-budget=5000", fmt.Sprintf("--window-size=%d,900", width), "--dump-dom", "file://"+file)

@@ -46,6 +46,7 @@ func TestRecordErrors(t *testing.T) {
 // One run is recorded while another process records what arrives: both traces
 // hold the same payloads.
 func TestRecordAndRunRecord(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it runs for seconds")
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/embedded"
+	"github.com/eventmeter/eventmeter/internal/exectest"
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/internal/shard"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
@@ -255,7 +256,7 @@ func TestProcessDies(t *testing.T) {
 		},
 		Count: 2, Dir: dir,
 		Command: func(i int) *exec.Cmd {
-			cmd := exec.Command(self, "shard", fmt.Sprintf("%d/2", i))
+			cmd := exectest.Command(self, "shard", fmt.Sprintf("%d/2", i))
 			cmd.Env = append(os.Environ(), asCommand+"=1")
 			children = append(children, cmd)
 			return cmd

@@ -2,13 +2,14 @@ package boards
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // read reads a file of YAML strictly: a key that its type here does not have, or
@@ -186,7 +187,7 @@ func checkCommand(t *testing.T, program string) {
 	services := read[composeFile](t, "compose.yaml").Services
 	for _, name := range []string{"target", "eventmeter"} {
 		args := services[name].Command
-		help, err := exec.Command(program, args[0], "--help-all").Output()
+		help, err := exectest.Command(program, args[0], "--help-all").Output()
 		if err != nil {
 			t.Fatal(err)
 		}

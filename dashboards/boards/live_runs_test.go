@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // command is one eventmeter that runs while Prometheus looks on.
@@ -53,7 +55,7 @@ func (o *output) String() string {
 func build(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "eventmeter")
-	cmd := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", program, "./cmd/eventmeter")...)
+	cmd := exectest.Command("go", append(append([]string{"build"}, buildFlags...), "-o", program, "./cmd/eventmeter")...)
 	cmd.Dir = filepath.Join("..", "..")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build eventmeter: %v\n%s", err, said)
@@ -66,7 +68,7 @@ func (c *command) start(t *testing.T, program string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	args := append(append([]string(nil), c.args...), "--metrics", "127.0.0.1:0", "--metrics-linger", "60s", "--out", c.dir, "--quiet")
-	c.cmd = exec.CommandContext(ctx, program, args...)
+	c.cmd = exectest.CommandContext(ctx, program, args...)
 	c.cmd.Dir = filepath.Dir(c.dir)
 	c.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	c.cmd.Stdout = &c.output

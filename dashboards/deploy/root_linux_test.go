@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // TestRootFS makes the files of the image and runs the program among them, as the
@@ -20,7 +22,7 @@ func TestRootFS(t *testing.T) {
 		t.Skip("it compiles the program")
 	}
 	dir := filepath.Join(t.TempDir(), "root")
-	c := exec.Command("dashboards/deploy/rootfs", dir)
+	c := exectest.Command("dashboards/deploy/rootfs", dir)
 	c.Dir, c.Env = "../..", append(os.Environ(), "VERSION=v1.2.3-test")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -83,6 +85,8 @@ func TestRootFS(t *testing.T) {
 func inRoot(dir string, args ...string) *exec.Cmd {
 	return &exec.Cmd{
 		Path: args[0], Args: args, Dir: "/results", Env: []string{},
-		SysProcAttr: &syscall.SysProcAttr{Chroot: dir, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}},
+		SysProcAttr: &syscall.SysProcAttr{
+			Chroot: dir, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}, Pdeathsig: syscall.SIGKILL,
+		},
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // asProgram makes the test binary a hostile server on standard input and
@@ -40,7 +42,7 @@ func build(m *testing.M) int {
 	program = filepath.Join(dir, "eventmeter")
 	if given := os.Getenv("HOSTILE_TEST_PROGRAM"); given != "" {
 		program = given
-	} else if out, err := exec.Command(
+	} else if out, err := exectest.Command(
 		"go", "build", "-o", program, "github.com/eventmeter/eventmeter/cmd/eventmeter",
 	).CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the program: %v\n%s", err, out)
@@ -86,7 +88,7 @@ func run(t *testing.T, profile string, env ...string) outcome {
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	out := filepath.Join(dir, "out")
-	cmd := exec.CommandContext(ctx, program, "run", "--profile", file, "--out", out, "--plain", "--full")
+	cmd := exectest.CommandContext(ctx, program, "run", "--profile", file, "--out", out, "--plain", "--full")
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 	var text bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &text, &text

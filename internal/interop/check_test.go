@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/eventmeter/eventmeter/internal/exectest"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -43,7 +43,7 @@ func checkFinds(t *testing.T, name string, args ...string) *results.Check {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(
+	cmd := exectest.CommandContext(
 		t.Context(),
 		path,
 		append([]string{"check", "--format=json", "--quiet", "--duration", "1s", "--subscriptions", "30"}, args...)...)

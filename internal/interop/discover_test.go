@@ -3,11 +3,12 @@ package interop
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // offer holds the checked part of what discover says with --format json.
@@ -25,7 +26,7 @@ func discover(t *testing.T, args ...string) (o offer) {
 		t.Fatal(err)
 	}
 	var stderr strings.Builder
-	cmd := exec.CommandContext(t.Context(), path, append([]string{"discover", "--format=json"}, args...)...)
+	cmd := exectest.CommandContext(t.Context(), path, append([]string{"discover", "--format=json"}, args...)...)
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // handlerStats are the counts of handler.mjs.
@@ -70,7 +72,7 @@ var program = sync.OnceValues(func() (string, error) {
 	}
 	programDir = dir
 	path := filepath.Join(dir, "eventmeter")
-	if out, err := exec.Command("go", "build", "-o", path, "github.com/eventmeter/eventmeter/cmd/eventmeter").CombinedOutput(); err != nil {
+	if out, err := exectest.Command("go", "build", "-o", path, "github.com/eventmeter/eventmeter/cmd/eventmeter").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the program: %w\n%s", err, out)
 	}
 	return path, nil
@@ -114,7 +116,7 @@ func runProgram(t *testing.T, args ...string) []laneResult {
 		t.Fatal(err)
 	}
 	out := filepath.Join(t.TempDir(), "out")
-	cmd := exec.CommandContext(t.Context(), path, append([]string{"run", "--out", out, "--plain"}, args...)...)
+	cmd := exectest.CommandContext(t.Context(), path, append([]string{"run", "--out", out, "--plain"}, args...)...)
 	var text bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &text, &text
 	err = cmd.Run()

@@ -21,6 +21,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // patience bounds every wait. Nothing here takes a tenth of it on an idle machine.
@@ -92,7 +94,7 @@ func readJSON(file string, into any) error {
 func start(t *testing.T, name string, args ...string) *script {
 	t.Helper()
 	needsPackages(t)
-	cmd := exec.Command("node", append([]string{filepath.Join("testdata", name)}, args...)...)
+	cmd := exectest.Command("node", append([]string{filepath.Join("testdata", name)}, args...)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	in, err := cmd.StdinPipe()

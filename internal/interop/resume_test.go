@@ -2,10 +2,11 @@ package interop
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // resumeProfile has clients whose answers break in the middle, and resumes them by the id
@@ -106,7 +107,7 @@ func TestNoEventStoreNode(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	said, err := exec.CommandContext(t.Context(), path, "run", "--quiet", "--out", t.TempDir(), "--profile", file, "--target", s.URL).
+	said, err := exectest.CommandContext(t.Context(), path, "run", "--quiet", "--out", t.TempDir(), "--profile", file, "--target", s.URL).
 		CombinedOutput()
 	if want := "the events of the answer have no ids, so Last-Event-ID cannot resume it: does the server have an event store?\n"; err == nil ||
 		!strings.HasSuffix(string(said), want) {

@@ -6,10 +6,11 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // sdkStats are the counts of the servers of the two SDKs.
@@ -185,7 +186,7 @@ func TestSDKPipes(t *testing.T) {
 func startPiped(t *testing.T, name string) (*script, func() map[string]any) {
 	t.Helper()
 	needsPackages(t)
-	cmd := exec.Command("node", filepath.Join("testdata", name), "--stdio")
+	cmd := exectest.Command("node", filepath.Join("testdata", name), "--stdio")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // Server is a Prometheus that a test started. It ends with the test. Its methods
@@ -78,7 +80,7 @@ func Start(t testing.TB, o Options) *Server {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, program,
+	cmd := exectest.CommandContext(ctx, program,
 		"--config.file="+s.config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0",
 		"--enable-feature=native-histograms", "--web.enable-remote-write-receiver", "--web.enable-lifecycle", "--log.level=info")
 	cmd.Dir, cmd.Stderr, cmd.Stdout = dir, s.log, s.log

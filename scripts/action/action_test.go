@@ -4,11 +4,12 @@ package action_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // repository makes a repository with two commits of a server, of which the second
@@ -17,7 +18,7 @@ func repository(t *testing.T) (dir, first string) {
 	t.Helper()
 	dir = t.TempDir()
 	git := func(args ...string) string {
-		c := exec.Command("git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...)
+		c := exectest.Command("git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...)
 		c.Dir = dir
 		out, err := c.CombinedOutput()
 		if err != nil {
@@ -50,7 +51,7 @@ func TestAction(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", filepath.Join(bin, "eventmeter"), "../../cmd/eventmeter").
+	if out, err := exectest.Command("go", "build", "-o", filepath.Join(bin, "eventmeter"), "../../cmd/eventmeter").
 		CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -78,7 +79,7 @@ func TestAction(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out")
 			summary, output := filepath.Join(t.TempDir(), "summary.md"), filepath.Join(t.TempDir(), "output")
-			cmd := exec.CommandContext(t.Context(), script)
+			cmd := exectest.CommandContext(t.Context(), script)
 			cmd.Dir = dir
 			cmd.Env = append(
 				os.Environ(),
@@ -119,7 +120,7 @@ func TestAction(t *testing.T) {
 				t.Errorf("exit code %d, want %d\n%s", code, c.code, got)
 			}
 			// Nothing of the run is left.
-			list := exec.Command("git", "worktree", "list")
+			list := exectest.Command("git", "worktree", "list")
 			list.Dir = dir
 			if left, err := list.Output(); err != nil || strings.Count(string(left), "\n") != 1 {
 				t.Errorf("%v: %s", err, left)

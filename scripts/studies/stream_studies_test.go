@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // written returns the page of a study, on one line.
@@ -165,7 +166,7 @@ func TestComplaint(t *testing.T) {
 		t.Error("an error of the study is a result")
 	}
 	for code, want := range map[string]bool{"2": false, "3": true} {
-		if err := exec.Command("sh", "-c", "exit "+code).Run(); fellOver(fmt.Errorf("run: %w", err)) != want {
+		if err := exectest.Command("sh", "-c", "exit "+code).Run(); fellOver(fmt.Errorf("run: %w", err)) != want {
 			t.Errorf("exit code %s: want %v", code, want)
 		}
 	}
