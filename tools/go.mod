@@ -12,4 +12,7 @@ require (
 	golang.org/x/net v0.62.0
 	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.49.0
+	honnef.co/go/tools v0.8.2
 )
+
+tool honnef.co/go/tools/cmd/staticcheck
