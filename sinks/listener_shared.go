@@ -69,8 +69,9 @@ func (g *guest) leave() {
 	g.at.mu.Lock()
 	delete(g.at.guests, g.prefix)
 	g.at.mu.Unlock()
+	//lint:ignore SA2001 only waits
 	g.serving.Lock()
-	g.serving.Unlock() //nolint:staticcheck // only waits
+	g.serving.Unlock()
 }
 
 // ServeHTTP passes a request to its lane. A path below no lane's prefix, such as that

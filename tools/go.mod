@@ -16,4 +16,7 @@ require (
 	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/tools v0.52.0
+	honnef.co/go/tools v0.8.2
 )
+
+tool honnef.co/go/tools/cmd/staticcheck

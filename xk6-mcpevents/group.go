@@ -365,7 +365,7 @@ func (g *group) handle() error {
 	vu := g.client.m.vu
 	for n := range items {
 		if vu.Context().Err() != nil {
-			return nil //nolint:nilerr // the iteration is over: scripts run no more
+			return nil // the iteration is over: scripts run no more
 		}
 		calls, left := g.handlers.next(items[n].kind)
 		v := items[n].script(vu.Runtime(), g.handlers.messages)

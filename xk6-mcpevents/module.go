@@ -18,7 +18,7 @@ import (
 // Name is what scripts import.
 const Name = "k6/x/mcpevents"
 
-func init() { //nolint:gochecknoinits // k6 knows its extensions by such a call
+func init() { // k6 knows its extensions by such a call
 	modules.Register(Name, New())
 }
 

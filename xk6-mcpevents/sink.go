@@ -81,7 +81,7 @@ func (s *sink) open() (*sharedSink, error) {
 }
 
 // Url is the address that targets receive.
-func (s *sink) Url() string { //nolint:revive // the script's name is url
+func (s *sink) Url() string { // the script's name is url
 	l, err := s.open()
 	if err != nil {
 		s.m.throw(err)

@@ -292,7 +292,7 @@ func (f *capacityFlags) write(c *results.Capacity, dir string, io streams) error
 // to its end.
 func capacityVerdict(c *results.Capacity, runErr error) error {
 	if runErr != nil {
-		return nil //nolint:nilerr // the caller reports runErr
+		return nil // the caller reports runErr
 	}
 	switch c.Outcome {
 	case "found":

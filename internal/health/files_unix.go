@@ -11,5 +11,5 @@ func FileLimit() int64 {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
 		return 0
 	}
-	return int64(min(uint64(lim.Cur), 1<<62)) //nolint:unconvert // signed on some systems
+	return int64(min(uint64(lim.Cur), 1<<62)) // signed on some systems
 }

@@ -248,7 +248,7 @@ func (c *parent) act(ctx context.Context, n news) error {
 		s.done = true
 		if err := n.line.Done.err(); err != nil {
 			if errors.Is(err, run.ErrStopped) && c.failed != nil {
-				return nil //nolint:nilerr // as ordered
+				return nil // as ordered
 			}
 			if c.begun > 0 {
 				c.fail(fmt.Errorf("shard %d: %w", s.index, err))

@@ -99,8 +99,9 @@ func (l *Lane[T]) ReadyHook(h *Hook, root string, sub eventmeter.Sub) {
 // handled.
 func (l *Lane[T]) Retire(h *Hook) {
 	l.Receiver.Retire(h.Path)
+	//lint:ignore SA2001 only waits
 	h.Serving.Lock()
-	h.Serving.Unlock() //nolint:staticcheck // only waits
+	h.Serving.Unlock()
 }
 
 // Check parses a delivery into f and returns true, or refuses it and returns the reply.

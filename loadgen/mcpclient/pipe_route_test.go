@@ -170,7 +170,7 @@ func TestRouterFinish(t *testing.T) {
 	}
 	gone := errors.New("gone")
 	r.finish(gone)
-	if ended != 3 || r.add(9, &Exchange{}) != gone || r.listen(&Exchange{}) != gone { //nolint:errorlint // the very one
+	if ended != 3 || r.add(9, &Exchange{}) != gone || r.listen(&Exchange{}) != gone { // the very one
 		t.Errorf("%d exchanges were told", ended)
 	}
 }

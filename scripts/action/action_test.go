@@ -69,8 +69,12 @@ func TestAction(t *testing.T) {
 		outputs []string // files of the artefact
 	}{
 		{"alone", append(http, "AGAINST=none"), 99, []string{"threshold *.lostSilent == 0"}, []string{"result.json", "report.html"}},
-		{"http", append(http, "AGAINST="+first, "GATES=push.lostSilent <= +0"), 1, []string{"gate push.lostSilent <= +0, push: it got worse, from 0 % to 25 %"}, []string{"base/result.json", "against/result.json", "report.html"}},
-		{"stdio", append(stdio, "AGAINST="+first, "GATES=push.lostSilent <= +0"), 1, []string{"gate push.lostSilent <= +0, push: it got worse"}, []string{"base/result.json", "against/result.json"}},
+		{"http", append(http, "AGAINST="+first, "GATES=push.lostSilent <= +0"), 1,
+			[]string{"gate push.lostSilent <= +0, push: it got worse, from 0 % to 25 %"},
+			[]string{"base/result.json", "against/result.json", "report.html"}},
+		{"stdio", append(stdio, "AGAINST="+first, "GATES=push.lostSilent <= +0"), 1,
+			[]string{"gate push.lostSilent <= +0, push: it got worse"},
+			[]string{"base/result.json", "against/result.json"}},
 		{"neither", nil, 2, []string{"::error::give serve"}, nil},
 		{"both", append(http, "COMMAND=x"), 2, []string{"::error::there are serve and command"}, nil},
 		{"ends", []string{"SERVE=echo no license >&2; exit 3"}, 2, []string{"no license", "ended before it listened on port"}, nil},

@@ -174,7 +174,7 @@ func (t *task) pursue(ctx context.Context) (outcome string, err error) {
 			return outCompleted, nil
 		}
 		if ctx.Err() != nil {
-			return outUnfinished, nil //nolint:nilerr // this side ended the run
+			return outUnfinished, nil // this side ended the run
 		}
 		p := t.plan(e)
 		switch {
