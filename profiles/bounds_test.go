@@ -68,12 +68,13 @@ func TestBoundsLeaveRoom(t *testing.T) {
 		"a payload of 4,000 keys": strings.Replace(base, `text: "{{.Probe}}"`, `text: "{{.Probe}}"`+"\n    more: {"+keys(4_000)+"}", 1),
 		"a payload of 300 KB":     strings.Replace(base, `"{{.Probe}}"`, `"{{.Probe}} `+strings.Repeat("x", 300_000)+`"`, 1),
 		"a printf of 60 KiB":      strings.Replace(base, `"{{.Probe}}"`, `'{{printf "%[1]s`+strings.Repeat("x", 60<<10)+`" .Probe}}'`, 1),
-		"60 levels":               strings.Replace(base, `text: "{{.Probe}}"`, `text: "{{.Probe}}"`+"\n    more: "+strings.Repeat("[", 55)+strings.Repeat("]", 55), 1),
-		"brackets in a text":      strings.Replace(base, `"{{.Probe}}"`, `"{{.Probe}} `+strings.Repeat("[", 1_000)+`"`, 1),
-		"a comment of hyphens":    strings.Replace(base, "lanes:", "# "+strings.Repeat("- ", 500)+"\nlanes:", 1),
-		"100,000 subscriptions":   strings.Replace(base, "subscriptions: 10", "subscriptions: 100000\n    sources: '{{mod .Index 4}}'", 1),
-		"65,536 sources":          strings.Replace(base, "sources: 4", "sources: 65536", 1),
-		"65,536 workers":          strings.Replace(base, "sources: 4", "sources: 4\n  workers: 65536", 1),
+		"60 levels": strings.Replace(base, `text: "{{.Probe}}"`,
+			`text: "{{.Probe}}"`+"\n    more: "+strings.Repeat("[", 55)+strings.Repeat("]", 55), 1),
+		"brackets in a text":    strings.Replace(base, `"{{.Probe}}"`, `"{{.Probe}} `+strings.Repeat("[", 1_000)+`"`, 1),
+		"a comment of hyphens":  strings.Replace(base, "lanes:", "# "+strings.Repeat("- ", 500)+"\nlanes:", 1),
+		"100,000 subscriptions": strings.Replace(base, "subscriptions: 10", "subscriptions: 100000\n    sources: '{{mod .Index 4}}'", 1),
+		"65,536 sources":        strings.Replace(base, "sources: 4", "sources: 65536", 1),
+		"65,536 workers":        strings.Replace(base, "sources: 4", "sources: 4\n  workers: 65536", 1),
 	} {
 		if text == base {
 			t.Fatalf("%s: base does not hold what is replaced", name)
@@ -103,7 +104,8 @@ func TestTemplatesAreTotal(t *testing.T) {
 func TestSpell(t *testing.T) {
 	p := &Profile{Lanes: []Lane{{Name: "push"}, {Name: "poll"}, {Name: "poll"}}}
 	for key, want := range map[string]string{
-		"lanes.0": "lanes.push", "lanes.0.mode": "lanes.push.mode", "lanes.1.mode": "lanes.1.mode", "lanes.-1": "lanes.-1", "lanes.-1.mode": "lanes.-1.mode", "lanes.3.mode": "lanes.3.mode",
+		"lanes.0": "lanes.push", "lanes.0.mode": "lanes.push.mode", "lanes.1.mode": "lanes.1.mode", "lanes.-1": "lanes.-1",
+		"lanes.-1.mode": "lanes.-1.mode", "lanes.3.mode": "lanes.3.mode",
 		"lanes.-9223372036854775808": "lanes.-9223372036854775808", "lanes.x.mode": "lanes.x.mode", "lanes": "lanes", "lanes.": "lanes.",
 	} {
 		if got := p.spell(key); got != want {

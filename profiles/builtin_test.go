@@ -183,9 +183,11 @@ func TestLoad(t *testing.T) {
 		t.Errorf("%v, %v", p, err)
 	}
 	for name, want := range map[string]string{
-		"comprae":       `profile "comprae": no such profile: neither a file nor built in; did you mean compare?`,
-		"./compare":     `profile "./compare": no such profile: neither a file nor built in; did you mean compare?`,
-		"xyzzyplughaaa": "there is compare, baseline, calibrate, capacity, chatgpt, check, events, feed, longpoll, mixed, poll, push, races, reconnect, resume, sep-1803, sep-2549, sep-975, slow-host, smithery, smoke, soak, stdio, thousand, today, tool, ttl, webhook",
+		"comprae":   `profile "comprae": no such profile: neither a file nor built in; did you mean compare?`,
+		"./compare": `profile "./compare": no such profile: neither a file nor built in; did you mean compare?`,
+		"xyzzyplughaaa": "there is compare, baseline, calibrate, capacity, chatgpt, check, events, feed, longpoll, mixed, " +
+			"poll, push, races, reconnect, resume, sep-1803, sep-2549, sep-975, slow-host, smithery, smoke, soak, stdio, " +
+			"thousand, today, tool, ttl, webhook",
 	} {
 		_, err := Load(name, nil, systems.Table)
 		if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), want) {

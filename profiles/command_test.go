@@ -37,17 +37,25 @@ func TestCommand(t *testing.T) {
 
 func TestCommandProblems(t *testing.T) {
 	for _, c := range []struct{ target, set, want string }{
-		{"command: 'a \"b'", "", `x:3: target.command: "a \"b" cannot be split into words: EOF found when expecting closing quote; close every quote, or write a list`},
+		{"command: 'a \"b'", "", `x:3: target.command: "a \"b" cannot be split into words: EOF found when expecting closing ` +
+			`quote; close every quote, or write a list`},
 		{"command: ''", "", `x:3: target.command: "" names no program; write the program and its arguments`},
-		{"command: ['']", "", "x:3: target.command: names no program; write the program and its arguments, as in command: my-server --flag value"},
+		{"command: ['']", "", "x:3: target.command: names no program; write the program and its arguments, as in command: " +
+			"my-server --flag value"},
 		{"{command: s, url: 'http://127.0.0.1:1/mcp'}", "", "x:3: target.command: there is a url as well; give one of the two"},
 		{"env: {A: b}", "", "x:3: target.env: belongs to a program that the run starts; remove it, or give target.command"},
 		{"{command: s, env: {'A=': b}}", "", `x:3: target.env.A=: "A=" cannot be a variable; write NAME: value`},
-		{"{command: s, tokens: [a]}", "", "x:3: target.tokens: has no effect over standard input and output, which has one principal; remove it, or pass it to the program in target.env"},
+		{"{command: s, tokens: [a]}", "", "x:3: target.tokens: has no effect over standard input and output, which has one " +
+			"principal; remove it, or pass it to the program in target.env"},
 		{"embedded: {transport: pigeon}", "", `x:3: target.embedded.transport: no such transport "pigeon"; there is http, stdio`},
-		{"embedded: {transport: stdio}", "lanes.push.http=h2c", `override "lanes.push.http=h2c": lanes.push.http: has no effect over standard input and output; remove it`},
-		{"command: s", "lanes.push.system=sep-975", `override "lanes.push.system=sep-975": lanes.push.system: sep-975 resumes requests on another connection, and a pipe cannot be reopened; connect to the target by its url, or leave the lane out`},
-		{"command: s", "lanes.push={name: push, system: sep-1803, mode: push, subscriptions: 1, event: e, sep1803: {perSession: 2}}", `lanes.push.sep1803.perSession: has no effect over standard input and output, which is one session; remove it`},
+		{"embedded: {transport: stdio}", "lanes.push.http=h2c",
+			`override "lanes.push.http=h2c": lanes.push.http: has no effect over standard input and output; remove it`},
+		{"command: s", "lanes.push.system=sep-975",
+			`override "lanes.push.system=sep-975": lanes.push.system: sep-975 resumes requests on another connection, and a pipe ` +
+				`cannot be reopened; connect to the target by its url, or leave the lane out`},
+		{"command: s", "lanes.push={name: push, system: sep-1803, mode: push, subscriptions: 1, event: e, sep1803: " +
+			"{perSession: 2}}", `lanes.push.sep1803.perSession: has no effect over standard input and output, which is one ` +
+			`session; remove it`},
 	} {
 		var set []string
 		if c.set != "" {

@@ -45,10 +45,13 @@ func TestEditKeepsComments(t *testing.T) {
 		{[]string{"lanes.a.subscriptions=7"}, "subscriptions: 10 # ten", "subscriptions: 7 # ten"},
 		{[]string{"lanes.a.arguments={x: [1, '{{.Index}}']}"}, `{channel: "c-{{.Index}}"} #`, "{x: [1, '{{.Index}}']} #"},
 		{[]string{"lanes.a.arguments.x.z={{.Index}}"}, `.Index}}"} #`, `.Index}}", x: {z: "{{.Index}}"}} #`},
-		{[]string{"lanes.b.poll={minInterval: 1s}"}, "poll: # paces it\n      # long enough\n      minInterval: 250ms", "poll: {minInterval: 1s} # paces it"},
+		{[]string{"lanes.b.poll={minInterval: 1s}"}, "poll: # paces it\n      # long enough\n      minInterval: 250ms",
+			"poll: {minInterval: 1s} # paces it"},
 		{[]string{"lanes.b.poll.maxEvents=5"}, "minInterval: 250ms", "minInterval: 250ms\n      maxEvents: 5"},
 		{[]string{"phases.measure=1m", "phases.warmup=0"}, "rate: 20/s\n", "rate: 20/s\nphases: {measure: 1m, warmup: 0}\n"},
-		{[]string{"lanes.b={name: c, mode: poll, subscriptions: 1, event: e}"}, commented[strings.Index(commented, "name: b"):strings.Index(commented, "upstream:")], "{name: c, mode: poll, subscriptions: 1, event: e}\n"},
+		{[]string{"lanes.b={name: c, mode: poll, subscriptions: 1, event: e}"},
+			commented[strings.Index(commented, "name: b"):strings.Index(commented, "upstream:")],
+			"{name: c, mode: poll, subscriptions: 1, event: e}\n"},
 	} {
 		got, err := Edit("p.yaml", []byte(commented), c.set, systems.Table)
 		want := strings.Replace(commented, c.old, c.new, 1)

@@ -63,7 +63,11 @@ func FuzzParse(f *testing.F) {
 
 // FuzzYAML: any text survives writing and reading, as a value and as a key.
 func FuzzYAML(f *testing.F) {
-	for _, s := range []string{"", " a ", "a: b", "# a", "- a", "'", `"`, "a\nb\n", "\n\n a", "\t", "\r\n", "null", "~", "1.0", "0x1f", "1_000", "yes", "2001-01-01", "[", "{", "*a", "&a", "!a", "%a", "@a", "`", "|", ">", "\\", "\x00", "\x7f", "\u0085\u2028\ufeff", "é😀", "a #b", "---", "...", "? a", ":", "<<", ".inf"} {
+	for _, s := range []string{
+		"", " a ", "a: b", "# a", "- a", "'", `"`, "a\nb\n", "\n\n a", "\t", "\r\n", "null", "~", "1.0", "0x1f", "1_000", "yes",
+		"2001-01-01", "[", "{", "*a", "&a", "!a", "%a", "@a", "`", "|", ">", "\\", "\x00", "\x7f", "\u0085\u2028\ufeff", "é😀",
+		"a #b", "---", "...", "? a", ":", "<<", ".inf",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

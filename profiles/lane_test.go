@@ -15,21 +15,30 @@ func TestLanesOfOtherSystems(t *testing.T) {
 		want string // what is wrong with it, in part; empty = nothing
 	}{
 		{"{name: a, system: smithery, mode: webhook, subscriptions: 1, event: e}", ""},
-		{"{name: a, system: smithery, mode: webhook, subscriptions: 1, event: e, webhook: {rotateEvery: 2, secrets: late}, smithery: {argumentsKey: arguments, clientID: true}}", ""},
+		{"{name: a, system: smithery, mode: webhook, subscriptions: 1, event: e, webhook: {rotateEvery: 2, secrets: late}, " +
+			"smithery: {argumentsKey: arguments, clientID: true}}", ""},
 		{"{name: a, system: smithery, mode: push, subscriptions: 1, event: e}", "lanes.a.mode: system smithery has no push; set mode: webhook"},
-		{"{name: a, system: smithery, mode: webhook, subscriptions: 1, event: e, webhook: {ttl: 5m}}", "lanes.a.webhook.ttl: system smithery has no requested ttl"},
+		{"{name: a, system: smithery, mode: webhook, subscriptions: 1, event: e, webhook: {ttl: 5m}}",
+			"lanes.a.webhook.ttl: system smithery has no requested ttl"},
 		{"{name: a, system: smithery, mode: webhook, subscriptions: 1, event: e, maxAge: 5m}", "lanes.a.maxAge: system smithery has no replay"},
-		{"{name: a, system: smithery, mode: webhook, subscriptions: 1, event: e, smithery: {argumentsKey: args}}", `lanes.a.smithery.argumentsKey: no such argumentsKey "args"`},
+		{"{name: a, system: smithery, mode: webhook, subscriptions: 1, event: e, smithery: {argumentsKey: args}}",
+			`lanes.a.smithery.argumentsKey: no such argumentsKey "args"`},
 		{"{name: a, system: smithery, mode: webhook, subscriptions: 1, event: e, smithery: {clientID: maybe}}", "lanes.a.smithery.clientID:"},
-		{"{name: a, system: smithery, mode: webhook, subscriptions: 1, event: e, events: {listen: true}}", "lanes.a.events: has no effect on a lane of system smithery"},
-		{"{name: a, mode: webhook, subscriptions: 1, event: e, smithery: {clientID: true}}", "lanes.a.smithery: has no effect on a lane of system events"},
+		{"{name: a, system: smithery, mode: webhook, subscriptions: 1, event: e, events: {listen: true}}",
+			"lanes.a.events: has no effect on a lane of system smithery"},
+		{"{name: a, mode: webhook, subscriptions: 1, event: e, smithery: {clientID: true}}",
+			"lanes.a.smithery: has no effect on a lane of system events"},
 		{"{name: a, mode: webhook, subscriptions: 1, event: e, webhook: {secrets: none}}", "lanes.a.webhook.secrets: no such secrets"},
 		{"{name: a, mode: webhook, subscriptions: 1, event: e, webhook: {oldSecret: 0}}", "lanes.a.webhook.oldSecret: 0s is too short"},
-		{"{name: a, mode: push, subscriptions: 1, event: e, churn: {rate: 1/s}, events: {listen: true, resume: true, cursor: c-7, cutEvery: 3s, cutFor: 1s, stallFor: 2s, stallShare: 0.5}}", ""},
+		{"{name: a, mode: push, subscriptions: 1, event: e, churn: {rate: 1/s}, events: {listen: true, resume: true, cursor: " +
+			"c-7, cutEvery: 3s, cutFor: 1s, stallFor: 2s, stallShare: 0.5}}", ""},
 		{"{name: a, mode: poll, subscriptions: 1, event: e, churn: {rate: 1/s}, events: {listen: true, resume: true}}", ""},
-		{"{name: a, mode: poll, subscriptions: 1, event: e, events: {stallFor: 3s}}", "lanes.a.events.stallFor: a lane of mode poll has no streams that could stop reading"},
-		{"{name: a, mode: poll, subscriptions: 1, event: e, events: {cutAt: 3s}}", "lanes.a.events.cutAt: a lane of mode poll has no streams to cut"},
-		{"{name: a, mode: poll, subscriptions: 1, event: e, events: {cutEvery: 3s}}", "lanes.a.events.cutEvery: a lane of mode poll has no streams to cut"},
+		{"{name: a, mode: poll, subscriptions: 1, event: e, events: {stallFor: 3s}}",
+			"lanes.a.events.stallFor: a lane of mode poll has no streams that could stop reading"},
+		{"{name: a, mode: poll, subscriptions: 1, event: e, events: {cutAt: 3s}}",
+			"lanes.a.events.cutAt: a lane of mode poll has no streams to cut"},
+		{"{name: a, mode: poll, subscriptions: 1, event: e, events: {cutEvery: 3s}}",
+			"lanes.a.events.cutEvery: a lane of mode poll has no streams to cut"},
 	} {
 		p, err := Parse("p.yaml", []byte(strings.Replace(base, lane, "  - "+c.lane+"\n", 1)), nil, systems.Table)
 		switch {

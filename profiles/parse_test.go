@@ -42,8 +42,10 @@ func TestErrors(t *testing.T) {
 		// Keys.
 		{"    subscriptions: 10", "    subscriptons: 10", "p.yaml:5: lanes.a.subscriptons: no such key; did you mean subscriptions?"},
 		{"schedule:", "shedule:", "p.yaml:17: shedule: no such key; did you mean schedule?"},
-		{"  warmup: 0", "  xyzzy: 0", "p.yaml:21: phases.xyzzy: no such key; there is order, ready, warmup, measure, until, measureAtMost, drain, cooldown, late"},
-		{"      minInterval: 250ms", "      minInterval: 250ms\n      minInterval: 300ms", "p.yaml:13: lanes.1.poll.minInterval: given twice, first on line 12; keep one of them"},
+		{"  warmup: 0", "  xyzzy: 0", "p.yaml:21: phases.xyzzy: no such key; there is order, ready, warmup, measure, until, " +
+			"measureAtMost, drain, cooldown, late"},
+		{"      minInterval: 250ms", "      minInterval: 250ms\n      minInterval: 300ms",
+			"p.yaml:13: lanes.1.poll.minInterval: given twice, first on line 12; keep one of them"},
 		{"name: base", "", "p.yaml:2: name: is missing; give a short name of a-z, 0-9 and hyphens"},
 		{"  rate: 20/s", "", "p.yaml:17: schedule.rate: is missing; kind constant needs it"},
 		{"    subscriptions: 5\n", "", "p.yaml:7: lanes.b.subscriptions: is missing; give a number of at least 1"},
@@ -53,68 +55,109 @@ func TestErrors(t *testing.T) {
 		{"250ms", "250", "p.yaml:12: lanes.b.poll.minInterval: 250 has no unit; did you mean 250ms?"},
 		{"250ms", "250 ms", `p.yaml:12: lanes.b.poll.minInterval: "250 ms" is not a duration; write it without spaces, as in 250ms`},
 		{"250ms", "1d", `p.yaml:12: lanes.b.poll.minInterval: "1d" is not a duration; days are written in hours, 1d as 24h`},
-		{"250ms", "fast", `p.yaml:12: lanes.b.poll.minInterval: "fast" is not a duration; write a number and a unit (ms, s, m, h), as in 250ms or 10s`},
+		{"250ms", "fast", `p.yaml:12: lanes.b.poll.minInterval: "fast" is not a duration; write a number and a unit (ms, s, ` +
+			`m, h), as in 250ms or 10s`},
 		{"250ms", "-1s", "p.yaml:12: lanes.b.poll.minInterval: -1s is negative; give 0 or more"},
 		{"20/s", "20/d", `p.yaml:19: schedule.rate: "20/d" is not a rate; write it per s, m or h, as in 20/s, 300/m, 3600/h`},
 		{"20/s", "20 Hz", `p.yaml:19: schedule.rate: "20 Hz" is not a rate; write a number, or one like 20/s, 300/m, 3600/h`},
 		{"20/s", "-3", `p.yaml:19: schedule.rate: a rate of "-3" is negative; give 0 or more`},
 		// Values.
-		{"mode: poll", "mode: pol", `p.yaml:8: lanes.b.mode: no such mode "pol"; did you mean poll?` + "\n" + "p.yaml:11: lanes.b.poll: has no effect on a lane of mode pol; remove it, or set mode: poll"},
+		{"mode: poll", "mode: pol", `p.yaml:8: lanes.b.mode: no such mode "pol"; did you mean poll?` + "\n" +
+			"p.yaml:11: lanes.b.poll: has no effect on a lane of mode pol; remove it, or set mode: poll"},
 		{"mode: poll", "mode: push", "p.yaml:11: lanes.b.poll: has no effect on a lane of mode push; remove it, or set mode: poll"},
 		{"kind: constant", "kind: poison", `p.yaml:18: schedule.kind: no such kind "poison"; did you mean poisson?`},
 		{"subscriptions: 10", "subscriptions: 0", "p.yaml:5: lanes.a.subscriptions: 0 is too small; give at least 1"},
-		{"subscriptions: 10", "subscriptions: many", `p.yaml:5: lanes.a.subscriptions: "many" is not a whole number; write digits only, as in 300`},
+		{"subscriptions: 10", "subscriptions: many",
+			`p.yaml:5: lanes.a.subscriptions: "many" is not a whole number; write digits only, as in 300`},
 		{"subscriptions: 10", "subscriptions: [10]", "p.yaml:5: lanes.a.subscriptions: is a list; give a single value"},
-		{"subscriptions: 10", "subscriptions: 300000", "p.yaml:5: lanes.a.subscriptions: it exceeds the limit of 200000 subscriptions of all lanes; lower it, or raise limits.subscriptions"},
+		{"subscriptions: 10", "subscriptions: 300000",
+			"p.yaml:5: lanes.a.subscriptions: it exceeds the limit of 200000 subscriptions of all lanes; lower it, or raise " +
+				"limits.subscriptions"},
 		{"name: b\n", "name: a\n", `p.yaml:7: lanes.1.name: "a" is given twice; give each lane its own name`},
 		{"name: b\n", "name: B 2\n", `p.yaml:7: lanes.B 2.name: "B 2" is not a name; use a-z, 0-9 and hyphens, a letter first, at most 63`},
 		{"20/s", "30000/s", "p.yaml:17: schedule: reaches 30000/s, above the limit of 20000/s; lower it, or raise limits.rate"},
 		{"20/s", "1/h", "p.yaml:17: schedule: publishes nothing in the measured phase of 10s; raise the rate, or phases.measure"},
-		{"  warmup: 0", "  measure: 25h", "p.yaml:20: phases: the run may take 90022 s, above the limit of 24h0m0s; shorten it, or raise limits.duration"},
-		{"  rate: 20/s", "  rate: 20/s\n  every: 1s", "p.yaml:20: schedule.every: has no effect with kind constant; remove it, or choose another kind"},
-		{"  warmup: 0", "  cooldown: 24h", "p.yaml:20: phases: the run may take 86432 s, above the limit of 24h0m0s; shorten it, or raise limits.duration"},
-		{"  warmup: 0", "  order: turns\n  cooldown: 1s", "p.yaml:22: phases.cooldown: lanes that take turns are no constant load, so that no rise can be judged; remove it, or set phases.order: together"},
+		{"  warmup: 0", "  measure: 25h", "p.yaml:20: phases: the run may take 90022 s, above the limit of 24h0m0s; shorten " +
+			"it, or raise limits.duration"},
+		{"  rate: 20/s", "  rate: 20/s\n  every: 1s",
+			"p.yaml:20: schedule.every: has no effect with kind constant; remove it, or choose another kind"},
+		{"  warmup: 0", "  cooldown: 24h", "p.yaml:20: phases: the run may take 86432 s, above the limit of 24h0m0s; shorten " +
+			"it, or raise limits.duration"},
+		{"  warmup: 0", "  order: turns\n  cooldown: 1s",
+			"p.yaml:22: phases.cooldown: lanes that take turns are no constant load, so that no rise can be judged; remove it, " +
+				"or set phases.order: together"},
 		{"  warmup: 0", "  cooldown: -1s", "p.yaml:21: phases.cooldown: -1s is negative; give 0 or more"},
 		{"  warmup: 0", "  order: turn", `p.yaml:21: phases.order: no such order "turn"; did you mean turns?`},
 		{"phases:", "thresholds: ['']\nphases:", "p.yaml:20: thresholds.0: is empty; write one like push.lostSilent == 0"},
 		{"phases:", "thresholds: x < 1\nphases:", "p.yaml:20: thresholds: is a single value; it is a list: begin each item with a hyphen"},
 		// Lanes.
-		{"    event: e\n  - name: b", "    event: f\n  - name: b", "p.yaml:13: upstream.event: is missing; the lanes subscribe to different events: name the one to publish"},
-		{"sources: 4", "sources: 4\n  event: f", "p.yaml:6: lanes.a.event: the upstream publishes \"f\", which this lane would never receive; subscribe to the same, or change upstream.event\np.yaml:10: lanes.b.event: the upstream publishes \"f\", which this lane would never receive; subscribe to the same, or change upstream.event"},
-		{"subscriptions: 10", "subscriptions: 10\n    sources: \"{{.Index}}\"", "p.yaml:6: lanes.a.sources: subscription 4 has source 4, and there are 4; stay below 4, or raise upstream.sources"},
-		{"subscriptions: 10", "subscriptions: 10\n    sources: 1,x", `p.yaml:6: lanes.a.sources: "x" is not a source; write numbers from 0 with commas between them, or all`},
+		{"    event: e\n  - name: b", "    event: f\n  - name: b",
+			"p.yaml:13: upstream.event: is missing; the lanes subscribe to different events: name the one to publish"},
+		{"sources: 4", "sources: 4\n  event: f", "p.yaml:6: lanes.a.event: the upstream publishes \"f\", which this lane " +
+			"would never receive; subscribe to the same, or change upstream.event\np.yaml:10: lanes.b.event: the upstream " +
+			"publishes \"f\", which this lane would never receive; subscribe to the same, or change upstream.event"},
+		{"subscriptions: 10", "subscriptions: 10\n    sources: \"{{.Index}}\"",
+			"p.yaml:6: lanes.a.sources: subscription 4 has source 4, and there are 4; stay below 4, or raise upstream.sources"},
+		{"subscriptions: 10", "subscriptions: 10\n    sources: 1,x",
+			`p.yaml:6: lanes.a.sources: "x" is not a source; write numbers from 0 with commas between them, or all`},
 		{"subscriptions: 10", "subscriptions: 10\n    http: 3", `p.yaml:6: lanes.a.http: no such http "3"; did you mean 2?`},
-		{"subscriptions: 10", "subscriptions: 10\n    push: {backoff: {min: 40s}}", "p.yaml:6: lanes.a.push.backoff.max: 30s is too short; give at least 40s"},
-		{"mode: push", "mode: webhook\n    webhook: {ttl: 300}", "p.yaml:5: lanes.a.webhook.ttl: 300 has no unit; write a duration like 300s, or default, or none"},
-		{"mode: push", "mode: webhook\n    webhook: {refreshAt: 0.5, refreshJitter: 0.46}", "p.yaml:5: lanes.a.webhook.refreshJitter: 0.46 would refresh before 0.05 of the grant is over; give at most 0.45, or raise webhook.refreshAt"},
-		{"mode: push", "mode: webhook\n    webhook: {ttl: 10ms, refreshAt: 1.5, callback: 'http://x'}", "p.yaml:5: lanes.a.webhook.refreshAt: 1.5 is out of bounds; give 0.1 to 0.95\np.yaml:5: lanes.a.webhook.ttl: 10ms is too short; give at least 1s\np.yaml:5: lanes.a.webhook.callback: plain http is for loopback only, on both ends; use https, or http://127.0.0.1:0 and no other listen address"},
-		{"mode: push", "mode: webhook\n    webhook: {callback: 'http://127.0.0.1:0', listen: '0.0.0.0:8443'}", "p.yaml:5: lanes.a.webhook.callback: plain http is for loopback only, on both ends; use https, or http://127.0.0.1:0 and no other listen address"},
-		{"mode: push", "mode: webhook\n    webhook: {callback: 'http://localhost:0', certFile: a, keyFile: b}", "p.yaml:5: lanes.a.webhook.certFile: has no effect on a callback over http; remove it, or use https"},
-		{"mode: push", "mode: webhook\n    webhook: {verify: lax}", "p.yaml:5: lanes.a.webhook.verify: no such verify \"lax\"; there is strict, report"},
+		{"subscriptions: 10", "subscriptions: 10\n    push: {backoff: {min: 40s}}",
+			"p.yaml:6: lanes.a.push.backoff.max: 30s is too short; give at least 40s"},
+		{"mode: push", "mode: webhook\n    webhook: {ttl: 300}",
+			"p.yaml:5: lanes.a.webhook.ttl: 300 has no unit; write a duration like 300s, or default, or none"},
+		{"mode: push", "mode: webhook\n    webhook: {refreshAt: 0.5, refreshJitter: 0.46}",
+			"p.yaml:5: lanes.a.webhook.refreshJitter: 0.46 would refresh before 0.05 of the grant is over; give at most 0.45, or " +
+				"raise webhook.refreshAt"},
+		{"mode: push", "mode: webhook\n    webhook: {ttl: 10ms, refreshAt: 1.5, callback: 'http://x'}",
+			"p.yaml:5: lanes.a.webhook.refreshAt: 1.5 is out of bounds; give 0.1 to 0.95\np.yaml:5: lanes.a.webhook.ttl: 10ms is " +
+				"too short; give at least 1s\np.yaml:5: lanes.a.webhook.callback: plain http is for loopback only, on both ends; use " +
+				"https, or http://127.0.0.1:0 and no other listen address"},
+		{"mode: push", "mode: webhook\n    webhook: {callback: 'http://127.0.0.1:0', listen: '0.0.0.0:8443'}",
+			"p.yaml:5: lanes.a.webhook.callback: plain http is for loopback only, on both ends; use https, or http://127.0.0.1:0 " +
+				"and no other listen address"},
+		{"mode: push", "mode: webhook\n    webhook: {callback: 'http://localhost:0', certFile: a, keyFile: b}",
+			"p.yaml:5: lanes.a.webhook.certFile: has no effect on a callback over http; remove it, or use https"},
+		{"mode: push", "mode: webhook\n    webhook: {verify: lax}",
+			"p.yaml:5: lanes.a.webhook.verify: no such verify \"lax\"; there is strict, report"},
 		// Templates.
-		{"{{.Probe}}", "{{.Seq}}", `p.yaml:15: upstream.payload: no text holds {{.Probe}}; add one, like text: "{{.Probe}}": deliveries are recognised by it`},
+		{"{{.Probe}}", "{{.Seq}}", `p.yaml:15: upstream.payload: no text holds {{.Probe}}; add one, like text: "{{.Probe}}": ` +
+			`deliveries are recognised by it`},
 		{"{{.Probe}}", "{{.Prob}}", "p.yaml:16: upstream.payload.text: no value .Prob here; did you mean .Probe?"},
 		{"{{.Probe}}", "{{.Probe}", `p.yaml:16: upstream.payload.text: bad template: bad character U+007D '}'; write it like {{mod .Source 10}}`},
-		{"{{.Probe}}", "{{modulo .Seq 2}}", `p.yaml:16: upstream.payload.text: bad template: function "modulo" not defined; write it like {{mod .Source 10}}`},
-		{"{{.Probe}}", "{{if .Probe}}x{{end}}", "p.yaml:16: upstream.payload.text: only values and functions can be used in a template; remove if, range, with, variables and definitions"},
-		{"{{.Probe}}", "{{index .Probe 1}}", "p.yaml:16: upstream.payload.text: no function index here; there is add, sub, mul, div, mod, int, printf"},
-		{"subscriptions: 10", "subscriptions: 10\n    arguments: {x: {y: ['{{.Seq}}']}}", "p.yaml:6: lanes.a.arguments.x.y.0: no value .Seq here; there is .Index"},
+		{"{{.Probe}}", "{{modulo .Seq 2}}", `p.yaml:16: upstream.payload.text: bad template: function "modulo" not defined; ` +
+			`write it like {{mod .Source 10}}`},
+		{"{{.Probe}}", "{{if .Probe}}x{{end}}", "p.yaml:16: upstream.payload.text: only values and functions can be used in a " +
+			"template; remove if, range, with, variables and definitions"},
+		{"{{.Probe}}", "{{index .Probe 1}}", "p.yaml:16: upstream.payload.text: no function index here; there is add, sub, " +
+			"mul, div, mod, int, printf"},
+		{"subscriptions: 10", "subscriptions: 10\n    arguments: {x: {y: ['{{.Seq}}']}}",
+			"p.yaml:6: lanes.a.arguments.x.y.0: no value .Seq here; there is .Index"},
 		// Upstream.
-		{"upstream:", "target: {url: 'http://127.0.0.1:1/mcp'}\nupstream:", "p.yaml:14: upstream.admin: is missing; with target.url, give the address of the target's admin listener, or use upstream.kind: http"},
-		{"upstream:", "target: {url: 'http://u:p@127.0.0.1:1/mcp'}\nupstream:\n  admin: http://127.0.0.1:2", "p.yaml:13: target.url: holds a user name or a password; put credentials into headers or tokens, which are not stored"},
-		{"  sources: 4", "  kind: http\n  http: {url: 'http://127.0.0.1/', body: 'x'}", "p.yaml:15: upstream.http: neither url, headers nor body holds {{.Probe}}; add it where it reaches the event's data: deliveries are recognised by it\np.yaml:16: upstream.payload: is not sent, since upstream.http.body is given; remove one of them"},
+		{"upstream:", "target: {url: 'http://127.0.0.1:1/mcp'}\nupstream:",
+			"p.yaml:14: upstream.admin: is missing; with target.url, give the address of the target's admin listener, or use " +
+				"upstream.kind: http"},
+		{"upstream:", "target: {url: 'http://u:p@127.0.0.1:1/mcp'}\nupstream:\n  admin: http://127.0.0.1:2",
+			"p.yaml:13: target.url: holds a user name or a password; put credentials into headers or tokens, which " +
+				"are not stored"},
+		{"  sources: 4", "  kind: http\n  http: {url: 'http://127.0.0.1/', body: 'x'}",
+			"p.yaml:15: upstream.http: neither url, headers nor body holds {{.Probe}}; add it where it reaches the event's data: " +
+				"deliveries are recognised by it\np.yaml:16: upstream.payload: is not sent, since upstream.http.body is given; " +
+				"remove one of them"},
 		// YAML itself.
 		{"  rate: 20/s", "  rate: {{x}}", "p.yaml:19: this is not YAML: could not find flow map content; mind indentation, quotes and brackets"},
 		{"  rate: 20/s", "  rate: *x", "p.yaml:19: schedule.rate: anchors and aliases are not read; write the value out"},
 		{"  rate: 20/s", "  rate: !!str 20", "p.yaml:19: schedule.rate: tags are not read; remove the tag"},
 		{"  rate: 20/s", "  rate: .inf", "p.yaml:19: schedule.rate: not a finite number; give a finite one"},
 		{"  rate: 20/s", "  rate: `x`", "p.yaml:19: this is not YAML: '`' is a reserved character; mind indentation, quotes and brackets"},
-		{"  rate: 20/s", "  rate: \"\\q\"", "p.yaml:19: this is not YAML: found unknown escape character 'q'; mind indentation, quotes and brackets"},
-		{"  rate: 20/s", "  rate: '20/s", "p.yaml:19: this is not YAML: could not find end character of single-quoted text; mind indentation, quotes and brackets"},
+		{"  rate: 20/s", "  rate: \"\\q\"", "p.yaml:19: this is not YAML: found unknown escape character 'q'; mind " +
+			"indentation, quotes and brackets"},
+		{"  rate: 20/s", "  rate: '20/s", "p.yaml:19: this is not YAML: could not find end character of single-quoted text; " +
+			"mind indentation, quotes and brackets"},
 		{"phases:", "---\nphases:", "p.yaml:21: a second document begins here; write one profile a file"},
 		{"  rate: 20/s", "  rate: [20", "p.yaml:20: this is not YAML: ',' or ']' must be specified; mind indentation, quotes and brackets"},
 		{base, "", "p.yaml:1: there is nothing in it; a profile needs name, lanes, upstream and schedule"},
-		{base, "just words", "p.yaml:1: is a single value; a profile is a group of keys: name, description, target, lanes, upstream, schedule, phases, thresholds, limits, generator, cases, capacity"},
+		{base, "just words", "p.yaml:1: is a single value; a profile is a group of keys: name, description, target, lanes, " +
+			"upstream, schedule, phases, thresholds, limits, generator, cases, capacity"},
 		{base, strings.Repeat("[", 1000), "p.yaml:1: brackets are nested too deeply; at most 64 levels are read"},
 	} {
 		text := strings.Replace(base, c.old, c.new, 1)
@@ -182,7 +225,8 @@ func TestOverrides(t *testing.T) {
 		{"name.x.y=1", `override "name.x.y=1": name.x: name is a single value and has no keys; shorten the path`},
 		{"lanes.a", `override "lanes.a": there is no path=value; write it like lanes.push.subscriptions=1000`},
 		{"lanes.a.mode=", `override "lanes.a.mode=": lanes.a.mode: is missing; give one of poll, push, webhook`},
-		{"lanes.a.mode=[", `override "lanes.a.mode=[": lanes.a.mode: this is not YAML: sequence end token ']' not found; mind indentation, quotes and brackets`},
+		{"lanes.a.mode=[", `override "lanes.a.mode=[": lanes.a.mode: this is not YAML: sequence end token ']' not found; mind ` +
+			`indentation, quotes and brackets`},
 	} {
 		if _, err := Parse("p.yaml", []byte(base), []string{c.override}, systems.Table); fmt.Sprint(err) != c.want {
 			t.Errorf("%s:\n got %v\nwant %s", c.override, err, c.want)

@@ -81,7 +81,8 @@ func archiveOf(t testing.TB) (*Result, *Part) {
 func addChanges(f *testing.F) {
 	f.Add(uint16(0), []byte(`{}`))
 	f.Add(uint16(0), []byte(`{"schema":"eventmeter.result/1"`))
-	for i, value := range []string{`-1`, `9223372036854775807`, `1e308`, `0.5`, `null`, `"../../evil"`, `[]`, `{}`, `"0001-01-01T00:00:00Z"`, `[null]`, `"HISTFAAAAEV42pNpmSzMwMDAxAABzFCaEUoz2X+AMIKZAEARAtM="`} {
+	for i, value := range []string{`-1`, `9223372036854775807`, `1e308`, `0.5`, `null`, `"../../evil"`, `[]`, `{}`,
+		`"0001-01-01T00:00:00Z"`, `[null]`, `"HISTFAAAAEV42pNpmSzMwMDAxAABzFCaEUoz2X+AMIKZAEARAtM="`} {
 		for place := i; place < 300; place += 29 {
 			f.Add(uint16(place+1), []byte(value))
 		}
@@ -147,7 +148,8 @@ func FuzzReadResult(f *testing.F) {
 			if name := l.Name + ".hlog"; !profiles.ValidName(l.Name) || filepath.Base(name) != name || !filepath.IsLocal(name) {
 				t.Errorf("a lane is named %q", l.Name)
 			}
-			for _, n := range []int64{l.Expected, l.Delivered, l.LostSilent, l.LostAnnounced, l.Late, l.OutOfOrder, int64(l.Subscriptions), l.Latency.FromSent.Count} {
+			for _, n := range []int64{l.Expected, l.Delivered, l.LostSilent, l.LostAnnounced, l.Late, l.OutOfOrder,
+				int64(l.Subscriptions), l.Latency.FromSent.Count} {
 				if n < 0 || n > 1<<53 {
 					t.Errorf("lane %s counts %d", l.Name, n)
 				}
@@ -227,9 +229,12 @@ func FuzzReadPart(f *testing.F) {
 func FuzzReadTimelines(f *testing.F) {
 	head := strings.Join(timelineHead, ",") + "\n"
 	for _, text := range []string{
-		"", head, head + "push,0,1000,1,0,0,1,0,0,0,0,0\npush,1000,1000,1,0,0,1,0,0,0,0,0\npoll,0,1000,1,0,0,1,0,0,0,0,0\n", head + "push,0,0,1,0,0,1,0,0,0,0,0\n",
-		head + "push,0,1000,-1,0,0,1,0,0,0,0,0\n", head + "push,0,1000,9223372036854775807,0,0,1,0,0,0,0,0\n", head + "push,9223372036854775807,1000,0,0,0,1,0,0,0,0,0\n",
-		head + "\"pu\nsh\",0,1000,1,0,0,1,0,0,0,0,0\n", head + "../../evil,0,1000,1,0,0,1,0,0,0,0,0\n", head + "push,0,1000\n", head + "\"push,0\n",
+		"", head, head + "push,0,1000,1,0,0,1,0,0,0,0,0\npush,1000,1000,1,0,0,1,0,0,0,0,0\npoll,0,1000,1,0,0,1,0,0,0,0,0\n",
+		head + "push,0,0,1,0,0,1,0,0,0,0,0\n",
+		head + "push,0,1000,-1,0,0,1,0,0,0,0,0\n", head + "push,0,1000,9223372036854775807,0,0,1,0,0,0,0,0\n",
+		head + "push,9223372036854775807,1000,0,0,0,1,0,0,0,0,0\n",
+		head + "\"pu\nsh\",0,1000,1,0,0,1,0,0,0,0,0\n", head + "../../evil,0,1000,1,0,0,1,0,0,0,0,0\n",
+		head + "push,0,1000\n", head + "\"push,0\n",
 	} {
 		f.Add([]byte(text))
 	}
@@ -312,7 +317,8 @@ func TestLogThatUnfolds(t *testing.T) {
 
 // An archive with a lane name that no profile can have is refused.
 func TestLaneNamesOfArchives(t *testing.T) {
-	for _, name := range []string{"", ".", "..", "../evil", "a/b", `a\b`, "/a", "A", "a b", "a\n", "a\x00", "-a", strings.Repeat("a", 64), "é"} {
+	for _, name := range []string{"", ".", "..", "../evil", "a/b", `a\b`, "/a", "A", "a b", "a\n", "a\x00",
+		"-a", strings.Repeat("a", 64), "é"} {
 		r, p := archiveOf(t)
 		r.Lanes[0].Name = name
 		if err := r.Check(); err == nil || !strings.Contains(err.Error(), "lanes[0].name: ") || strings.Contains(err.Error(), "\n") {

@@ -86,12 +86,18 @@ func TestDoubts(t *testing.T) {
 		want map[string]string // else none
 	}{
 		{"all is well", doubtful(laneAccount(30000, 1, steady), Quantiles{}), nil},
-		{"600 events", doubtful(laneAccount(600, 1, steady), Quantiles{}), map[string]string{"fromIntended.p95": FewEvents, "fromSent.p95": FewEvents, "fromIntended.p99": FewEvents, "fromSent.p99": FewEvents, "fromIntended.p999": FewEvents, "fromSent.p999": FewEvents}},
-		{"600 events to 50 subscribers", doubtful(laneAccount(600, 50, steady), Quantiles{}), map[string]string{"fromIntended.p95": FewEvents, "fromSent.p95": FewEvents, "fromIntended.p99": FewEvents, "fromSent.p99": FewEvents, "fromIntended.p999": FewEvents, "fromSent.p999": FewEvents}},
+		{"600 events", doubtful(laneAccount(600, 1, steady), Quantiles{}),
+			map[string]string{"fromIntended.p95": FewEvents, "fromSent.p95": FewEvents, "fromIntended.p99": FewEvents,
+				"fromSent.p99": FewEvents, "fromIntended.p999": FewEvents, "fromSent.p999": FewEvents}},
+		{"600 events to 50 subscribers", doubtful(laneAccount(600, 50, steady), Quantiles{}),
+			map[string]string{"fromIntended.p95": FewEvents, "fromSent.p95": FewEvents, "fromIntended.p99": FewEvents,
+				"fromSent.p99": FewEvents, "fromIntended.p999": FewEvents, "fromSent.p999": FewEvents}},
 		{"rises to three times", doubtful(laneAccount(30000, 1, rising), Quantiles{}), map[string]string{
 			"fromIntended.p50": Drift, "fromIntended.p90": Drift, "fromIntended.p95": Drift, "fromIntended.p99": Drift, "fromIntended.p999": Drift,
 			"fromSent.p50": Drift, "fromSent.p90": Drift, "fromSent.p95": Drift, "fromSent.p99": Drift, "fromSent.p999": Drift}},
-		{"published late", doubtful(laneAccount(30000, 1, steady), Quantiles{Count: 9, P50: 1e6, P90: 20e6, P99: 90e6, P999: 99e6}), map[string]string{"fromIntended.p99": OffSchedule, "fromIntended.p999": OffSchedule}},
+		{"published late", doubtful(laneAccount(30000, 1, steady),
+			Quantiles{Count: 9, P50: 1e6, P90: 20e6, P99: 90e6, P999: 99e6}),
+			map[string]string{"fromIntended.p99": OffSchedule, "fromIntended.p999": OffSchedule}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for name, in := range c.lane.Latency.Intervals {
@@ -126,7 +132,8 @@ func TestDoubtsAreWarnings(t *testing.T) {
 	few.Name, drifting.Name, late.Name = "few", "drifting", "late"
 	got := Doubts([]Lane{few, drifting, late, few})
 	for i, want := range []Warning{
-		{Code: FewEvents, Text: "too few independent events for p95 of few, few (200 needed); p99 of few, few (1000 needed); p99.9 of few, few (10000 needed): publish"},
+		{Code: FewEvents, Text: "too few independent events for p95 of few, few (200 needed); p99 of few, few (1000 needed); " +
+			"p99.9 of few, few (10000 needed): publish"},
 		{Code: Drift, Lane: "drifting", Text: "p50 drifted from "},
 		{Code: OffSchedule, Lane: "late", Text: "more than half of p99 went by before the events were published"},
 	} {

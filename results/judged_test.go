@@ -46,8 +46,11 @@ func TestThresholdJudgesNothing(t *testing.T) {
 		{"*.delivered >= 1", []string{held, "nothing was owed", "received nothing", "none of its 2 subscriptions"}},
 		{"*.gaps.incidents == 0", []string{held, "nothing was owed", "received nothing", "none of its 2 subscriptions"}},
 		{"*.latency.fromIntended.p99 < 1s", []string{held, "nothing was owed", "received nothing", "none of its 2 subscriptions"}},
-		{"*.overhead.perDelivered.bytes < 1", []string{held, "nothing was received in the measured window", "received nothing", "nothing was received in the measured window"}},
-		{"*.overhead.totalPerDelivered.bytes < 1", []string{held, "nothing was received in the measured window", "received nothing", "nothing was received in the measured window"}},
+		{"*.overhead.perDelivered.bytes < 1", []string{held, "nothing was received in the measured window",
+			"received nothing", "nothing was received in the measured window"}},
+		{"*.overhead.totalPerDelivered.bytes < 1",
+			[]string{held, "nothing was received in the measured window", "received nothing",
+				"nothing was received in the measured window"}},
 		{"push.overhead.perSubscriptionHour.bytes < 1", []string{held}},
 		{"idle.overhead.perSubscriptionHour.bytes < 1", []string{"no subscription was open in the measured window"}},
 		// The absence of unexpected copies is judged where a subscription was open while events
@@ -126,10 +129,13 @@ func TestReceivedNothing(t *testing.T) {
 		"asked for again":      {Lane{Expected: 5, LostSilent: 5, Duplicates: Duplicates{Requested: 1}}, false},
 		"of another shard":     {Lane{Expected: 5, LostSilent: 5, Detail: Detail{Foreign: 1}}, false},
 		"before it was active": {Lane{Expected: 5, LostSilent: 5, Detail: Detail{InFlight: 1}}, false},
-		"of the warm-up":       {Lane{Expected: 5, LostSilent: 5, Overhead: Overhead{Causes: map[string]Traffic{"events": {BytesDown: 300}}}}, false},
+		"of the warm-up": {Lane{Expected: 5, LostSilent: 5,
+			Overhead: Overhead{Causes: map[string]Traffic{"events": {BytesDown: 300}}}}, false},
 		// These bytes belong to unusable messages.
-		"refused":     {Lane{Expected: 5, LostSilent: 5, Detail: Detail{Notices: ledger.Notices{Rejected: 5}}, Overhead: Overhead{Causes: map[string]Traffic{"events": {BytesDown: 300}}}}, true},
-		"other lists": {Lane{Expected: 5, LostSilent: 5, Detail: Detail{Unprobed: 5}, Overhead: Overhead{Causes: map[string]Traffic{"events": {BytesDown: 300}}}}, true},
+		"refused": {Lane{Expected: 5, LostSilent: 5, Detail: Detail{Notices: ledger.Notices{Rejected: 5}},
+			Overhead: Overhead{Causes: map[string]Traffic{"events": {BytesDown: 300}}}}, true},
+		"other lists": {Lane{Expected: 5, LostSilent: 5, Detail: Detail{Unprobed: 5},
+			Overhead: Overhead{Causes: map[string]Traffic{"events": {BytesDown: 300}}}}, true},
 	} {
 		if got := tt.lane.ReceivedNothing(); got != tt.want {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)

@@ -15,7 +15,8 @@ func TestMetricBound(t *testing.T) {
 		metric string
 		rate   bool
 	}{
-		{"process_resident_memory_bytes < 2KiB", 2048, "process_resident_memory_bytes is 2048, limit 2KiB", "process_resident_memory_bytes", false},
+		{"process_resident_memory_bytes < 2KiB", 2048, "process_resident_memory_bytes is 2048, limit 2KiB",
+			"process_resident_memory_bytes", false},
 		{" process_resident_memory_bytes<2KiB ", 2047, "", "process_resident_memory_bytes", false},
 		{"rate(process_cpu_seconds_total) <= 1.5", 1.5, "", "process_cpu_seconds_total", true},
 		{"rate(process_cpu_seconds_total) <= 1.5", 1.75, "rate(process_cpu_seconds_total) is 1.75, limit 1.5", "process_cpu_seconds_total", true},

@@ -87,11 +87,15 @@ func TestConditionJudges(t *testing.T) {
 		{"narrow", Interval{Low: 9.6e6, High: 10.5e6}, EndedByCondition, true, "measured 43.0s: push.p99 10.0ms ±4.5 %"},
 		{"as narrow as asked", Interval{Low: 9.5e6, High: 10.5e6}, EndedByBound, true, "measured 43.0s: push.p99 10.0ms ±5 %"},
 		{"wide", Interval{Low: 9e6, High: 12e6}, EndedByBound, false, "push.p99 10.0ms ±15 % after 43.0s, the bound: not ±5 %"},
-		{"wider at the end", Interval{Low: 9e6, High: 10.2e6}, EndedByCondition, false, "push.p99 10.0ms ±6 % after 43.0s, although it was before the last deliveries arrived: not ±5 %"},
+		{"wider at the end", Interval{Low: 9e6, High: 10.2e6}, EndedByCondition, false,
+			"push.p99 10.0ms ±6 % after 43.0s, although it was before the last deliveries arrived: not ±5 %"},
 		{"stopped", Interval{Low: 9e6, High: 12e6}, EndedByStop, false, "push.p99 10.0ms ±15 % after 43.0s, when the run was stopped: not ±5 %"},
-		{"open", Interval{Low: 9.9e6, Doubt: FewEvents}, EndedByBound, false, "push.p99 10.0ms, in doubt (few-events), after 43.0s, the bound: not ±5 %"},
-		{"drift", Interval{Low: 9.9e6, High: 10.1e6, Doubt: Drift}, EndedByBound, false, "push.p99 10.0ms ±1 %, in doubt (drift), after 43.0s, the bound: not ±5 %"},
-		{"late", Interval{Low: 9.9e6, High: 10.1e6, Doubt: OffSchedule}, EndedByBound, false, "push.p99 10.0ms ±1 %, in doubt (off-schedule), after 43.0s, the bound: not ±5 %"},
+		{"open", Interval{Low: 9.9e6, Doubt: FewEvents}, EndedByBound, false,
+			"push.p99 10.0ms, in doubt (few-events), after 43.0s, the bound: not ±5 %"},
+		{"drift", Interval{Low: 9.9e6, High: 10.1e6, Doubt: Drift}, EndedByBound, false,
+			"push.p99 10.0ms ±1 %, in doubt (drift), after 43.0s, the bound: not ±5 %"},
+		{"late", Interval{Low: 9.9e6, High: 10.1e6, Doubt: OffSchedule}, EndedByBound, false,
+			"push.p99 10.0ms ±1 %, in doubt (off-schedule), after 43.0s, the bound: not ±5 %"},
 	} {
 		c, err := ParseConditions([]string{"push.p99 ±5%"})
 		if err != nil {

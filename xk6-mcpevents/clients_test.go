@@ -18,7 +18,8 @@ func TestImitatedClient(t *testing.T) {
 	s.must(at(srv, `
 		const client = new Client(TARGET, {token: 'k6', revision: 'sketch'});
 		const up = new Upstream({event: 'chat.message', admin: ADMIN, data: {channel: 'c', text: '{probe}'}});
-		const open = (more) => client.subscribe('chat.message', Object.assign({arguments: {channel: 'c'}, subscriptions: 4, client: 'chatgpt'}, more));
+		const open = (more) => client.subscribe('chat.message',
+    Object.assign({arguments: {channel: 'c'}, subscriptions: 4, client: 'chatgpt'}, more));
 		const one = await open({silent: 1}), two = await open({lane: 'two', silent: 0, answer: [{status: 204}]});
 		await up.fire(3);
 		await two.received();
@@ -73,7 +74,8 @@ func TestVersionAndTokens(t *testing.T) {
 	root := New()
 	s := newStage(t, root)
 	s.must(at(srv, `
-		const client = new Client(TARGET, {version: '2025-06-18', oauth: {clientId: 'load-{principal}', secret: 'any', principals: 3, refreshAt: 0.01}});
+		const client = new Client(TARGET, {version: '2025-06-18',
+    oauth: {clientId: 'load-{principal}', secret: 'any', principals: 3, refreshAt: 0.01}});
 		const up = new Upstream({event: 'chat.message', admin: ADMIN, data: {channel: 'c', text: '{probe}'}});
 		const sub = await client.poll('chat.message', {arguments: {channel: 'c'}, subscriptions: 3, minInterval: '20ms'});
 		await up.fire({count: 10, rate: 10}); // a token is renewed after 0.2 s

@@ -24,8 +24,10 @@ func TestConformance(t *testing.T) {
 		{name: "poll", open: "poll('chat.message', {%s, minInterval: 0})", seen: "poll-events-array"},
 		{name: "subscribe", open: "subscribe('chat.message', {%s})", seen: "delivery-standard-webhooks-headers"},
 		{name: "smithery", open: "subscribe('chat.message', {%s, system: 'smithery'})"},
-		{name: "early", fault: "early", open: "subscribe('chat.message', {%s})", seen: "subscribe-id-derived", breaks: "verification-required-before-delivery", level: conform.Must},
-		{name: "reid", fault: "reid(every=1)", open: "stream('chat.message', {%s})", seen: "occurrence-event-id", breaks: "occurrence-event-id-from-upstream", level: conform.Should},
+		{name: "early", fault: "early", open: "subscribe('chat.message', {%s})", seen: "subscribe-id-derived",
+			breaks: "verification-required-before-delivery", level: conform.Must},
+		{name: "reid", fault: "reid(every=1)", open: "stream('chat.message', {%s})", seen: "occurrence-event-id",
+			breaks: "occurrence-event-id-from-upstream", level: conform.Should},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			srv := serveHere(t, refserver.Options{}, c.fault)

@@ -185,7 +185,8 @@ func TestInnerDeclarations(t *testing.T) {
 	delete(oauth, "secretEnv")
 	delete(oauth, "refreshTokenFile")
 	oauth["secret"] = true
-	for name, want := range map[string]map[string]bool{"OAuthOptions": oauth, "AnswerOptions": keysOf(reflect.TypeFor[settings.WebhookAnswer]())} {
+	for name, want := range map[string]map[string]bool{"OAuthOptions": oauth,
+		"AnswerOptions": keysOf(reflect.TypeFor[settings.WebhookAnswer]())} {
 		if got := slices.Sorted(slices.Values(d.keys[name])); !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
 			t.Errorf("%s declares %v, want %v", name, got, slices.Sorted(maps.Keys(want)))
 		}

@@ -42,8 +42,10 @@ func TestFailures(t *testing.T) {
 		{"new Client(TARGET, {token: 'wrong'}).stream('tick')", "auth", "stream tick at SERVER"},
 		{"new Client(TARGET, {token: 'wrong'}).list('tools')", "auth", "list tools at SERVER"},
 		{"new Client('http://GONE/mcp').stream('tick')", "unreachable", "stream tick at http://GONE/mcp: "},
-		{"new Client('http://user:pass@SILENT/mcp?key=secret').stream('tick', {streams: 3, readyTimeout: '150ms'})", "timeout", "stream tick at http://SILENT/mcp?key=…: not done within readyTimeout (150ms), 0 of 3 are active: "},
-		{"new Client('http://SILENT/mcp').list('tools', {timeout: 150})", "timeout", "list tools at http://SILENT/mcp: not done within timeout (150ms): "},
+		{"new Client('http://user:pass@SILENT/mcp?key=secret').stream('tick', {streams: 3, readyTimeout: '150ms'})",
+			"timeout", "stream tick at http://SILENT/mcp?key=…: not done within readyTimeout (150ms), 0 of 3 are active: "},
+		{"new Client('http://SILENT/mcp').list('tools', {timeout: 150})", "timeout",
+			"list tools at http://SILENT/mcp: not done within timeout (150ms): "},
 	} {
 		fill := strings.NewReplacer("SILENT", silent.Addr().String(), "GONE", gone.Addr().String(), "SERVER", srv.URL())
 		s.must(at(srv, `
@@ -69,7 +71,8 @@ func TestFailures(t *testing.T) {
 			t.Errorf("%s: not an Error", c.call)
 		}
 	}
-	for _, call := range []string{"new Client('nowhere')", "new Upstream({})", "new WebhookSink({port: 1})", "new WebhookSink({callback: 'http://x'}).url()", "kept('none')"} {
+	for _, call := range []string{"new Client('nowhere')", "new Upstream({})", "new WebhookSink({port: 1})",
+		"new WebhookSink({callback: 'http://x'}).url()", "kept('none')"} {
 		s.must("try { " + call + "; globalThis.failure = null } catch (e) { globalThis.failure = e }")
 		if got := s.value("failure && failure.code"); got != "option" {
 			t.Errorf("%s: code %v: %v", call, got, s.value("String(failure)"))
@@ -210,7 +213,8 @@ func TestTags(t *testing.T) {
 		metric, colour string
 		want           float64
 	}{
-		{"mcp_events_delivered", "red", 8}, {"mcp_events_delivered", "blue", 12}, {"mcp_events_expected", "", 4}, {"mcp_events_expected", "red", 8},
+		{"mcp_events_delivered", "red", 8}, {"mcp_events_delivered", "blue", 12}, {"mcp_events_expected", "", 4},
+		{"mcp_events_expected", "red", 8},
 	} {
 		if got, _ := s.sum(c.metric, "colour", c.colour, "event", "tick", "mode", "push"); got != c.want {
 			t.Errorf("%s of %q: %v, want %v", c.metric, c.colour, got, c.want)

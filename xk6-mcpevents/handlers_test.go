@@ -46,7 +46,8 @@ func TestHandlers(t *testing.T) {
 				"Object.keys(heard[0][1]).slice(0, 5).join()":          "subscription,seq,latency,duplicate,bytes",
 				"sums.unhandled":  int64(0),
 				"sums.duplicates": int64(4),
-				fmt.Sprintf("heard.every(([, e]) => '%s' === 'undefined' ? e.message === undefined : JSON.stringify(JSON.parse(e.message).%[1]s).includes('no ' + e.seq))", c.message): true,
+				fmt.Sprintf("heard.every(([, e]) => '%s' === 'undefined' ? e.message === undefined : "+
+					"JSON.stringify(JSON.parse(e.message).%[1]s).includes('no ' + e.seq))", c.message): true,
 			} {
 				if got := s.value(expression); got != want {
 					t.Errorf("%s is %v (%T), want %v", expression, got, got, want)

@@ -34,7 +34,8 @@ func TestHostileText(t *testing.T) {
 		case "initialize":
 			fmt.Fprintf(
 				w,
-				`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"events":{}},"serverInfo":{"name":"s","version":"1"}}}`,
+				`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"events":{}},`+
+					`"serverInfo":{"name":"s","version":"1"}}}`,
 				m.ID,
 			)
 		case "notifications/initialized":
@@ -58,14 +59,18 @@ func TestHostileText(t *testing.T) {
 	}))
 	defer s.Close()
 	for _, hostile := range []string{
-		"red \x1b[31malert\x1b[0m", "\x1b]0;owned\atitle", "no\n::error title=forged::x", "::error::x", "x ##[error]y", "x\r##vso[task.complete]z", "##teamcity[a]",
+		"red \x1b[31malert\x1b[0m", "\x1b]0;owned\atitle", "no\n::error title=forged::x", "::error::x", "x ##[error]y",
+		"x\r##vso[task.complete]z", "##teamcity[a]",
 		"a\u009b31mb", "safe\u202etxt.exe", "a\u2028::error::b", "you sent " + token,
 	} {
 		for _, script := range []string{
 			`try { await client.poll('e', {settle: 0}); } catch (e) { said.push(e.message, String(e)); }`,
 			`try { await client.list('tools'); } catch (e) { said.push(e.message, String(e)); }`,
 			`const sub = await client.poll('e', {settle: 0, minInterval: '1ms'});
-			await new Promise((done) => { for (const name of ['error', 'gap', 'closed']) sub.on(name, (e) => { said.push(e.message, e.detail, e.reason); done(); }); });
+			await new Promise((done) => {
+    const heard = (e) => { said.push(e.message, e.detail, e.reason); done(); };
+    for (const name of ['error', 'gap', 'closed']) sub.on(name, heard);
+  });
 			await sub.close();`,
 		} {
 			polls.Store(0)

@@ -81,7 +81,8 @@ func TestJUnit(t *testing.T) {
 		code                         int
 	}{
 		{name: "sound", printed: "pass  mcp_events_lost count==0  (count 0, rate 0)"},
-		{name: "faulty", fault: "drop(every=4)", code: 99, failed: "mcp_events_lost count==0", printed: "FAIL  mcp_events_lost count==0  (count "},
+		{name: "faulty", fault: "drop(every=4)", code: 99, failed: "mcp_events_lost count==0",
+			printed: "FAIL  mcp_events_lost count==0  (count "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -108,7 +109,8 @@ func TestJUnit(t *testing.T) {
 					t.Errorf("failure %+v", k.Failure)
 				}
 			}
-			want := "checks rate==1|mcp_event_duplicates rate==0|mcp_event_latency{mode:push} p(99)<5000|mcp_events_expected count>0|mcp_events_lost count==0"
+			want := "checks rate==1|mcp_event_duplicates rate==0|mcp_event_latency{mode:push} p(99)<5000|mcp_events_expected " +
+				"count>0|mcp_events_lost count==0"
 			if got := strings.Join(names, "|"); got != want {
 				t.Errorf("test cases %s\nwant %s", got, want)
 			}

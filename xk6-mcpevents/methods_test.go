@@ -71,15 +71,21 @@ func TestWays(t *testing.T) {
 		{"stream('chat.message', {arguments: {channel: topic}, topic, streams: 3})", "", 3, "push", "events"},
 		{"stream('chat.message', {arguments: {channel: topic}, topic, subscriptions: 2, http: 'h2c'})", "", 2, "push", "events"},
 		{"poll('chat.message', {arguments: {channel: topic}, topic, subscriptions: 3, minInterval: 0})", "", 3, "poll", "events"},
-		{"poll('chat.message', {arguments: {channel: topic}, topic, subscriptions: 2, longPoll: '300ms', maxEvents: 3})", "", 2, "poll", "events"},
+		{"poll('chat.message', {arguments: {channel: topic}, topic, subscriptions: 2, longPoll: '300ms', maxEvents: 3})", "",
+			2, "poll", "events"},
 		{"subscribe('chat.message', {arguments: {channel: topic}, topic, subscriptions: 3})", "", 3, "webhook", "events"},
-		{"subscribe('chat.message', {arguments: {channel: topic}, topic, subscriptions: 3, sink: new WebhookSink()})", "", 3, "webhook", "events"},
+		{"subscribe('chat.message', {arguments: {channel: topic}, topic, subscriptions: 3, sink: new WebhookSink()})", "", 3,
+			"webhook", "events"},
 		{"subscribe('chat.message', {arguments: {channel: topic}, topic, system: 'smithery', subscriptions: 2})", "", 2, "webhook", "smithery"},
-		{"subscribe('chat.message', {arguments: {channel: topic}, topic, system: 'sep-1803', subscriptions: 2, sink: new WebhookSink()})", "", 2, "webhook", "sep-1803"},
+		{"subscribe('chat.message', {arguments: {channel: topic}, topic, system: 'sep-1803', subscriptions: 2, sink: new " +
+			"WebhookSink()})", "", 2, "webhook", "sep-1803"},
 		{"stream('chat.message', {arguments: {channel: topic}, topic, system: 'sep-1803', subscriptions: 2})", "", 2, "push", "sep-1803"},
-		{"stream('chat.message', {arguments: {channel: topic}, topic, system: 'sep-1803', subscriptions: 6, perSession: 3, redelivery: false})", "sessions 2", 6, "push", "sep-1803"},
-		{"subscribe('chat.message', {arguments: {channel: topic}, topic, system: 'sep-1803', subscriptions: 2, secret: 'standard', early: 'refuse'})", "secretsStandard 2", 2, "webhook", "sep-1803"},
-		{"subscribe('chat.message', {arguments: {channel: topic}, topic, system: 'smithery', subscriptions: 2, argumentsKey: 'arguments', clientID: true})", "", 2, "webhook", "smithery"},
+		{"stream('chat.message', {arguments: {channel: topic}, topic, system: 'sep-1803', subscriptions: 6, perSession: 3, " +
+			"redelivery: false})", "sessions 2", 6, "push", "sep-1803"},
+		{"subscribe('chat.message', {arguments: {channel: topic}, topic, system: 'sep-1803', subscriptions: 2, secret: " +
+			"'standard', early: 'refuse'})", "secretsStandard 2", 2, "webhook", "sep-1803"},
+		{"subscribe('chat.message', {arguments: {channel: topic}, topic, system: 'smithery', subscriptions: 2, argumentsKey: " +
+			"'arguments', clientID: true})", "", 2, "webhook", "smithery"},
 	} {
 		t.Run(fmt.Sprintf("%s/%s/%d", c.system, c.mode, n), func(t *testing.T) {
 			root := New()
@@ -189,9 +195,12 @@ func TestListsAndRequests(t *testing.T) {
 	s.over()
 	s.agree("system", "sep-2549", "mode", "poll", "event", "list.changed", "lane", "poll")
 	for expression, want := range map[string]any{
-		"list.method": "prompts/list", "list.entries.length >= 12": true, "list.pages >= 3": true, "list.ttl": int64(100), "list.cacheScope": "public",
-		"list.duration > 0 && list.bytes > 0": true, "events.method": "events/list", "events.entries.some((e) => e.name === 'chat.message')": true,
-		"events.ttl": nil, "sums.delivered": int64(12), "sums.lost": int64(0), "figures.values.unbalanced": int64(0), "figures.values.usesFailed": int64(0),
+		"list.method": "prompts/list", "list.entries.length >= 12": true, "list.pages >= 3": true, "list.ttl": int64(100),
+		"list.cacheScope":                     "public",
+		"list.duration > 0 && list.bytes > 0": true, "events.method": "events/list",
+		"events.entries.some((e) => e.name === 'chat.message')": true,
+		"events.ttl": nil, "sums.delivered": int64(12), "sums.lost": int64(0), "figures.values.unbalanced": int64(0),
+		"figures.values.usesFailed": int64(0),
 		"figures.timings.staleness.count > 0 && figures.timings.staleness.max >= figures.timings.staleness.p50": true,
 		"own.values.messagesLost": int64(0), "own.values.requestsBegun === own.values.requestsCompleted": true, "own.values.cuts >= 2": true,
 		"own.timings.request.min > 0": true,
@@ -217,7 +226,8 @@ func TestUpstreams(t *testing.T) {
 	root := New()
 	s := newStage(t, root)
 	if _, err := s.VU.Runtime().
-		RunString(`const f = new Upstream({event: 'chat.message', topic: 'feed', feed: '` + feed + `', data: {channel: 'feed', text: '{probe}'}})`); err != nil {
+		RunString(`const f = new Upstream({event: 'chat.message', topic: 'feed', feed: '` + feed +
+			`', data: {channel: 'feed', text: '{probe}'}})`); err != nil {
 		t.Fatal(err)
 	}
 	url := ""
@@ -239,7 +249,10 @@ func TestUpstreams(t *testing.T) {
 			const fired = await up.fire(5);
 			all.push([topic, fired.accepted, (await sub.close()).delivered].join(' '));
 		}
-		try { await new Upstream({event: 'chat.message', client, tool: 'no_such_tool'}).fire().then((f) => all.push('refused ' + f.refused)); } catch (e) { all.push(e.message); }
+		try {
+    const up = new Upstream({event: 'chat.message', client, tool: 'no_such_tool'});
+    await up.fire().then((f) => all.push('refused ' + f.refused));
+  } catch (e) { all.push(e.message); }
 	`))
 	finished(t, root)
 	if got := fmt.Sprint(s.value("all")); got != "[feed 5 10 tool 5 10 http 5 10 refused 1]" {
@@ -264,7 +277,9 @@ func TestNobodyTakesEvents(t *testing.T) {
 	if strings.Count(log, "\n") != 1 ||
 		!strings.Contains(
 			log,
-			"Upstream http://127.0.0.1:1: of 3 events 3 were refused, and for 0 there was no answer: is it there, and does it know tick? The last failure: POST http://127.0.0.1:1/inject: dial tcp 127.0.0.1:1: connect: connection refused. (said once",
+			"Upstream http://127.0.0.1:1: of 3 events 3 were refused, and for 0 there was no answer: is it there, and does it "+
+				"know tick? The last failure: POST http://127.0.0.1:1/inject: dial tcp 127.0.0.1:1: connect: connection "+
+				"refused. (said once",
 		) {
 		t.Errorf("%q", log)
 	}
@@ -328,7 +343,10 @@ func TestListening(t *testing.T) {
 		let sub = await begin();
 		try { await begin(); globalThis.refused = ''; } catch (e) { globalThis.refused = e.message; }
 		// The first list may come after any number of changes.
-		const seen = () => { const v = sub.figures().values; return v.listChanged > 0 && v.relists > 0 && v.typesVanished > 0 && v.typesAppeared > 0; };
+		const seen = () => {
+    const v = sub.figures().values;
+    return v.listChanged > 0 && v.relists > 0 && v.typesVanished > 0 && v.typesAppeared > 0;
+  };
 		for (let on = false; !seen(); on = !on) {
 			offer(on);
 			await sub.received({events: 1e6, timeout: 10});

@@ -113,7 +113,8 @@ func TestReleased(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{extensionPath + " " + version, parentPath + "/sinks/ledger " + version, parentPath + "/internal/errtext " + version} {
+	for _, want := range []string{extensionPath + " " + version, parentPath + "/sinks/ledger " + version,
+		parentPath + "/internal/errtext " + version} {
 		if !strings.Contains(string(out), "\n"+want+" \n") {
 			t.Errorf("%q is not among the packages:\n%s", want, out)
 		}

@@ -138,7 +138,8 @@ func TestDataCounts(t *testing.T) {
 			}
 			mcp.end()
 			admin.end()
-			for metric, want := range map[string]int64{"data_sent": mcp.sent.Load() + admin.sent.Load(), "data_received": mcp.received.Load() + admin.received.Load()} {
+			for metric, want := range map[string]int64{"data_sent": mcp.sent.Load() + admin.sent.Load(),
+				"data_received": mcp.received.Load() + admin.received.Load()} {
 				unread := int64(0)
 				if metric == "data_received" {
 					unread = 5 * 400 // of each poller, one without events
@@ -259,12 +260,15 @@ var every = []struct{ name, script string }{
 	{"lists", "await (await new Client('http://NAME:MCP/mcp', {token: 'k', headers}).watchLists('tools', {notifications: true})).close()"},
 	{
 		"resumable",
-		"await (await new Client('http://NAME:MCP/mcp', {token: 'k', headers}).resumable('work', {steps: 2, step: 10, disconnect: 'none'})).close()",
+		"await (await new Client('http://NAME:MCP/mcp', {token: 'k', headers}).resumable('work', {steps: 2, step: 10, " +
+			"disconnect: 'none'})).close()",
 	},
 	{"list", "await new Client('http://NAME:MCP/mcp', {token: 'k', headers}).list('tools')"},
 	{
 		"tool",
-		"const f = await new Upstream({event: 'e', client: new Client('http://NAME:MCP/mcp', {token: 'k', headers}), tool: 'post_message', data: {channel: 'c', text: '{probe}'}}).fire(); if (!f.accepted) throw new Error(JSON.stringify(f))",
+		"const f = await new Upstream({event: 'e', client: new Client('http://NAME:MCP/mcp', {token: 'k', headers}), tool: " +
+			"'post_message', data: {channel: 'c', text: '{probe}'}}).fire(); if (!f.accepted) throw new " +
+			"Error(JSON.stringify(f))",
 	},
 	{
 		"admin",
@@ -272,7 +276,8 @@ var every = []struct{ name, script string }{
 	},
 	{
 		"url",
-		"const f = await new Upstream({event: 'tick', url: 'http://NAME:ADMIN/inject', data: {name: 'tick', data: {text: '{probe}'}}}).fire(); if (!f.accepted) throw new Error(JSON.stringify(f))",
+		"const f = await new Upstream({event: 'tick', url: 'http://NAME:ADMIN/inject', data: {name: 'tick', data: {text: " +
+			"'{probe}'}}}).fire(); if (!f.accepted) throw new Error(JSON.stringify(f))",
 	},
 }
 
@@ -286,7 +291,8 @@ func within(t *testing.T, srv *refserver.Server, name, script string) string {
 		}
 		return p
 	}
-	return "const headers = {Host: 'localhost'};" + strings.NewReplacer("NAME", name, ":MCP", ":"+port(srv.URL()), ":TLS", ":"+port(srv.TLSURL()), ":ADMIN", ":"+port(byAnyName(t, srv.AdminURL()))).
+	return "const headers = {Host: 'localhost'};" + strings.NewReplacer("NAME", name, ":MCP", ":"+port(srv.URL()), ":TLS",
+		":"+port(srv.TLSURL()), ":ADMIN", ":"+port(byAnyName(t, srv.AdminURL()))).
 		Replace(script)
 }
 
@@ -378,8 +384,10 @@ func TestBlocked(t *testing.T) {
 		set        func(*netext.Dialer)
 		name, want string
 	}{
-		"blacklistIPs":   {func(d *netext.Dialer) { d.Blacklist = []*lib.IPNet{loopback} }, "127.0.0.1", "IP (127.0.0.1) is in a blacklisted range (127.0.0.0/8)"},
-		"blockHostnames": {func(d *netext.Dialer) { d.BlockedHostnames = blocked }, "mcp.example", "hostname (mcp.example) is in a blocked pattern (*.example)"},
+		"blacklistIPs": {func(d *netext.Dialer) { d.Blacklist = []*lib.IPNet{loopback} }, "127.0.0.1",
+			"IP (127.0.0.1) is in a blacklisted range (127.0.0.0/8)"},
+		"blockHostnames": {func(d *netext.Dialer) { d.BlockedHostnames = blocked }, "mcp.example",
+			"hostname (mcp.example) is in a blocked pattern (*.example)"},
 	} {
 		for _, way := range every {
 			t.Run(option+"/"+way.name, func(t *testing.T) {

@@ -113,7 +113,8 @@ export async function all() {
 	got := summed(t, summary)
 	for metric, figure := range map[string]string{
 		"mcp_events_expected": "expected", "mcp_events_delivered": "delivered", "mcp_events_lost": "lost",
-		"mcp_events_lost_announced": "lostAnnounced", "mcp_events_lost_order_unknown": "lostOrderUnknown", "mcp_event_duplicate_copies": "duplicates", "mcp_events_out_of_order": "outOfOrder",
+		"mcp_events_lost_announced": "lostAnnounced", "mcp_events_lost_order_unknown": "lostOrderUnknown",
+		"mcp_event_duplicate_copies": "duplicates", "mcp_events_out_of_order": "outOfOrder",
 		"mcp_events_unexpected": "unexpected", "mcp_refresh_requests": "refreshRequests", "mcp_refresh_bytes": "refreshBytes",
 		"mcp_event_duplicates#passes": "duplicates", "mcp_open_subscriptions#value": "open",
 	} {
@@ -132,7 +133,8 @@ export async function all() {
 func TestSetupAndTeardown(t *testing.T) {
 	t.Parallel()
 	url, admin := serve(t)
-	for _, closing := range []string{"const sums = await kept('all').close(); if (sums.delivered !== 200) throw new Error(JSON.stringify(sums));", ""} {
+	for _, closing := range []string{"const sums = await kept('all').close(); if (sums.delivered !== 200) throw new " +
+		"Error(JSON.stringify(sums));", ""} {
 		script, summary := scriptFile(t, `
 export const options = {
 	scenarios: { fire: { executor: 'per-vu-iterations', vus: 2, iterations: 2 } },
@@ -173,9 +175,10 @@ func TestTooManyTopics(t *testing.T) {
 	}{
 		"upstream": {"export default function () { try { upstream(`t-${__ITER}`); } catch (e) { console.log('CAUGHT'); } }", 108},
 		"uncaught": {"export default function () { upstream(`t-${__ITER}`); }", 108},
-		"stream":   {"export default async function () { for (let i = 0; i < 1024; i++) upstream(`t-${i}`); await client().stream('tick', { topic: 'more' }); }", 108},
-		"setup":    {"export function setup() { for (let i = 0; i < 1025; i++) upstream(`t-${i}`); } export default function () {}", 108},
-		"init":     {"for (let i = 0; i < 1025; i++) upstream(`t-${i}`); export default function () {}", 107},
+		"stream": {"export default async function () { for (let i = 0; i < 1024; i++) upstream(`t-${i}`); await " +
+			"client().stream('tick', { topic: 'more' }); }", 108},
+		"setup": {"export function setup() { for (let i = 0; i < 1025; i++) upstream(`t-${i}`); } export default function () {}", 108},
+		"init":  {"for (let i = 0; i < 1025; i++) upstream(`t-${i}`); export default function () {}", 107},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -203,7 +206,8 @@ func TestOptionsOfK6(t *testing.T) {
 	for name, c := range map[string]struct{ options, host, refused string }{
 		"hosts":          {"hosts: { 'mcp.example': '127.0.0.1' }", "mcp.example:" + port, ""},
 		"hosts and port": {"hosts: { 'mcp.example:99': '127.0.0.1:" + port + "' }", "mcp.example:99", ""},
-		"dns":            {"hosts: { 'mcp.example': '127.0.0.1' }, dns: { ttl: '0', select: 'first', policy: 'onlyIPv4' }", "mcp.example:" + port, ""},
+		"dns": {"hosts: { 'mcp.example': '127.0.0.1' }, dns: { ttl: '0', select: 'first', policy: 'onlyIPv4' }",
+			"mcp.example:" + port, ""},
 		"blacklistIPs":   {"blacklistIPs: ['127.0.0.0/8']", "127.0.0.1:" + port, "is in a blacklisted range"},
 		"blockHostnames": {"blockHostnames: ['*.example']", "mcp.example:" + port, "is in a blocked pattern"},
 	} {
@@ -245,10 +249,13 @@ func TestTestIsBrokenOff(t *testing.T) {
 		interrupt           bool
 	}{
 		{"abort", "executor: 'per-vu-iterations', vus: 1, iterations: 1", "exec.test.abort('enough')", 108, false},
-		{"abort in a handler", "executor: 'per-vu-iterations', vus: 1, iterations: 1", "sub.on('event', () => exec.test.abort('enough')); await upstream(topic).fire(1); await sub.received({ events: 1000 })", 108, false},
+		{"abort in a handler", "executor: 'per-vu-iterations', vus: 1, iterations: 1",
+			"sub.on('event', () => exec.test.abort('enough')); await upstream(topic).fire(1); await sub.received({ " +
+				"events: 1000 })", 108, false},
 		{"cut off", "executor: 'constant-vus', vus: 1, duration: '1s', gracefulStop: '0s'", "await sub.received({ events: 1000 })", 0, false},
 		{"asleep", "executor: 'constant-vus', vus: 1, duration: '1s', gracefulStop: '0s'", "sleep(1000)", 0, false},
-		{"interrupted", "executor: 'per-vu-iterations', vus: 1, iterations: 1", "console.log('NOW'); await sub.received({ events: 1000 })", 105, true},
+		{"interrupted", "executor: 'per-vu-iterations', vus: 1, iterations: 1",
+			"console.log('NOW'); await sub.received({ events: 1000 })", 105, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

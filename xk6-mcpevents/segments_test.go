@@ -113,7 +113,8 @@ func TestSegments(t *testing.T) {
 		sum, count := sums(t, file(i))
 		for metric, want := range map[string]float64{
 			"iterations": 2, "mcp_events_expected": segmentEvents / 2, "mcp_events_delivered": segmentEvents / 2, "mcp_events_lost": 0,
-			"mcp_events_lost_announced": 0, "mcp_events_lost_order_unknown": 0, "mcp_event_duplicate_copies": 0, "mcp_events_unexpected": 0, "mcp_event_duplicates": 0,
+			"mcp_events_lost_announced": 0, "mcp_events_lost_order_unknown": 0, "mcp_event_duplicate_copies": 0,
+			"mcp_events_unexpected": 0, "mcp_event_duplicates": 0,
 		} {
 			if got, ok := sum[metric]; !ok || got != want {
 				t.Errorf("segment %d: %s %v, want %v", i, metric, got, want)

@@ -57,7 +57,8 @@ var editorKeys = []string{"titleFormat", "tagKeys", "useValueForTime"}
 func register() {
 	known := cog.NewRuntime()
 	for _, panel := range []variants.PanelcfgConfig{
-		heatmap.VariantConfig(), stat.VariantConfig(), statetimeline.VariantConfig(), table.VariantConfig(), timeseries.VariantConfig(), xychart.VariantConfig(),
+		heatmap.VariantConfig(), stat.VariantConfig(), statetimeline.VariantConfig(), table.VariantConfig(),
+		timeseries.VariantConfig(), xychart.VariantConfig(),
 	} {
 		known.RegisterPanelcfgVariant(panel)
 	}

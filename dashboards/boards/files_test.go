@@ -199,7 +199,8 @@ func checkCommand(t *testing.T, program string) {
 	}
 	// The run is told the addresses at which the other service listens.
 	run, serve := strings.Join(services["eventmeter"].Command, " "), strings.Join(services["target"].Command, " ")
-	for flag, url := range map[string]string{"--addr 0.0.0.0:8080": "--target http://target:8080/mcp", "--admin 0.0.0.0:8081": "--upstream-url http://target:8081", "--token compose-token": "--token compose-token"} {
+	for flag, url := range map[string]string{"--addr 0.0.0.0:8080": "--target http://target:8080/mcp",
+		"--admin 0.0.0.0:8081": "--upstream-url http://target:8081", "--token compose-token": "--token compose-token"} {
 		if !strings.Contains(serve, flag) || !strings.Contains(run, url) {
 			t.Errorf("the target has %q, or the run has no %q", flag, url)
 		}

@@ -30,16 +30,20 @@ var liveCommands = []struct {
 	{
 		"faults",
 		"run --profile compare --set lanes.push.subscriptions=20 --set lanes.poll.subscriptions=20 --set lanes.webhook.subscriptions=20 " +
-			"--set phases.warmup=3s --set phases.measure=4s --set phases.drain=2s --set target.embedded.faults=drop(every=7);duplicate(every=5);delay(every=3,fixed=200ms);early",
+			"--set phases.warmup=3s --set phases.measure=4s --set phases.drain=2s --set " +
+			"target.embedded.faults=drop(every=7);duplicate(every=5);delay(every=3,fixed=200ms);early",
 	},
 	{
 		"lists",
-		"run --profile sep-2549 --set lanes.ttl.subscriptions=8 --set lanes.notified.subscriptions=8 --set lanes.no-cache.subscriptions=2 --set phases.warmup=3s --set phases.measure=4s --set phases.drain=5s --set schedule.rate=4/s",
+		"run --profile sep-2549 --set lanes.ttl.subscriptions=8 --set lanes.notified.subscriptions=8 --set " +
+			"lanes.no-cache.subscriptions=2 --set phases.warmup=3s --set phases.measure=4s --set phases.drain=5s --set " +
+			"schedule.rate=4/s",
 	},
 	{"shards", "run --profile smoke --processes 2 --set phases.warmup=3s --set phases.measure=3s"},
 	{
 		"capacity",
-		"capacity --from 20 --to 40 --set capacity.step=600ms --set phases.warmup=200ms --set phases.drain=1s --set capacity.idle=1s --set capacity.confirm=1 --set capacity.precision=0.5 --set capacity.slo.p99=200ms",
+		"capacity --from 20 --to 40 --set capacity.step=600ms --set phases.warmup=200ms --set phases.drain=1s --set " +
+			"capacity.idle=1s --set capacity.confirm=1 --set capacity.precision=0.5 --set capacity.slo.p99=200ms",
 	},
 }
 

@@ -39,9 +39,11 @@ func TestEveryFaultIsCalibrated(t *testing.T) {
 		}
 	}
 	for _, place := range []string{
-		"events push", "events poll", "events webhook", "smithery webhook", "sep-1803 push", "sep-1803 webhook", "sep-975 push", "sep-2549 poll", "updates push",
+		"events push", "events poll", "events webhook", "smithery webhook", "sep-1803 push", "sep-1803 webhook",
+		"sep-975 push", "sep-2549 poll", "updates push",
 	} {
-		reasons[fmt.Sprint(place, " ", faults.Hoard)] = "the memory is the process's, whatever the system, and a verdict takes half a minute: TestLeak of cmd/eventmeter has it"
+		reasons[fmt.Sprint(place, " ", faults.Hoard)] = "the memory is the process's, whatever the system, and a verdict " +
+			"takes half a minute: TestLeak of cmd/eventmeter has it"
 	}
 	p := builtin(t)
 	has, places := map[string]bool{}, map[faults.Place]bool{}
@@ -109,13 +111,19 @@ func unbrokenRows() (rest, load map[string]string) {
 	}
 	for _, u := range []struct{ reason, rows string }{
 		{"is judged when subscriptions are opened, of which the first are few",
-			"capability-events-object capability-list-changed-flag capability-list-changed-gated descriptor-description descriptor-delivery-subset descriptor-input-schema descriptor-payload-schema descriptor-meta " +
-				"error-not-found error-forbidden error-server-range poll-implemented poll-errors-are-jsonrpc stream-implemented stream-error-before-open stream-active-confirmation " +
-				"stream-exempt-from-concurrency-cap subscribe-auth-required verification-required-before-delivery verification-challenge-echo verification-failure-error"},
+			"capability-events-object capability-list-changed-flag capability-list-changed-gated descriptor-description " +
+				"descriptor-delivery-subset descriptor-input-schema descriptor-payload-schema descriptor-meta " +
+				"error-not-found error-forbidden error-server-range poll-implemented poll-errors-are-jsonrpc stream-implemented " +
+				"stream-error-before-open stream-active-confirmation " +
+				"stream-exempt-from-concurrency-cap subscribe-auth-required verification-required-before-delivery " +
+				"verification-challenge-echo verification-failure-error"},
 		{"differs under load in nothing but its number; TestPlantedRows and scripts/trust have it",
-			"poll-response-cursor cursor-opaque cursor-consistency truncated-false-when-no-replay stream-error-is-recoverable stream-heartbeat-required stream-heartbeat-not-sse-comment " +
-				"ttl-refresh-before-lte-suggestion ttl-null-only-when-requested delivery-status-last-error-category delivery-standard-webhooks-headers delivery-signature-formula delivery-dual-sign-on-rotation " +
-				"delivery-413-non-retryable ssrf-no-redirects verification-cached-per-principal-url envelope-signed-like-deliveries envelope-webhook-id-format envelope-terminated " +
+			"poll-response-cursor cursor-opaque cursor-consistency truncated-false-when-no-replay stream-error-is-recoverable " +
+				"stream-heartbeat-required stream-heartbeat-not-sse-comment " +
+				"ttl-refresh-before-lte-suggestion ttl-null-only-when-requested delivery-status-last-error-category " +
+				"delivery-standard-webhooks-headers delivery-signature-formula delivery-dual-sign-on-rotation " +
+				"delivery-413-non-retryable ssrf-no-redirects verification-cached-per-principal-url envelope-signed-like-deliveries " +
+				"envelope-webhook-id-format envelope-terminated " +
 				"removal-error-not-found removal-error-schema-changed error-unsupported"},
 	} {
 		for row := range strings.FieldsSeq(u.rows) {
@@ -245,7 +253,8 @@ func TestEveryRevisionIsCalibrated(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"client chatgpt", "client ai-sdk", "status 302", "status 410", "status 413", "status 425", "status 429", "status 503"} {
+	for _, want := range []string{"client chatgpt", "client ai-sdk", "status 302", "status 410", "status 413",
+		"status 425", "status 429", "status 503"} {
 		if !values[want] {
 			t.Errorf("%s has no case", want)
 		}
@@ -273,13 +282,16 @@ var uncalibrated = func() map[string]string {
 		{"it is about the end of a subscription, after everything is counted",
 			".webhook.silent"},
 		{"it names an address, a certificate or a file, and no rule",
-			".webhook.callback .webhook.listen .webhook.certFile .webhook.keyFile .oauth.secretEnv .oauth.refreshTokenFile .oauth.tokenURL .oauth.timeout"},
+			".webhook.callback .webhook.listen .webhook.certFile .webhook.keyFile .oauth.secretEnv .oauth.refreshTokenFile " +
+				".oauth.tokenURL .oauth.timeout"},
 		{"it draws a random wait between delay and itself",
 			"answer.delayTo"},
 		{"both ends share it, and the cases of tokens have the default",
 			".oauth.auth"},
 		{"a bound that no case reaches: its tests are the server's",
-			".embedded.maxSubscriptions .embedded.buffer .embedded.capacity .embedded.capacityBurst .embedded.ttlDefault .embedded.ttlMax .embedded.resumeMaxWait .embedded.suspendAfter .embedded.verifyFailures .embedded.sendersPerHost"},
+			".embedded.maxSubscriptions .embedded.buffer .embedded.capacity .embedded.capacityBurst .embedded.ttlDefault " +
+				".embedded.ttlMax .embedded.resumeMaxWait .embedded.suspendAfter .embedded.verifyFailures " +
+				".embedded.sendersPerHost"},
 		{"the profile itself sets it for all cases",
 			".embedded.nextPoll .embedded.retryBase .lists.entries .lists.page"},
 		{"a pace of the server, on which no count depends",

@@ -59,9 +59,13 @@ func TestExpectedCounts(t *testing.T) {
 		system     string // "" = events
 	}{
 		{"push", "", clean, ""},
-		{"push", "drop(every=4)", planned{expected: 8, delivered: 6, lostSilent: 2, gaps: 2}, ""},                                                    // 4, 8
-		{"push", "drop(every=1, from=2, to=4)", planned{expected: 8, delivered: 6, lostSilent: 2, gaps: 1}, ""},                                      // 2 is of the warm-up
-		{"push", "announce(every=4); drop(every=1, from=7, to=9)", planned{expected: 8, delivered: 4, lostAnnounced: 3, lostSilent: 1, gaps: 2}, ""}, // 8 announces 7, and was read before 9
+		{"push", "drop(every=4)", planned{expected: 8, delivered: 6, lostSilent: 2, gaps: 2},
+			""}, // 4, 8
+		{"push", "drop(every=1, from=2, to=4)", planned{expected: 8, delivered: 6, lostSilent: 2, gaps: 1},
+			""}, // 2 is of the warm-up
+		{"push", "announce(every=4); drop(every=1, from=7, to=9)",
+			planned{expected: 8, delivered: 4, lostAnnounced: 3, lostSilent: 1,
+				gaps: 2}, ""}, // 8 announces 7, and was read before 9
 		{"push", "announce(every=10); drop(every=1, from=8, to=9)", planned{expected: 8, delivered: 5, lostAnnounced: 3, gaps: 1}, ""},
 		{"push", "duplicate(every=5)", planned{expected: 8, delivered: 8, sameEvent: 2}, ""},
 		{"push", "reid(every=5)", planned{expected: 8, delivered: 8, sameEmission: 2}, ""},
@@ -77,7 +81,8 @@ func TestExpectedCounts(t *testing.T) {
 		{"poll", "revoke(at=1h)", planned{expected: 8, delivered: 8, lossy: true, ended: true}, ""},
 		{"push", "withdraw(at=550ns)", planned{expected: 4, delivered: 8, lossy: true, ended: true}, ""},
 		{"webhook", "repeat(every=5)", planned{expected: 8, delivered: 8, sameEvent: 2}, ""},
-		{"webhook", "noretry(); signature(every=4, sign=wrong); drop(every=1, from=9, to=9)", planned{expected: 8, delivered: 5, lostRefused: 2, lostSilent: 1, gaps: 2}, ""}, // 4; 8 and 9
+		{"webhook", "noretry(); signature(every=4, sign=wrong); drop(every=1, from=9, to=9)",
+			planned{expected: 8, delivered: 5, lostRefused: 2, lostSilent: 1, gaps: 2}, ""}, // 4; 8 and 9
 		{"webhook", "early()", planned{expected: 8, delivered: 8, early: 1}, ""},
 		{"poll", "refuse(code=-32012, every=1)", planned{}, ""},
 		{"push", "drop(every=4, mode=poll)", clean, ""},

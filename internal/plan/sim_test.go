@@ -27,7 +27,8 @@ func (m *truth) vary() float64 { return 1 + m.noise*m.random.NormFloat64() }
 
 // cpu is the cores at a load, as a run would measure them.
 func (m *truth) cpu(l load) float64 {
-	return (m.base + m.held*l.held + m.event*l.events + m.delivery*l.deliveries + m.request*l.requests + m.many*math.Sqrt(l.events*l.deliveries) + m.often*math.Sqrt(l.requests)) * m.vary()
+	return (m.base + m.held*l.held + m.event*l.events + m.delivery*l.deliveries + m.request*l.requests +
+		m.many*math.Sqrt(l.events*l.deliveries) + m.often*math.Sqrt(l.requests)) * m.vary()
 }
 
 func (m *truth) bytes(l load) float64 {

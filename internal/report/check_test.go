@@ -83,7 +83,8 @@ broken:
 	if err := CheckJUnit(&out, c); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`tests="8" failures="2" errors="1"`, `<testcase classname="eventmeter.check.under load" name="stream-heartbeat-required"`} {
+	for _, want := range []string{`tests="8" failures="2" errors="1"`,
+		`<testcase classname="eventmeter.check.under load" name="stream-heartbeat-required"`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s is missing in\n%s", want, out.String())
 		}

@@ -222,7 +222,8 @@ func TestCompareDuet(t *testing.T) {
 }
 
 func TestPercent(t *testing.T) {
-	for v, want := range map[float64]string{0: "0.0%", 0.0004: "0.0%", -0.0004: "0.0%", 0.05: "+5.0%", -0.123: "-12.3%", 12.34: "+1234%", -10: "-1000%"} {
+	for v, want := range map[float64]string{0: "0.0%", 0.0004: "0.0%", -0.0004: "0.0%", 0.05: "+5.0%", -0.123: "-12.3%",
+		12.34: "+1234%", -10: "-1000%"} {
 		if got := percent(v); got != want {
 			t.Errorf("percent(%v) = %q, want %q", v, got, want)
 		}
@@ -343,7 +344,8 @@ func TestAnnotations(t *testing.T) {
 }
 
 func TestDetectCI(t *testing.T) {
-	for key, want := range map[string]string{"GITHUB_ACTIONS=true": GitHub, "GITLAB_CI=true": GitLab, "TF_BUILD=True": Azure, "TEAMCITY_VERSION=2025.1": TeamCity, "CI=true": ""} {
+	for key, want := range map[string]string{"GITHUB_ACTIONS=true": GitHub, "GITLAB_CI=true": GitLab,
+		"TF_BUILD=True": Azure, "TEAMCITY_VERSION=2025.1": TeamCity, "CI=true": ""} {
 		k, v, _ := strings.Cut(key, "=")
 		got := DetectCI(func(name string) string {
 			if name == k {

@@ -29,10 +29,14 @@ func TestConformanceInReports(t *testing.T) {
 		name, in string
 		want     []string
 	}{
-		{"text", text.String(), []string{"conformance: 1 row held, 1 broken, 133 not seen in this run\n", "BROKEN     delivery-410-non-retryable: 410 is not retried (must): 2 of 8 (25 %)", "hooks 4 at 7.00ms: {<b>}"}},
-		{"markdown", markdown.String(), []string{"1 row held, 1 broken, 133 not seen in this run", "delivery-410-non-retryable | must", "{&lt;b&gt;}"}},
-		{"junit", junit.String(), []string{`classname="eventmeter.conformance" name="occurrence-name"`, `name="delivery-410-non-retryable"`, "{&lt;b&gt;}"}},
-		{"page", page.String(), []string{"1 row held, 1 broken, 133 not seen in this run", "<code>delivery-410-non-retryable</code>", "{&lt;b&gt;}", "no occasion in this run"}},
+		{"text", text.String(), []string{"conformance: 1 row held, 1 broken, 133 not seen in this run\n",
+			"BROKEN     delivery-410-non-retryable: 410 is not retried (must): 2 of 8 (25 %)", "hooks 4 at 7.00ms: {<b>}"}},
+		{"markdown", markdown.String(), []string{"1 row held, 1 broken, 133 not seen in this run",
+			"delivery-410-non-retryable | must", "{&lt;b&gt;}"}},
+		{"junit", junit.String(), []string{`classname="eventmeter.conformance" name="occurrence-name"`,
+			`name="delivery-410-non-retryable"`, "{&lt;b&gt;}"}},
+		{"page", page.String(), []string{"1 row held, 1 broken, 133 not seen in this run",
+			"<code>delivery-410-non-retryable</code>", "{&lt;b&gt;}", "no occasion in this run"}},
 	} {
 		for _, want := range c.want {
 			if !strings.Contains(

@@ -196,7 +196,8 @@ func TestCapacityPage(t *testing.T) {
 	if b := newCapacityView(c).Plots[0].Band; b.X+b.W != 100 {
 		t.Errorf("an open interval ends at %v", b.X+b.W)
 	}
-	for outcome, want := range map[string]string{"none": "no load met the SLO", "bound": "no limit found", "generator": "limited by the generator", "exhausted": "not decided"} {
+	for outcome, want := range map[string]string{"none": "no load met the SLO", "bound": "no limit found",
+		"generator": "limited by the generator", "exhausted": "not decided"} {
 		if c.Outcome = outcome; newCapacityView(c).Word != want || newCapacityView(c).Class == "pass" {
 			t.Errorf("%s: %s", outcome, newCapacityView(c).Word)
 		}

@@ -152,7 +152,8 @@ func TestThePageHasWhatTheTextHas(t *testing.T) {
 		"the embedded target over stdio,", "</svg>push</th>",
 		"upstream (feed)", `<dt>feedEmpty</dt><dd>2</dd>`, "p50 1.00ms, p99 2.00ms, max 3.00ms of 3",
 		"1 990 of 2 000 by the kernel (5 shared a read); at p99, error of these times 3.00µs, excluded wait until read 5.00ms",
-		`<td class="n">450</td><td class="n">4 500</td><td class="n">7</td><td class="n">&#43;12.0ms</td><td class="n">1.00ms</td><td class="n">0.25</td>`,
+		`<td class="n">450</td><td class="n">4 500</td><td class="n">7</td><td class="n">&#43;12.0ms</td><td ` +
+			`class="n">1.00ms</td><td class="n">0.25</td>`,
 		"Partial: stopped", "Missing: its result was not there to merge.", "below this run&#39;s resolution limit",
 	} {
 		if !strings.Contains(got, want) {

@@ -88,10 +88,14 @@ func TestHTMLSaysWhatTheTextSays(t *testing.T) {
 		"The generator was the bottleneck", "1 of 3 thresholds held", "timers woke 80ms late",
 		"99 of 100 deliveries arrived within 300ms of the scheduled instant, half within 2.00ms; 1 of 2 000 silent loss.",
 		// p50, p75, p90, p95, p99, p99.9, p99.99, max
-		`<td>scheduled → received</td><td class="n">1.00ms</td><td class="n">1.00ms</td><td class="n">1.00ms</td><td class="n">10.0ms</td><td class="n">10.0ms</td><td class="n">100ms</td><td class="n">100ms</td><td class="n">100ms</td>`,
+		`<td>scheduled → received</td><td class="n">1.00ms</td><td class="n">1.00ms</td><td class="n">1.00ms</td><td ` +
+			`class="n">10.0ms</td><td class="n">10.0ms</td><td class="n">100ms</td><td class="n">100ms</td><td ` +
+			`class="n">100ms</td>`,
 		`<th scope="row">4s</th><td class="n">1</td><td class="n">5</td><td class="n">10.0ms</td><td class="n">100ms</td><td class="n">2</td>`,
 		`<th scope="row">2s</th><td class="n">0</td><td class="n">0</td><td class="n">–</td>`, // nothing happened in this interval
-		`<th scope="row" class="lanes">3</th><td class="n">1</td><td class="n">7 to 9</td><td><code>evtm-00c0ffee-0001-00000007-`, "eventmeter run --profile profile.yaml</code>", "&#34;name&#34;: &#34;hand&#34;",
+		`<th scope="row" class="lanes">3</th><td class="n">1</td><td class="n">7 to ` +
+			`9</td><td><code>evtm-00c0ffee-0001-00000007-`, "eventmeter run --profile profile.yaml</code>",
+		"&#34;name&#34;: &#34;hand&#34;",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page lacks %q", want)

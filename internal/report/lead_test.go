@@ -66,12 +66,16 @@ func TestFastest(t *testing.T) {
 		want   string
 		winner bool
 	}{
-		"every interval agrees": {a: all(10 * ms), b: all(330 * ms), winner: true, want: "a was fastest: 99 of 100 deliveries within 10.0ms; b took 33 times as long."},
-		"a tie":                 {a: all(30400 * time.Microsecond), b: all(30900 * time.Microsecond), want: "Tie: this run does not separate a (p99 30.4ms) and b (p99 30.9ms)."},
-		"less than matters":     {a: all(30 * ms), b: all(35 * ms)},
-		"one disagrees":         {a: all(10 * ms), b: but(all(20*ms), 4, 9*ms)},
-		"one is equal":          {a: all(10 * ms), b: but(all(20*ms), 4, 10*ms)},
-		"seven intervals":       {a: all(10 * ms)[:7], b: all(330 * ms)[:7], want: "Tie: this run is too short to separate a (p99 10.0ms) and b (p99 330ms); it takes 8 seconds with deliveries."},
+		"every interval agrees": {a: all(10 * ms), b: all(330 * ms), winner: true,
+			want: "a was fastest: 99 of 100 deliveries within 10.0ms; b took 33 times as long."},
+		"a tie": {a: all(30400 * time.Microsecond), b: all(30900 * time.Microsecond),
+			want: "Tie: this run does not separate a (p99 30.4ms) and b (p99 30.9ms)."},
+		"less than matters": {a: all(30 * ms), b: all(35 * ms)},
+		"one disagrees":     {a: all(10 * ms), b: but(all(20*ms), 4, 9*ms)},
+		"one is equal":      {a: all(10 * ms), b: but(all(20*ms), 4, 10*ms)},
+		"seven intervals": {a: all(10 * ms)[:7], b: all(330 * ms)[:7],
+			want: "Tie: this run is too short to separate a (p99 10.0ms) and b (p99 330ms); it takes 8 seconds " +
+				"with deliveries."},
 		"eight intervals":       {a: all(10 * ms)[:8], b: all(330 * ms)[:8], winner: true},
 		"few are shared":        {a: all(10 * ms), b: but(but(but(all(330*ms), 0, 0), 1, 0), 2, 0)},
 		"in turns":              {turns: true, a: all(10 * ms), b: all(330 * ms), winner: true},
@@ -143,7 +147,8 @@ func TestSettingsExplain(t *testing.T) {
 	}
 	cut := poll(0, 0, 0)
 	cut.Profile = json.RawMessage(
-		`{"lanes": [{"name": "push", "events": {"cutEvery": 3000000000}}, {"name": "poll", "webhook": {"answer": [{"status": 503, "share": 0.05}, {"delay": 1000}]}}]}`,
+		`{"lanes": [{"name": "push", "events": {"cutEvery": 3000000000}}, {"name": "poll", "webhook": {"answer": [{"status": ` +
+			`503, "share": 0.05}, {"delay": 1000}]}}]}`,
 	)
 	cut.Lanes[1].Duplicates.Requested = 7
 	together := poll(0, 0, 0)
@@ -162,7 +167,8 @@ func TestSettingsExplain(t *testing.T) {
 		"neither":           {poll(0, 0, 1000e6), nil},
 		"too short a pace":  {poll(90, 0, 100e6), nil}, // 990 ms are not explained by 100 ms
 		"a cut of all":      {together, []string{"push cuts all of its streams at once for 2s (events.cutAt)"}},
-		"cuts and refusals": {cut, []string{"push cuts its streams every 3s (events.cutEvery)", "poll refuses 5 % of its deliveries, which delays them (webhook.answer)"}},
+		"cuts and refusals": {cut, []string{"push cuts its streams every 3s (events.cutEvery)",
+			"poll refuses 5 % of its deliveries, which delays them (webhook.answer)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := unwrapped(t, tt.r)
@@ -180,7 +186,8 @@ func TestSettingsExplain(t *testing.T) {
 }
 
 func TestSettingText(t *testing.T) {
-	for d, want := range map[time.Duration]string{1004 * time.Millisecond: "1s", 1500 * time.Millisecond: "1.5s", 250 * time.Millisecond: "250ms", 0: "0s", 90 * time.Second: "1m30s", 999: "999ns", 123456 * time.Microsecond: "123ms"} {
+	for d, want := range map[time.Duration]string{1004 * time.Millisecond: "1s", 1500 * time.Millisecond: "1.5s",
+		250 * time.Millisecond: "250ms", 0: "0s", 90 * time.Second: "1m30s", 999: "999ns", 123456 * time.Microsecond: "123ms"} {
 		if got := settingText(d); got != want {
 			t.Errorf("%v: %s, want %s", d, got, want)
 		}

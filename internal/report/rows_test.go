@@ -214,7 +214,8 @@ func TestIntervalBesideALatency(t *testing.T) {
 			t.Errorf("without samples: %q", got)
 		}
 		notes := strings.Join(latencyNotes(&results.Result{Lanes: []results.Lane{l}}), "\n")
-		for note, want := range map[string]bool{"95 %": true, "(from–?)": c.in.High == 0, "! in doubt": strings.HasSuffix(c.want, "!"), "~ below": true} {
+		for note, want := range map[string]bool{"95 %": true, "(from–?)": c.in.High == 0,
+			"! in doubt": strings.HasSuffix(c.want, "!"), "~ below": true} {
 			if strings.Contains(notes, note) != want {
 				t.Errorf("%s: the note %q is there: %v\n%s", c.want, note, !want, notes)
 			}

@@ -90,10 +90,13 @@ func TestEveryUncleanFigureIsShown(t *testing.T) {
 		"malformed messages: push 6":                      func(l *results.Lane) { l.Detail.Malformed = 6 },
 		"deliveries with a bad signature: push 6":         func(l *results.Lane) { l.Detail.Rejected = 6 },
 		"events without a probe id: push 6":               func(l *results.Lane) { l.Detail.Unprobed = 6 },
-		"broken streams: push 6":                          func(l *results.Lane) { l.Detail.Reconnects, l.Figures = 10, map[string]float64{"cuts": 4} },
-		"dead streams: push 6":                            func(l *results.Lane) { l.Detail.DeadStreams = 6 },
-		"failed calls: push 6":                            func(l *results.Lane) { l.Failures = map[string]int64{"a": 2, "b": 4} },
-		"owed, nothing received: push 6 000 of 6 000 (":   func(l *results.Lane) { l.LostSilent, l.Delivered = 6000, 0 },
+		"broken streams: push 6": func(l *results.Lane) {
+			l.Detail.Reconnects, l.Figures = 10,
+				map[string]float64{"cuts": 4}
+		},
+		"dead streams: push 6":                          func(l *results.Lane) { l.Detail.DeadStreams = 6 },
+		"failed calls: push 6":                          func(l *results.Lane) { l.Failures = map[string]int64{"a": 2, "b": 4} },
+		"owed, nothing received: push 6 000 of 6 000 (": func(l *results.Lane) { l.LostSilent, l.Delivered = 6000, 0 },
 	} {
 		r := cleanResult()
 		invalidate(&r.Lanes[0])
@@ -210,15 +213,22 @@ func TestVerdictWords(t *testing.T) {
 			r.Thresholds[0].Passed = false
 		},
 		"not judged: The run is complete; the profile sets no thresholds.": func(r *results.Result) { r.Thresholds = nil },
-		"doubtful: The generator was the bottleneck, so these figures say little about the target; 1 of 1 threshold held.": func(r *results.Result) {
+		"doubtful: The generator was the bottleneck, so these figures say little about the target; 1 of 1 " +
+			"threshold held.": func(r *results.Result) {
 			r.Generator.Bottleneck = true
 		},
-		"partial: The run ended early: x. Events published until then are accounted for; 1 of 1 threshold held.": func(r *results.Result) { r.Partial, r.Reason = true, "x" },
-		"part: This is shard 1 of 4, and it is complete; thresholds are judged on the merged run.":               func(r *results.Result) { r.Part, r.Thresholds = &results.PartOf{Index: 1, Count: 4}, nil },
+		"partial: The run ended early: x. Events published until then are accounted for; 1 of 1 " +
+			"threshold held.": func(r *results.Result) { r.Partial, r.Reason = true, "x" },
+		"part: This is shard 1 of 4, and it is complete; thresholds are judged on " +
+			"the merged run.": func(r *results.Result) {
+			r.Part,
+				r.Thresholds = &results.PartOf{Index: 1, Count: 4}, nil
+		},
 		"not evaluated: 1 of 1 threshold was not evaluated: no lane subscribes to a source.": func(r *results.Result) {
 			r.Thresholds = []results.Verdict{{Threshold: "*.late == 0", NotEvaluated: "no lane subscribes to a source"}}
 		},
-		"not evaluated: 1 of 1 threshold was not evaluated: nothing was owed to the lane (push and poll); no event was sent (other).": notEvaluatedThrice,
+		"not evaluated: 1 of 1 threshold was not evaluated: nothing was owed to the lane (push and poll); no event was " +
+			"sent (other).": notEvaluatedThrice,
 	} {
 		r := cleanResult()
 		change(r)
@@ -256,9 +266,13 @@ func TestWholeCost(t *testing.T) {
 	l.Overhead.TotalPerDelivered = results.Share{Requests: 0.6, Bytes: 330}
 	text := forms(t, r)
 	for form, want := range map[string][]string{
-		"text":     {"wire cost per delivered event\n  requests                                0.600            –\n  bytes                                   330 B            –\nprotocol overhead per event\n  requests                                    0            0\n  bytes                                    10 B"},
-		"page":     {"each cost 0.600 requests and 330 B, of which 0 requests and 10 B carried no event.", "Total: requests per delivered event", "Total: bytes per delivered event"},
-		"markdown": {"| wire cost per event, requests | wire cost per event, bytes | overhead per event, requests | overhead per event, bytes |", "| 0.600 | 330 B | 0 | 10 B |"},
+		"text": {"wire cost per delivered event\n  requests                                0.600            –\n  bytes    " +
+			"                               330 B            –\nprotocol overhead per event\n  requests                          " +
+			"          0            0\n  bytes                                    10 B"},
+		"page": {"each cost 0.600 requests and 330 B, of which 0 requests and 10 B carried no event.",
+			"Total: requests per delivered event", "Total: bytes per delivered event"},
+		"markdown": {"| wire cost per event, requests | wire cost per event, bytes | overhead per event, requests | overhead " +
+			"per event, bytes |", "| 0.600 | 330 B | 0 | 10 B |"},
 	} {
 		for _, w := range want {
 			if !strings.Contains(text[form], w) {
@@ -319,7 +333,8 @@ func TestUntilIsReported(t *testing.T) {
 		},
 	}}
 	for form, text := range forms(t, r) {
-		for _, want := range []string{"push.p99 12.3ms ±7.2 % after 1m40s, the bound: not ±5 %", "measured 43.0s: poll.latency.fromSent.p99 12.3ms ±7.2 %"} {
+		for _, want := range []string{"push.p99 12.3ms ±7.2 % after 1m40s, the bound: not ±5 %",
+			"measured 43.0s: poll.latency.fromSent.p99 12.3ms ±7.2 %"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: %q is missing:\n%s", form, want, text)
 			}
