@@ -18,7 +18,8 @@ func TestReadStream(t *testing.T) {
 	clock := eventmeter.NewClock()
 	text := strings.Repeat("0123456789", 1000)
 	for name, r := range map[string]io.Reader{
-		"whole": strings.NewReader(text), "bytes": iotest.OneByteReader(strings.NewReader(text)), "end with data": iotest.DataErrReader(strings.NewReader(text)),
+		"whole": strings.NewReader(text), "bytes": iotest.OneByteReader(strings.NewReader(text)),
+		"end with data": iotest.DataErrReader(strings.NewReader(text)),
 	} {
 		var got strings.Builder
 		var last eventmeter.Instant

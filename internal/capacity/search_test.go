@@ -51,8 +51,9 @@ func TestSearch(t *testing.T) {
 			Options{From: 1, To: 100, Integer: true, Precision: 0.01}, upTo(11), Found, Maximum{11, 12, 11, 12},
 			[]float64{1, 2, 4, 8, 16, 11, 13, 12, 11, 12},
 		},
-		"none":                    {Options{From: 5, To: 100}, upTo(3), None, Maximum{0, 5, 0, 5}, []float64{5, 5}},
-		"bound":                   {Options{From: 5, To: 30, Confirm: 3}, upTo(100), Bound, Maximum{30, 0, 30, 0}, []float64{5, 10, 20, 30, 30, 30}},
+		"none": {Options{From: 5, To: 100}, upTo(3), None, Maximum{0, 5, 0, 5}, []float64{5, 5}},
+		"bound": {Options{From: 5, To: 30, Confirm: 3}, upTo(100), Bound, Maximum{30, 0, 30, 0},
+			[]float64{5, 10, 20, 30, 30, 30}},
 		"bound is a maximum load": {Options{From: 5, To: 20, Integer: true, Precision: 0.4}, upTo(19), Found, Maximum{17, 20, 17, 20}, nil},
 		"one bad trial of a good load": {
 			Options{From: 1, To: 100, Integer: true, Precision: 0.01},
@@ -90,8 +91,10 @@ func TestSearch(t *testing.T) {
 				return upTo(8)(load, trial)
 			}, Found, Maximum{8, 9, 8, 9}, nil,
 		},
-		"unclear at once": {Options{From: 1, To: 9}, func(float64, int) Verdict { return Unclear }, Generator, Maximum{0, 1, 0, 0}, []float64{1, 1, 1}},
-		"noise":           {Options{From: 1, To: 9, MaxTrials: 20, Confirm: 9}, func(_ float64, trial int) Verdict { return Verdict(trial % 2) }, Exhausted, Maximum{1, 0, 0, 0}, nil},
+		"unclear at once": {Options{From: 1, To: 9}, func(float64, int) Verdict { return Unclear }, Generator,
+			Maximum{0, 1, 0, 0}, []float64{1, 1, 1}},
+		"noise": {Options{From: 1, To: 9, MaxTrials: 20, Confirm: 9},
+			func(_ float64, trial int) Verdict { return Verdict(trial % 2) }, Exhausted, Maximum{1, 0, 0, 0}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, loads := drive(t, c.o, c.verdict)
@@ -109,7 +112,10 @@ func TestSearch(t *testing.T) {
 }
 
 func TestSearchOptions(t *testing.T) {
-	for _, o := range []Options{{}, {From: 1, To: 1}, {From: 2, To: 1}, {From: -1, To: 1}, {From: 1.5, To: 3, Integer: true}, {From: 1, To: 2, Precision: 2}, {From: 1, To: 2, Confirm: -1}} {
+	for _, o := range []Options{
+		{}, {From: 1, To: 1}, {From: 2, To: 1}, {From: -1, To: 1},
+		{From: 1.5, To: 3, Integer: true}, {From: 1, To: 2, Precision: 2}, {From: 1, To: 2, Confirm: -1},
+	} {
 		if _, err := New(o); err == nil {
 			t.Errorf("%+v was taken", o)
 		}

@@ -279,7 +279,8 @@ func growth(name string, g leak.Gauge, m Marks) results.Growth {
 		out.Reason = rises + "; there was no cool-down that shows whether it comes back: set phases.cooldown"
 	case f.Stayed:
 		out.Verdict, out.Reason = results.LeakFound, fmt.Sprintf(
-			"%s, and in the cool-down it stays %s above its value before the first subscription; a buffer that fills looks the same, unless the warm-up filled it",
+			"%s, and in the cool-down it stays %s above its value before the first subscription; a buffer that fills looks the "+
+				"same, unless the warm-up filled it",
 			rises,
 			amount(name, f.After-f.Before),
 		)

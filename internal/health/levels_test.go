@@ -40,7 +40,8 @@ func TestGrowths(t *testing.T) {
 		verdict results.LeakVerdict
 		reason  string
 	}{
-		{"stays", line(mib, 60*mib), whole, results.LeakFound, "it rises by 60 MiB a minute under constant load, and in the cool-down it stays 60 MiB above"},
+		{"stays", line(mib, 60*mib), whole, results.LeakFound, "it rises by 60 MiB a minute under constant load, and in the " +
+			"cool-down it stays 60 MiB above"},
 		{"comes back", line(mib, 0), whole, results.LeakNone, "comes back in the cool-down"},
 		{"half comes back", line(mib, 29*mib), whole, results.LeakNone, "comes back"},
 		{"flat", line(0, 0), whole, results.LeakNone, "does not rise steadily under constant load (slope 0 MiB to 0 MiB a minute)"},

@@ -68,7 +68,8 @@ func Bottlenecks(in results.Generator, cpus int, s Sending) []string {
 		out = append(
 			out,
 			fmt.Sprintf(
-				"events were sent %s after they were due, at the 99th percentile (limit %v): the machine is too busy for this rate, or for bursts of this size",
+				"events were sent %s after they were due, at the 99th percentile (limit %v): the machine is too busy for this "+
+					"rate, or for bursts of this size",
 				results.FormatNanos(s.Lag.P99),
 				maxSentLate,
 			),

@@ -157,7 +157,10 @@ func TestNamesFollowTheGuide(t *testing.T) {
 		for _, l := range a.labels {
 			m.Label = append(m.Label, &dto.LabelPair{Name: &l, Value: new(string)})
 		}
-		kind := map[string]dto.MetricType{"counter": dto.MetricType_COUNTER, "gauge": dto.MetricType_GAUGE, "histogram": dto.MetricType_HISTOGRAM}[a.kindName]
+		kind := map[string]dto.MetricType{
+			"counter": dto.MetricType_COUNTER, "gauge": dto.MetricType_GAUGE,
+			"histogram": dto.MetricType_HISTOGRAM,
+		}[a.kindName]
 		switch kind {
 		case dto.MetricType_COUNTER:
 			m.Counter = &dto.Counter{}

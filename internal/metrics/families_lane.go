@@ -38,7 +38,8 @@ var turnFamilies = []family[oneLane]{
 		LaneLabels,
 		counter,
 		"eventmeter_turn_cpu_seconds_total",
-		"CPU time of the target while the run published and drained in this lane's turn. Only where lanes take turns: otherwise it cannot be attributed to a lane.",
+		"CPU time of the target while the run published and drained in this lane's turn. Only where lanes take turns: "+
+			"otherwise it cannot be attributed to a lane.",
 		nil,
 		func(x *oneLane, emit emitter) {
 			if v, ok := x.health.Used[Target]; ok && x.alone {

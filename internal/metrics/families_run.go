@@ -31,7 +31,8 @@ var identityFamilies = []family[wholeRun]{
 	ofRun(
 		gauge,
 		"eventmeter_run_info",
-		"1, for each run that is shown. name is the one that was given with --name, or empty. fleet is the name that all shards of a run share, or that of the run if it is not split; shard is the index of this shard, or empty.",
+		"1, for each run that is shown. name is the one that was given with --name, or empty. fleet is the name that all "+
+			"shards of a run share, or that of the run if it is not split; shard is the index of this shard, or empty.",
 		func(x *wholeRun, emit emitter) {
 			emit(1, x.Name, x.Profile, x.Version, x.Upstream, x.Schedule, x.Fleet, x.Shard)
 		},
@@ -85,7 +86,8 @@ var identityFamilies = []family[wholeRun]{
 	ofRun(
 		gauge,
 		"eventmeter_threshold_evaluated",
-		"1 for a threshold of the profile that was evaluated, 0 for one that judged nothing: nothing was owed to the lane, it received nothing at all, or its latency is in doubt.",
+		"1 for a threshold of the profile that was evaluated, 0 for one that judged nothing: nothing was owed to the lane, "+
+			"it received nothing at all, or its latency is in doubt.",
 		func(x *wholeRun, emit emitter) {
 			x.eachThreshold(func(v *results.Verdict) { emit(truth(v.NotEvaluated == ""), v.Threshold, v.Lane) })
 		},
@@ -164,7 +166,8 @@ var phaseFamilies = []family[wholeRun]{
 	ofRun(
 		gauge,
 		"eventmeter_phase",
-		"1 for the phase that the run is in, 0 for the others: attach, wait (for other shards), warm-up, measure, drain, detach, cool-down, done.",
+		"1 for the phase that the run is in, 0 for the others: attach, wait (for other shards), warm-up, "+
+			"measure, drain, detach, cool-down, done.",
 		phases,
 		"phase",
 	),
@@ -332,7 +335,8 @@ var runHistograms = []histogramFamily[wholeRun]{
 	),
 	runHistogram(
 		"eventmeter_generator_read_delay_seconds",
-		"From writing a byte to a loopback connection until this process had read it, tried every 7 ms, and more rarely in a long run: the generator's own share in every latency.",
+		"From writing a byte to a loopback connection until this process had read it, tried every 7 ms, and more rarely in "+
+			"a long run: the generator's own share in every latency.",
 		func(l *Look) ledger.Distribution { return l.Health.ReadDelay },
 	),
 	runHistogram(

@@ -116,7 +116,10 @@ func TestServerProfiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		base := strings.TrimSuffix(s.URL(), "/metrics")
-		for path, want := range map[string]bool{"/debug/pprof/heap": asked, "/debug/pprof/goroutine": asked, "/debug/pprof/profile?seconds=1": asked, "/debug/pprof/cmdline": false} {
+		for path, want := range map[string]bool{
+			"/debug/pprof/heap": asked, "/debug/pprof/goroutine": asked,
+			"/debug/pprof/profile?seconds=1": asked, "/debug/pprof/cmdline": false,
+		} {
 			resp, err := http.Get(base + path)
 			if err != nil {
 				t.Fatal(err)

@@ -67,7 +67,8 @@ func (m *merge) warnShards() {
 		m.Warn(
 			"coverage",
 			"",
-			"%.1f %% of the pairs of event and subscription were measured: a subscription is owed only what its own shard publishes, and these also receive what others publish (%d copies, counted as foreign)",
+			"%.1f %% of the pairs of event and subscription were measured: a subscription is owed only what its own shard "+
+				"publishes, and these also receive what others publish (%d copies, counted as foreign)",
 			100*res.Coverage,
 			foreign(res),
 		)

@@ -64,7 +64,8 @@ func TestAnswers(t *testing.T) {
 		{"upper case", "HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\n\r\nA \r\n0123456789\r\n00\r\n\r\n", "0123456789", 200, nil},
 		{"trailer", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nA: b\r\nC: d\r\n\r\nrest", "x", 200, nil},
 		{"coding over length", "HTTP/1.1 200 OK\r\nContent-Length: 99\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n", "x", 200, nil},
-		{"interim", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 429 No\r\nContent-Length: 0\r\n\r\n", "", 429, nil},
+		{"interim", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\n" +
+			"HTTP/1.1 429 No\r\nContent-Length: 0\r\n\r\n", "", 429, nil},
 		{"no content", "HTTP/1.1 204 No\r\nContent-Length: 7\r\n\r\n", "", 204, nil},
 		{"cut head", "HTTP/1.1 200 OK\r\nA: b\r\n", "", 0, io.ErrUnexpectedEOF},
 		{"nothing", "", "", 0, io.ErrUnexpectedEOF},

@@ -213,15 +213,16 @@ func TestEnds(t *testing.T) {
 		want  error
 		body  string
 	}{
-		"in order":          {text: streamHead + "2\r\nok\r\n0\r\n\r\n", want: io.EOF, body: "ok"},
-		"length":            {text: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", want: io.EOF, body: "ok"},
-		"half closed":       {text: "HTTP/1.1 200 OK\r\n\r\nok", want: io.EOF, body: "ok"},
-		"cut in a chunk":    {text: streamHead + "5\r\nok", want: io.ErrUnexpectedEOF, body: "ok"},
-		"cut in a length":   {text: "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", want: io.ErrUnexpectedEOF, body: "ok"},
-		"nothing":           {want: io.ErrUnexpectedEOF},
-		"no HTTP":           {text: "220 smtp\r\n\r\n", want: ErrMalformed},
-		"large and at once": {text: streamHead + "100000\r\n" + strings.Repeat("x", 1<<20) + "\r\n0\r\n\r\n", want: io.EOF, body: strings.Repeat("x", 1<<20)},
-		"reset":             {text: streamHead + "2\r\nok\r\n", reset: true, want: syscall.ECONNRESET, body: "ok"},
+		"in order":        {text: streamHead + "2\r\nok\r\n0\r\n\r\n", want: io.EOF, body: "ok"},
+		"length":          {text: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", want: io.EOF, body: "ok"},
+		"half closed":     {text: "HTTP/1.1 200 OK\r\n\r\nok", want: io.EOF, body: "ok"},
+		"cut in a chunk":  {text: streamHead + "5\r\nok", want: io.ErrUnexpectedEOF, body: "ok"},
+		"cut in a length": {text: "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", want: io.ErrUnexpectedEOF, body: "ok"},
+		"nothing":         {want: io.ErrUnexpectedEOF},
+		"no HTTP":         {text: "220 smtp\r\n\r\n", want: ErrMalformed},
+		"large and at once": {text: streamHead + "100000\r\n" + strings.Repeat("x", 1<<20) + "\r\n0\r\n\r\n", want: io.EOF,
+			body: strings.Repeat("x", 1<<20)},
+		"reset": {text: streamHead + "2\r\nok\r\n", reset: true, want: syscall.ECONNRESET, body: "ok"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, open func(Options) Client) {

@@ -20,7 +20,8 @@ func (s *Summary) warnReceivedNothing(l *results.Lane) {
 			s.Warn(
 				"received-nothing",
 				l.Name,
-				"it received nothing at all: %d deliveries were owed to its %d subscriptions, and its thresholds are not evaluated. Likely causes, the likeliest first: %s",
+				"it received nothing at all: %d deliveries were owed to its %d subscriptions, and its thresholds are not "+
+					"evaluated. Likely causes, the likeliest first: %s",
 				l.Expected,
 				l.Subscriptions,
 				strings.Join(whyNothing(l, p), "; "),

@@ -19,8 +19,10 @@ func TestWhyALaneReceivedNothing(t *testing.T) {
 		},
 		"7 deliveries were refused here for their signature": func(l *results.Lane) { l.Detail.Rejected = 7 },
 		"7 events came without a probe id":                   func(l *results.Lane) { l.Detail.Unprobed = 7 },
-		"7 messages could not be read: no eventId (7 times)": func(l *results.Lane) { l.Detail.Malformed, l.Detail.MalformedBy = 7, map[string]int64{"no eventId": 7} },
-		"the target ended 7 subscriptions":                   func(l *results.Lane) { l.Detail.Terminated = 7 },
+		"7 messages could not be read: no eventId (7 times)": func(l *results.Lane) {
+			l.Detail.Malformed, l.Detail.MalformedBy = 7, map[string]int64{"no eventId": 7}
+		},
+		"the target ended 7 subscriptions": func(l *results.Lane) { l.Detail.Terminated = 7 },
 	} {
 		changed := l
 		change(&changed)

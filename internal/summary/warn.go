@@ -97,7 +97,8 @@ func (s *Summary) warnLane(l results.Lane) {
 		s.Warn(
 			"nothing-owed",
 			l.Name,
-			"%d deliveries were on their way when a subscription began or ended, and nothing else was owed, so this lane says nothing about delivery: churn more slowly, or publish for longer",
+			"%d deliveries were on their way when a subscription began or ended, and nothing else was owed, so this lane says "+
+				"nothing about delivery: churn more slowly, or publish for longer",
 			l.Detail.Excused+l.Detail.InFlight,
 		)
 	}
@@ -106,7 +107,9 @@ func (s *Summary) warnLane(l results.Lane) {
 		s.Warn(
 			"observed-updates",
 			l.Name,
-			"%d updates named a resource and no event, because the target sends no payload. These updates may have announced %d pairs of event and subscription, which are not expected one by one, so this lane says nothing about loss among them; %.0f updates stand for one certain event each (updateLatency)",
+			"%d updates named a resource and no event, because the target sends no payload. These updates may have announced "+
+				"%d pairs of event and subscription, which are not expected one by one, so this lane says nothing about loss "+
+				"among them; %.0f updates stand for one certain event each (updateLatency)",
 			updates,
 			l.Detail.Unidentified,
 			l.Figures["updatesIdentified"],
@@ -147,7 +150,9 @@ func (s *Summary) warnLane(l results.Lane) {
 		s.Warn(
 			"coalesced-reads",
 			l.Name,
-			"on %.0f streams the deliveries arrived in coalesced reads: again and again the bytes stopped in the middle of a message, at equal distances, for a second and more. A proxy on the path, or the server itself, collects them until a buffer is full: the latencies are those of the buffer. See docs/proxies.md",
+			"on %.0f streams the deliveries arrived in coalesced reads: again and again the bytes stopped in the middle of a "+
+				"message, at equal distances, for a second and more. A proxy on the path, or the server itself, collects them "+
+				"until a buffer is full: the latencies are those of the buffer. See docs/proxies.md",
 			n,
 		)
 	}
@@ -155,7 +160,8 @@ func (s *Summary) warnLane(l results.Lane) {
 		s.Warn(
 			"ttl-outlasts-drain",
 			l.Name,
-			"%d changes had not been seen when the drain (%v) was over, and the target lets copies live for %v, so clients may have had no reason to fetch again: raise phases.drain above that before you call them lost",
+			"%d changes had not been seen when the drain (%v) was over, and the target lets copies live for %v, so clients may "+
+				"have had no reason to fetch again: raise phases.drain above that before you call them lost",
 			l.LostSilent,
 			s.profile.Phases.Drain,
 			ttl,
@@ -171,7 +177,8 @@ func (s *Summary) warnLane(l results.Lane) {
 		s.Warn(
 			"order-unknown",
 			l.Name,
-			"%d lost deliveries may have been announced or not: their events were published while others were on their way, so it is not known whether an announcement covers them. Publish fewer at a time to find out",
+			"%d lost deliveries may have been announced or not: their events were published while others were on their way, so "+
+				"it is not known whether an announcement covers them. Publish fewer at a time to find out",
 			n,
 		)
 	}
@@ -191,7 +198,8 @@ func (s *Summary) warnObserved() {
 	s.Warn(
 		"observed-only",
 		"",
-		"nothing was published, so expected, lost, out of order and latency say nothing; the observed figures, such as observedEvents, count the events received in the %v measured",
+		"nothing was published, so expected, lost, out of order and latency say nothing; the observed figures, such as "+
+			"observedEvents, count the events received in the %v measured",
 		s.profile.Phases.Measure.Round(time.Millisecond),
 	)
 }

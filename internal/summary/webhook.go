@@ -16,7 +16,9 @@ func (s *Summary) warnWebhook(l *results.Lane) {
 		s.Warn(
 			"webhook-connections",
 			l.Name,
-			"the target opened too many connections at once, and %d of them were closed here before they carried a request: %s. %d deliveries were undeliverable here, which is no loss of the target's. Have the target keep fewer connections, or raise limits.memory and the limit of open files (ulimit -n)",
+			"the target opened too many connections at once, and %d of them were closed here before they carried a request: "+
+				"%s. %d deliveries were undeliverable here, which is no loss of the target's. Have the target keep fewer "+
+				"connections, or raise limits.memory and the limit of open files (ulimit -n)",
 			n,
 			topReason(refused),
 			l.LostUndeliverable,
@@ -26,7 +28,10 @@ func (s *Summary) warnWebhook(l *results.Lane) {
 		s.Warn(
 			"undeliverable",
 			l.Name,
-			"%d connections of the target failed at the webhook listener here before they carried a request: %s. %d deliveries were undeliverable here, which is no loss of the target's. Give the listener a certificate that the target trusts (webhook.certFile, webhook.keyFile), have the target trust the listener's, or set webhook.callback to http://127.0.0.1:0 for a target on this machine that takes plain http",
+			"%d connections of the target failed at the webhook listener here before they carried a request: %s. %d deliveries "+
+				"were undeliverable here, which is no loss of the target's. Give the listener a certificate that the target "+
+				"trusts (webhook.certFile, webhook.keyFile), have the target trust the listener's, or set webhook.callback to "+
+				"http://127.0.0.1:0 for a target on this machine that takes plain http",
 			n,
 			topReason(failed),
 			l.LostUndeliverable,
@@ -36,7 +41,8 @@ func (s *Summary) warnWebhook(l *results.Lane) {
 		s.Warn(
 			"rejected",
 			l.Name,
-			"%d webhook deliveries were refused here because their signature was wrong, missing or stale: %s. %d events were refused in every copy; webhook.verify: report takes such deliveries and notes what is wrong",
+			"%d webhook deliveries were refused here because their signature was wrong, missing or stale: %s. %d events were "+
+				"refused in every copy; webhook.verify: report takes such deliveries and notes what is wrong",
 			d.Rejected,
 			topReason(d.RejectedBy),
 			l.LostRefused,
@@ -46,7 +52,8 @@ func (s *Summary) warnWebhook(l *results.Lane) {
 		s.Warn(
 			"suspended",
 			l.Name,
-			"the target said %d times that it had suspended delivery or lost a subscription: %s. %d events published meanwhile never arrived; refreshes subscribed again",
+			"the target said %d times that it had suspended delivery or lost a subscription: %s. %d events published meanwhile "+
+				"never arrived; refreshes subscribed again",
 			d.Suspended,
 			topReason(d.SuspendedBy),
 			l.LostSuspended,

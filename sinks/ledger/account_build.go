@@ -261,7 +261,8 @@ func (h *shard) gapExample(pos uint32, x *exampleSet) func(*slot, run, SubCounts
 			kind ExampleKind
 			lost int64
 		}{
-			{ExampleLostSilent, ways.LostSilent}, {ExampleLostAnnounced, ways.LostAnnounced}, {ExampleLostOrderUnknown, ways.LostOrderUnknown}, {ExampleLostUndeliverable, ways.LostUndeliverable},
+			{ExampleLostSilent, ways.LostSilent}, {ExampleLostAnnounced, ways.LostAnnounced},
+			{ExampleLostOrderUnknown, ways.LostOrderUnknown}, {ExampleLostUndeliverable, ways.LostUndeliverable},
 			{ExampleLostRefused, ways.LostRefused}, {ExampleLostSuspended, ways.LostSuspended},
 		} {
 			if way.lost == 0 {

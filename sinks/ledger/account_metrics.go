@@ -54,7 +54,8 @@ var LaneMetrics = []LaneMetric{
 
 	laneCounter(
 		"eventmeter_deliveries_expected_total",
-		"Owed pairs of an event and a subscription. During the run, a pair counts as soon as its event, or a newer event of its source, was received. A pair that is still missing when its subscription ends may be excused at the end of the run.",
+		"Owed pairs of an event and a subscription. During the run, a pair counts as soon as its event, or a newer event of "+
+			"its source, was received. A pair that is still missing when its subscription ends may be excused at the end of the run.",
 		func(n *LiveLane) int64 { return n.Expected },
 	),
 	laneCounter(
@@ -73,8 +74,11 @@ var LaneMetrics = []LaneMetric{
 		func(n *LiveLane) int64 { return n.Holes },
 	),
 	{
-		Name:  "eventmeter_deliveries_lost_total",
-		Help:  "Owed pairs that were never received, by kind: silent, announced (the target said so), order_unknown (it may have said so), undeliverable (its connections failed at this side's own listener), refused (by this side, every copy) or suspended (the target reported that it did not deliver). Those of subscriptions that are still open are counted when they end.",
+		Name: "eventmeter_deliveries_lost_total",
+		Help: "Owed pairs that were never received, by kind: silent, announced (the target said so), order_unknown (it may " +
+			"have said so), undeliverable (its connections failed at this side's own listener), refused (by this side, every " +
+			"copy) or suspended (the target reported that it did not deliver). " +
+			"Those of subscriptions that are still open are counted when they end.",
 		Label: "kind",
 		Parts: []LanePart{
 			{"silent", func(n *LiveLane) float64 { return float64(n.LostSilent) }},
@@ -140,7 +144,8 @@ var LaneMetrics = []LaneMetric{
 	),
 	laneCounter(
 		"eventmeter_deliveries_unidentified_total",
-		"Owed pairs that an update without a payload may have announced, so that they cannot be judged one by one. Known when the subscription has ended.",
+		"Owed pairs that an update without a payload may have announced, so that they cannot be judged one by one. Known "+
+			"when the subscription has ended.",
 		func(n *LiveLane) int64 { return n.Unidentified },
 	),
 	laneCounter(
@@ -181,7 +186,8 @@ var LaneMetrics = []LaneMetric{
 	),
 	laneCounter(
 		"eventmeter_cursors_overclaimed_total",
-		"Cursors of heartbeats, confirmations and empty polls that were the first to claim an event which was lost silently. Those of subscriptions that are still open are counted when they end.",
+		"Cursors of heartbeats, confirmations and empty polls that were the first to claim an event which was lost "+
+			"silently. Those of subscriptions that are still open are counted when they end.",
 		func(n *LiveLane) int64 { return n.Overclaimed },
 	),
 
@@ -231,7 +237,8 @@ var LaneMetrics = []LaneMetric{
 	),
 	byCause(
 		"eventmeter_requests_total",
-		"Requests in either direction. Events carry events; subscribe, verification, unsubscribe and discovery are paid once per subscription; all other causes are running overhead.",
+		"Requests in either direction. Events carry events; subscribe, verification, unsubscribe and discovery are paid "+
+			"once per subscription; all other causes are running overhead.",
 		nil,
 		func(t *Traffic) int64 { return t.Requests },
 	),

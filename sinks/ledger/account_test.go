@@ -64,7 +64,8 @@ func TestAccountEmissions(t *testing.T) {
 		t,
 		l,
 		eventmeter.Sub{},
-		"warm:1@1 ok:1@2 warm:2@1 fire:3@1003 ok:3@1005 fire:4@1004 uncertain:4@1099 fire:5@2005 refused:5@2006 fire:6@2007 fire:1.1@2008 ok:1.1@2018",
+		"warm:1@1 ok:1@2 warm:2@1 fire:3@1003 ok:3@1005 fire:4@1004 uncertain:4@1099 fire:5@2005 refused:5@2006 fire:6@2007 "+
+			"fire:1.1@2008 ok:1.1@2018",
 	)
 	l.Dropped(eventmeter.Drop{Intended: ms(2100), Measured: true})
 	l.Dropped(eventmeter.Drop{Intended: ms(2100)})
@@ -279,7 +280,8 @@ func TestLedgerMisuse(t *testing.T) {
 	l := newTestLedger(t, Options{})
 	e := eventmeter.Emission{Stamp: eventmeter.Stamp{Run: testRun, Seq: 1}, Fired: 1, Intended: 1}
 	for _, change := range []func(*eventmeter.Emission){
-		func(e *eventmeter.Emission) { e.Run++ }, func(e *eventmeter.Emission) { e.Source = 2 }, func(e *eventmeter.Emission) { e.Seq = 2 }, func(e *eventmeter.Emission) { e.Seq = 0 },
+		func(e *eventmeter.Emission) { e.Run++ }, func(e *eventmeter.Emission) { e.Source = 2 },
+		func(e *eventmeter.Emission) { e.Seq = 2 }, func(e *eventmeter.Emission) { e.Seq = 0 },
 	} {
 		bad := e
 		change(&bad)
@@ -300,7 +302,10 @@ func TestLedgerMisuse(t *testing.T) {
 	l.Changed(eventmeter.Transition{Sub: eventmeter.Sub{Index: 4}, To: eventmeter.Attaching})
 	l.Called(eventmeter.Call{Lane: 3})
 	l.Called(eventmeter.Call{Cause: 99})
-	for i, words := range []string{"active@1 active@2", "detaching@1 detached@2 failed@3 failed@4", "attaching@1 attaching@2 active@3 detaching@4 detaching@5 active@5 detached@6 detached@7", "attaching@1 active@2 attaching@3 failed@4"} {
+	for i, words := range []string{
+		"active@1 active@2", "detaching@1 detached@2 failed@3 failed@4",
+		"attaching@1 attaching@2 active@3 detaching@4 detaching@5 active@5 detached@6 detached@7", "attaching@1 active@2 attaching@3 failed@4",
+	} {
 		script(t, l, eventmeter.Sub{Index: uint32(i)}, words)
 	}
 	a := l.Account()

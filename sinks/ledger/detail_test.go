@@ -92,7 +92,10 @@ func TestDetailOfAnAccount(t *testing.T) {
 	}
 	// What is in both is the same in both, to the bucket.
 	m := live.Lanes[0]
-	for _, x := range [][2]Distribution{{m.FromIntended, n.FromIntended}, {m.FromSent, n.FromSent}, {m.Ready, n.Ready}, {live.FireLag, d.FireLag}} {
+	for _, x := range [][2]Distribution{
+		{m.FromIntended, n.FromIntended}, {m.FromSent, n.FromSent}, {m.Ready, n.Ready},
+		{live.FireLag, d.FireLag},
+	} {
 		if !reflect.DeepEqual(x[0], x[1]) {
 			t.Errorf("the ledger says\n%+v and the account\n%+v", x[0], x[1])
 		}

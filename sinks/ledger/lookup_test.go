@@ -25,7 +25,10 @@ func TestLedgerEmission(t *testing.T) {
 	if _, o, _ := l.Emission(s); o != eventmeter.Accepted {
 		t.Errorf("outcome %v", o)
 	}
-	for _, other := range []eventmeter.Stamp{{Run: 8, Source: 1, Seq: 1}, {Run: 7, Source: 2, Seq: 1}, {Run: 7, Source: 1, Seq: 2}, {Run: 7, Source: 1}} {
+	for _, other := range []eventmeter.Stamp{
+		{Run: 8, Source: 1, Seq: 1}, {Run: 7, Source: 2, Seq: 1},
+		{Run: 7, Source: 1, Seq: 2}, {Run: 7, Source: 1},
+	} {
 		if _, _, ok := l.Emission(other); ok {
 			t.Errorf("%+v is known", other)
 		}

@@ -21,7 +21,9 @@ func TestMeasured(t *testing.T) {
 		want    Window
 		active  time.Duration
 	}{
-		{"no window", func(*Ledger, int) {}, Window{WindowCounts: WindowCounts{EventMessages: 5, EventBytes: 50, Received: 4}, Traffic: traffics(4, 15)}, 190 * time.Millisecond},
+		{"no window", func(*Ledger, int) {}, Window{
+			WindowCounts: WindowCounts{EventMessages: 5, EventBytes: 50, Received: 4}, Traffic: traffics(4, 15),
+		}, 190 * time.Millisecond},
 		{"as planned", func(l *Ledger, now int) {
 			if now == 50 {
 				l.Measure(at(100), at(200))

@@ -217,7 +217,10 @@ func (h *history) change() {
 	to := eventmeter.Attaching
 	switch h.states[sub] {
 	case eventmeter.Attaching:
-		to = [...]eventmeter.State{eventmeter.Active, eventmeter.Active, eventmeter.Active, eventmeter.Active, eventmeter.Active, eventmeter.Detaching, eventmeter.Detached, eventmeter.Failed}[b>>5]
+		to = [...]eventmeter.State{
+			eventmeter.Active, eventmeter.Active, eventmeter.Active, eventmeter.Active,
+			eventmeter.Active, eventmeter.Detaching, eventmeter.Detached, eventmeter.Failed,
+		}[b>>5]
 	case eventmeter.Active:
 		to = [...]eventmeter.State{eventmeter.Detaching, eventmeter.Detaching, eventmeter.Detached, eventmeter.Failed}[b>>6]
 	case eventmeter.Detaching:

@@ -39,7 +39,10 @@ func TestMetricBounds(t *testing.T) {
 	if err != nil || c.Outcome != "generator" || c.Maximum.Load != 0 {
 		t.Errorf("a metric that is not read must not pass: %v, %s, %+v", err, c.Outcome, c.Maximum)
 	}
-	for bad, want := range map[string]string{"[x < 1]": "give --target-metrics", "[fast]": "want METRIC OP VALUE", "['process_resident_memory_bytes < 1', 'process_resident_memory_bytes < 1']": "is there twice"} {
+	for bad, want := range map[string]string{
+		"[x < 1]": "give --target-metrics", "[fast]": "want METRIC OP VALUE",
+		"['process_resident_memory_bytes < 1', 'process_resident_memory_bytes < 1']": "is there twice",
+	} {
 		if _, err := tryBounds(t, bad, ""); !errors.Is(err, run.ErrProfile) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", bad, err)
 		}

@@ -196,7 +196,8 @@ func costEvents(c *results.CapacityCost, m costSteps, miss func(string, ...any))
 		// Without twice as many deliveries per event, the two equations are nearly the same.
 		if det < float64(event.Events)*deliveries/2 {
 			miss(
-				"CPU of events: %.3g deliveries per event with all subscriptions, %.3g with one, so it cannot be told from that of deliveries and is in it; hold more subscriptions for each event",
+				"CPU of events: %.3g deliveries per event with all subscriptions, %.3g with one, so it cannot be told from that "+
+					"of deliveries and is in it; hold more subscriptions for each event",
 				deliveries/events,
 				event.messages/float64(event.Events),
 			)
@@ -242,7 +243,8 @@ func costIdle(c *results.CapacityCost, base, idle *usageOf, miss func(string, ..
 		c.Idle.CPU = number(cost)
 	} else {
 		miss(
-			"idle CPU: less than %.3g s per 1,000 subscription-hours cannot be distinguished from none here; raise capacity.idle, or hold more subscriptions",
+			"idle CPU: less than %.3g s per 1,000 subscription-hours cannot be distinguished from none here; raise "+
+				"capacity.idle, or hold more subscriptions",
 			c.Idle.Resolution,
 		)
 	}

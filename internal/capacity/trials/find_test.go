@@ -323,7 +323,9 @@ func TestCapacityOfALaneWithoutFigures(t *testing.T) {
 			out := meets(o, 0)
 			invalidate(&out.Result.Lanes[len(out.Result.Lanes)-1])
 			return out, nil
-		}, "capacity.slo.loss=0.99", "lanes=[{name: push, mode: push, subscriptions: 5, event: chat.message}, {name: poll, mode: poll, subscriptions: 5, event: chat.message}]")
+		}, "capacity.slo.loss=0.99",
+			"lanes=[{name: push, mode: push, subscriptions: 5, event: chat.message}, "+
+				"{name: poll, mode: poll, subscriptions: 5, event: chat.message}]")
 		if err != nil || c.Outcome == "found" || c.Maximum.Passed > 0 {
 			t.Errorf("%s: %v, outcome %s, %+v", name, err, c.Outcome, c.Maximum)
 		}

@@ -180,7 +180,10 @@ func (s *finder) judge(step *results.CapacityStep, r *results.Result, runErr err
 	if runErr != nil {
 		return verdictFailed, append(reasons, runErr.Error())
 	}
-	return map[capacity.Verdict]string{capacity.Passed: verdictPassed, capacity.Failed: verdictFailed, capacity.Unclear: verdictUnclear}[v], reasons
+	verdict := map[capacity.Verdict]string{
+		capacity.Passed: verdictPassed, capacity.Failed: verdictFailed, capacity.Unclear: verdictUnclear,
+	}[v]
+	return verdict, reasons
 }
 
 // unjudgedLane returns why a step says nothing about a lane; empty if it does, or if

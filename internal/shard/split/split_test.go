@@ -51,7 +51,8 @@ func TestPlan(t *testing.T) {
 		all   = `  - {name: all, mode: poll, subscriptions: 10, event: e}`
 		pairs = `  - {name: pairs, mode: push, subscriptions: 12, event: e, sources: "{{mod .Index 3}}, {{add 3 (mod .Index 3)}}"}`
 		none  = `  - {name: none, mode: push, subscriptions: 5, event: e, sources: none}`
-		six   = "  - {name: six, system: sep-1803, mode: push, subscriptions: 10, event: e, sources: \"{{div .Index 4}}\", sep1803: {perSession: 4}}"
+		six   = "  - {name: six, system: sep-1803, mode: push, subscriptions: 10, event: e, sources: \"{{div .Index 4}}\", " +
+			"sep1803: {perSession: 4}}"
 	)
 	for _, tt := range []struct {
 		name            string
@@ -103,8 +104,9 @@ func TestPartsAreTheSchedule(t *testing.T) {
 	t.Parallel()
 	replayed := []uint16{0, 2, 2, 1, 0, 2, 3}
 	for name, schedule := range map[string]loadgen.Schedule{
-		"constant": loadgen.Constant{Rate: 300}, "poisson": loadgen.Poisson{Rate: 300, Seed: 5}, "burst": loadgen.Burst{Size: 7, Every: 50 * time.Millisecond, Spread: time.Millisecond},
-		"ramp": loadgen.Ramp{From: 10, To: 500, Over: 2 * time.Second}, "sine": loadgen.Sine{Mean: 200, Amplitude: 150, Period: time.Second},
+		"constant": loadgen.Constant{Rate: 300}, "poisson": loadgen.Poisson{Rate: 300, Seed: 5},
+		"burst": loadgen.Burst{Size: 7, Every: 50 * time.Millisecond, Spread: time.Millisecond},
+		"ramp":  loadgen.Ramp{From: 10, To: 500, Over: 2 * time.Second}, "sine": loadgen.Sine{Mean: 200, Amplitude: 150, Period: time.Second},
 		"trace": loadgen.Trace{Offsets: []time.Duration{0, 1, 1, 5e8, 6e8, 6e8, 7e8, 8e8, 9e8}},
 	} {
 		for _, bySource := range []bool{true, false} {
