@@ -89,19 +89,21 @@ func TestSmitheryAgainstTheTarget(t *testing.T) {
 }
 
 func TestSmitherySubscriptionThatIsGone(t *testing.T) {
-	w := systemstest.NewWorld(t, refserver.Options{TTLMin: time.Second, TTLDefault: time.Second, FreshIDs: true})
+	w := systemstest.NewWorld(t, refserver.Options{TTLMin: 5 * time.Second, TTLDefault: 5 * time.Second, FreshIDs: true})
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
 		System:   "smithery",
 		Mode:     eventmeter.Webhook,
 		Listener: driver.ListenerOptions{Authority: w.Authority},
-		Webhook:  driver.Webhook{RefreshAt: 0.4},
+		Webhook:  driver.Webhook{RefreshAt: 0.1},
 	})
 	systemstest.Attach(t, d, 1)
 	// The target forgets it, and says nothing. What happens now is lost.
 	w.Admin(t, "/types", `{"name":"chat.message","offered":false}`)
 	w.Admin(t, "/types", `{"name":"chat.message","offered":true}`)
 	w.Fire(t, "c", 1, 1)
-	rec.Wait(t, "a refresh", func(m *systemstest.Memory) bool { return m.Causes(eventmeter.Refresh) >= 1 })
+	rec.Wait(t, "the refresh", func(m *systemstest.Memory) bool {
+		return m.Causes(eventmeter.Refresh) >= 1 && systemstest.Figure(d, "idsChanged") > 0
+	})
 	w.Fire(t, "c", 1, 2)
 	rec.Wait(t, "what comes after it", func(m *systemstest.Memory) bool { return len(m.Seen(0, 1)) == 1 && m.Seen(0, 1)[2] == 1 })
 	if got := systemstest.Figure(d, "idsChanged"); got != 1 {
