@@ -59,6 +59,9 @@ func drawCharts(dir string) error {
 	}
 	for i := range s.Charts {
 		svg, err := s.Charts[i].draw(env)
+		if errors.Is(err, errNothing) && d.Only != "" {
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -79,7 +82,7 @@ func (c *chart) draw(env map[string]any) ([]byte, error) {
 		all = append(all, some...)
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("chart %s: nothing was measured for it", c.Name)
+		return nil, fmt.Errorf("chart %s: %w", c.Name, errNothing)
 	}
 	return c.svg(all), nil
 }

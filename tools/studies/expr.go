@@ -320,12 +320,13 @@ func (r *run) figures(result map[string]any, samples []any) ([]map[string]any, e
 		if name != "" {
 			row["lane"], of["lane"] = name, lanes[name]
 		}
-		for _, f := range r.of.Figures {
-			key, code := fmt.Sprint(f.Key), fmt.Sprint(f.Value)
-			if samples == nil && strings.Contains(code, "sample") {
-				continue // what only samples show is not in a kept result
-			}
-			v, err := eval(code, of)
+		all := r.of.Figures
+		if samples != nil {
+			all = slices.Concat(all, r.of.Sampled)
+		}
+		for _, f := range all {
+			key := fmt.Sprint(f.Key)
+			v, err := valueOf(f.Value, of)
 			if err != nil {
 				return nil, fmt.Errorf("figure %s: %w", key, err)
 			}

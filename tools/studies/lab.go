@@ -65,7 +65,7 @@ func measure(ctx context.Context, o *options, log io.Writer) (err error) {
 		return errors.Join(err, os.RemoveAll(l.temp))
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(l.temp)) }()
-	l.data = &data{Schema: schema, Study: name(o.from), Scale: o.scale, Started: now(), Machine: thisMachine()}
+	l.data = &data{Schema: schema, Study: name(o.from), Scale: o.scale, Only: o.only, Started: now(), Machine: thisMachine()}
 	failed := l.all(ctx, slices.DeleteFunc(runs, func(r *run) bool { return !only.MatchString(r.Name) }))
 	l.data.Finished, l.data.Partial = now(), failed != nil
 	if err := l.data.save(l.dir); err != nil || failed != nil {
@@ -157,7 +157,9 @@ func (l *lab) run(ctx context.Context, r *run) (err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, s.end()) }()
-		args = append(args, "--target", s.URL)
+		if s.URL != "" {
+			args = append(args, "--target", s.URL)
+		}
 		if s.Admin != "" {
 			args = append(args, "--upstream-url", s.Admin, "--token", "any")
 			f = follow(ctx, s.Admin)
@@ -204,8 +206,8 @@ func (l *lab) run(ctx context.Context, r *run) (err error) {
 func (l *lab) serve(ctx context.Context, r *run, env map[string]any) (*server, error) {
 	if r.of.Options == "" {
 		command, err := fillAll(r.of.Server, env)
-		if err != nil {
-			return nil, err
+		if err != nil || len(command) == 0 {
+			return new(server), err // the profile has one
 		}
 		r.Server = strings.Join(l.shown(command), " ")
 		return startServer(ctx, command, "")

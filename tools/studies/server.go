@@ -57,6 +57,9 @@ func startServer(ctx context.Context, command []string, line string) (*server, e
 
 // end ends the server. That it fell over meanwhile is not an error here: the run says so.
 func (s *server) end() error {
+	if s.cmd == nil {
+		return nil
+	}
 	err := s.in.Close()
 	late := time.AfterFunc(20*time.Second, func() { _ = s.cmd.Process.Kill() })
 	defer late.Stop()

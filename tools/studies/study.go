@@ -19,6 +19,7 @@ import (
 // Wherever the comments say expression, the language is that of github.com/expr-lang/expr.
 type study struct {
 	Title     string         `yaml:"title"`     // the question
+	Kept      time.Time      `yaml:"kept"`      // start of the measurement to which columns of texts belong; see table
 	Constants map[string]any `yaml:"constants"` // known to all expressions
 	Runs      []group        `yaml:"runs"`
 	Values    yaml.MapSlice  `yaml:"values"` // expressions over the rows of all runs, known to tables and charts
@@ -27,7 +28,7 @@ type study struct {
 }
 
 // group is a matrix of runs, whose results have the same figures.
-// Its texts may contain expressions as ${…}; one that is nothing else may be a list and is then several texts.
+// Its texts may contain expressions as ${…}. One that is nothing else may be a list, and is then several such texts.
 type group struct {
 	Group     string        `yaml:"group"`
 	Name      string        `yaml:"name"`   // of a run: the same for no two runs of the study
@@ -42,13 +43,14 @@ type group struct {
 	Prints    bool          `yaml:"prints"`    // its result is what it prints; such a run measures nothing
 	Codes     []int         `yaml:"codes"`     // exit codes that are no failure; none = those of runs with a result
 	// Options has each run use a reference server of its own, with these options as JSON. Its counters are
-	// read every 200 ms for the expressions of figures: see samples.
+	// read every 200 ms for the expressions of sampled.
 	Options string `yaml:"options"`
 	// Server has each run use a server of its own, by command. It prints a line {"url": "…"} when it is
-	// ready, and ends with its standard input.
+	// ready, and ends with its standard input. An empty list is the server of the profile.
 	Server  []string      `yaml:"server"`
 	Lanes   []string      `yaml:"lanes"`   // each has a row of figures; none = the first lane has
 	Figures yaml.MapSlice `yaml:"figures"` // expressions over a result
+	Sampled yaml.MapSlice `yaml:"sampled"` // expressions over a result and the samples of its server
 }
 
 // data is data.json.
@@ -59,6 +61,7 @@ type data struct {
 	Started  time.Time `json:"started"`
 	Finished time.Time `json:"finished"`
 	Partial  bool      `json:"partial,omitempty"` // it ended early
+	Only     string    `json:"only,omitempty"`    // which names of runs were asked for
 	Machine  machine   `json:"machine"`
 	Runs     []run     `json:"runs"` // in the order in which they ended
 }
@@ -77,7 +80,7 @@ type run struct {
 	Name       string         `json:"name"`
 	Group      string         `json:"group"`
 	Repeat     int            `json:"repeat"`
-	Cell       map[string]any `json:"cell"` // variables of the matrix
+	Cell       map[string]any `json:"cell"` // variables of the matrix, and numbers that follow from them
 	Args       []string       `json:"args"` // of eventmeter
 	Server     string         `json:"server,omitempty"`
 	ExitCode   int            `json:"exitCode"`
@@ -215,10 +218,13 @@ func (s *study) expandGroup(g *group, scale float64) ([]*run, error) {
 		if err != nil {
 			return nil, err
 		}
+		variables := scalars(cell)
 		for _, item := range g.Let {
-			cell[fmt.Sprint(item.Key)] = env[fmt.Sprint(item.Key)]
+			if n, ok := env[fmt.Sprint(item.Key)].(float64); ok {
+				variables[fmt.Sprint(item.Key)] = n
+			}
 		}
-		runs = append(runs, &run{Name: name, Group: g.Group, Repeat: repeat, Cell: scalars(cell), of: g, env: env})
+		runs = append(runs, &run{Name: name, Group: g.Group, Repeat: repeat, Cell: variables, of: g, env: env})
 	}
 	return runs, nil
 }
@@ -300,7 +306,11 @@ func fillAll(texts []string, env map[string]any) ([]string, error) {
 			}
 			if items, ok := v.([]any); ok {
 				for _, item := range items {
-					filled = append(filled, inText(item))
+					one, err := fill(inText(item), env)
+					if err != nil {
+						return nil, err
+					}
+					filled = append(filled, one)
 				}
 				continue
 			}

@@ -28,7 +28,8 @@ type table struct {
 	Name   string    `yaml:"name"`
 	Select selection `yaml:",inline"`
 	// Columns are heads with what is below: an expression whose value is a text, a number or a list of
-	// repeats, or a list of texts, one for each row, which nothing computes again.
+	// repeats. Or a list of texts, one for each row, which nothing computes again: another measurement than
+	// the one that they were computed for has no such column.
 	Columns []yaml.MapSlice `yaml:"columns"`
 }
 
@@ -159,28 +160,40 @@ func (q *selection) sort(rows []map[string]any) (failed error) {
 	return failed
 }
 
+var errNothing = errors.New("nothing was measured for it")
+
 // markdown writes a table. The first column is text, the others are numbers.
-func (t *table) markdown(env map[string]any) (string, error) {
+func (t *table) markdown(env map[string]any, kept bool) (string, error) {
 	rows, err := t.Select.pick(env)
 	if err != nil {
 		return "", fmt.Errorf("table %s: %w", t.Name, err)
 	}
 	if len(rows) == 0 {
-		return "", fmt.Errorf("table %s: nothing was measured for it", t.Name)
+		return "", fmt.Errorf("table %s: %w", t.Name, errNothing)
 	}
-	heads := make([]string, len(t.Columns))
+	var heads []string
 	lines := make([][]string, len(rows))
 	for i, c := range t.Columns {
 		if len(c) != 1 {
 			return "", fmt.Errorf("table %s: column %d is no pair of a head and a value", t.Name, i+1)
 		}
-		heads[i] = fmt.Sprint(c[0].Key)
+		head := fmt.Sprint(c[0].Key)
+		texts, fixed := plain(c[0].Value).([]any)
+		if fixed && !kept {
+			continue
+		}
+		if fixed && len(texts) != len(rows) {
+			return "", fmt.Errorf("table %s, column %q: %d texts for %d rows", t.Name, head, len(texts), len(rows))
+		}
+		heads = append(heads, head)
 		for k, row := range rows {
-			text, err := cell(c[0].Value, k, row)
-			if err != nil {
-				return "", fmt.Errorf("table %s, column %q: %w", t.Name, heads[i], err)
+			var text any
+			if fixed {
+				text = texts[k]
+			} else if text, err = cell(fmt.Sprint(c[0].Value), row); err != nil {
+				return "", fmt.Errorf("table %s, column %q: %w", t.Name, head, err)
 			}
-			lines[k] = append(lines[k], text)
+			lines[k] = append(lines[k], fmt.Sprint(text))
 		}
 	}
 	var b strings.Builder
@@ -191,23 +204,16 @@ func (t *table) markdown(env map[string]any) (string, error) {
 	return b.String(), nil
 }
 
-// cell is the text of a column in row i.
-func cell(code any, i int, row map[string]any) (string, error) {
-	if kept, ok := plain(code).([]any); ok {
-		if i >= len(kept) {
-			return "–", nil // a new measurement has more rows
-		}
-		return fmt.Sprint(kept[i]), nil
-	}
-	v, err := eval(fmt.Sprint(code), row)
+// cell is the text of a column in a row.
+func cell(code string, row map[string]any) (any, error) {
+	v, err := eval(code, row)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if text, ok := v.(string); ok {
 		return text, nil
 	}
-	text, err := spread(v)
-	return fmt.Sprint(text), err
+	return spread(v)
 }
 
 // What the runner writes into a page is between two comments.
@@ -225,7 +231,11 @@ func (s *study) parts(d *data) (map[string]string, error) {
 	parts := map[string]string{"conditions": s.conditions(d) + "\n"}
 	for i := range s.Tables {
 		t := &s.Tables[i]
-		if parts[t.Name], err = t.markdown(env); err != nil {
+		parts[t.Name], err = t.markdown(env, s.Kept.Equal(d.Started))
+		if errors.Is(err, errNothing) && d.Only != "" {
+			parts[t.Name], err = "Not measured.\n", nil
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
