@@ -139,7 +139,6 @@ var mayImport = map[string][]string{
 	"cmd/eventmeter":      {"*"},
 	"cmd/eventbench":      {"*"},
 	"scripts/screenshots": {"*"},
-	"scripts/studies":     {"*"},
 	"scripts/trust":       {"*"},
 	"scripts/proxy":       {},
 	"scripts/soak":        {"internal/crash"},
