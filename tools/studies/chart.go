@@ -36,12 +36,14 @@ type lines struct {
 	X      string    `yaml:"x"`      // expression: a number
 	Y      string    `yaml:"y"`      // expression: a number, or a list whose median is drawn with its range
 	Dashed bool      `yaml:"dashed"` // what was computed, not measured
+	Points bool      `yaml:"points"` // no line between them
 }
 
 // line is one line of a chart.
 type line struct {
 	name   string
 	dashed bool
+	apart  bool // without a line between the points
 	points []point
 }
 
@@ -108,7 +110,7 @@ func (l *lines) points(env map[string]any) ([]line, error) {
 		i := slices.IndexFunc(all, func(m line) bool { return m.name == fmt.Sprint(name) })
 		if i < 0 {
 			i = len(all)
-			all = append(all, line{name: fmt.Sprint(name), dashed: l.Dashed})
+			all = append(all, line{name: fmt.Sprint(name), dashed: l.Dashed, apart: l.Points})
 		}
 		median, low, high := middle(values)
 		all[i].points = append(all[i].points, point{at, median, low, high})
@@ -298,7 +300,7 @@ func (l *line) draw(b *bytes.Buffer, x, y *scale, i int) {
 		}
 		mark(x.at(p.x), y.at(p.y))
 	}
-	if path.Len() > 0 {
+	if path.Len() > 0 && !l.apart {
 		fmt.Fprintf(b, `<path d="%s" fill="none" stroke="%s" %s/>`+"\n", path.String(), hue, style)
 	}
 }

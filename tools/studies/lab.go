@@ -38,6 +38,12 @@ type lab struct {
 	data *data
 }
 
+// options are what a measurement is made of.
+type options struct {
+	from, out, only, binary string
+	scale                   float64
+}
+
 // runLimit is longer than any run of a study takes.
 const runLimit = 40 * time.Minute
 

@@ -36,12 +36,6 @@ func main() {
 	}
 }
 
-// options are what a measurement is made of.
-type options struct {
-	from, out, only, binary string
-	scale                   float64
-}
-
 func command(ctx context.Context, args []string, in io.Reader, out, log io.Writer) error {
 	if len(args) == 0 {
 		return errors.New("want run, tables, charts or extract, and the directory of a study")
@@ -51,8 +45,10 @@ func command(ctx context.Context, args []string, in io.Reader, out, log io.Write
 	fl.SetOutput(log)
 	o.scale = 1
 	if args[0] == "run" {
-		fl.StringVar(&o.out, "out", "", "directory of the results; it must not exist (default: results/studies/TODAY-NAME, or a temporary one with -scale)")
-		fl.Float64Var(&o.scale, "scale", o.scale, "size of the study: multiplies numbers of subscriptions and durations, 0.001 to 1")
+		fl.StringVar(&o.out, "out", "", "directory of the results; it must not exist\n"+
+			"(default: results/studies/TODAY-NAME, or a temporary one with -scale)")
+		fl.Float64Var(&o.scale, "scale", o.scale, "size of the study, 0.001 to 1:\n"+
+			"multiplies numbers of subscriptions and durations")
 		fl.StringVar(&o.only, "only", "", "make the runs alone whose names match this regular expression")
 		fl.StringVar(&o.binary, "eventmeter", "", "the program (default: it is built)")
 	}

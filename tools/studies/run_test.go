@@ -142,7 +142,8 @@ func TestRunMakesDataTablesAndCharts(t *testing.T) {
 		t.Errorf("runs %s, want %s", got, want)
 	}
 	first := d.Runs[0]
-	if got, want := strings.Join(first.Args, " "), "run --profile push --set schedule.rate=10/s --set a=100 --quiet --out TEMP/plain-10-1"; got != want {
+	want := "run --profile push --set schedule.rate=10/s --set a=100 --quiet --out TEMP/plain-10-1"
+	if got := strings.Join(first.Args, " "); got != want {
 		t.Errorf("arguments %s, want %s", got, want)
 	}
 	if first.ExitCode != 99 || len(first.Bottleneck) != 0 || len(d.Runs[1].Bottleneck) != 1 {

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
-	"sort"
 	"sync"
 	"time"
 
@@ -134,33 +133,6 @@ func (f *follower) samples(started time.Time) []any {
 		samples[i] = s
 	}
 	return samples
-}
-
-// sampleOf returns sample(counter, t): what a counter was at a time, interpolated between samples.
-func sampleOf(samples []any) func(...any) (any, error) {
-	value := func(i int, name any) (at, v float64) {
-		s, _ := samples[i].(map[string]any)
-		at, _ = number(s["t"])
-		v, _ = number(s[fmt.Sprint(name)])
-		return at, v
-	}
-	return func(args ...any) (any, error) {
-		if len(args) != 2 || len(samples) == 0 {
-			return nil, fmt.Errorf("sample wants a counter, a time and samples")
-		}
-		t, ok := number(args[1])
-		if !ok {
-			return nil, fmt.Errorf("sample wants a time, not %v", args[1])
-		}
-		i := sort.Search(len(samples), func(i int) bool { at, _ := value(i, args[0]); return at >= t })
-		if i == 0 || i == len(samples) {
-			_, v := value(min(i, len(samples)-1), args[0])
-			return v, nil
-		}
-		from, a := value(i-1, args[0])
-		to, b := value(i, args[0])
-		return a + (t-from)/(to-from)*(b-a), nil
-	}
 }
 
 // serveGoSDK is a server of the official Go SDK with a tool and resources, without sessions, until in
