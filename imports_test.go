@@ -137,7 +137,6 @@ var mayImport = map[string][]string{
 	"internal/promtest":   {"internal/exectest"},
 	"cmd/eventmeter":      {"*"},
 	"scripts/screenshots": {"*"},
-	"scripts/studies":     {"*"},
 	"scripts/trust":       {"*"},
 	"scripts/proxy":       {},
 	"scripts/soak":        {"internal/crash"},

@@ -23,7 +23,7 @@ var maxNaming = []struct {
 	{"sep975", []string{"loadgen/driver/sep975/", "internal/calibrate/sep975.go", "internal/refserver/resume"}, 4},
 	{
 		"sep2549",
-		[]string{"loadgen/driver/sep2549/", "internal/calibrate/sep2549.go", "internal/refserver/lists", "scripts/studies/lists"},
+		[]string{"loadgen/driver/sep2549/", "internal/calibrate/sep2549.go", "internal/refserver/lists"},
 		5,
 	},
 }
