@@ -112,7 +112,7 @@ func unbrokenRows() (rest, load map[string]string) {
 			"capability-events-object capability-list-changed-flag capability-list-changed-gated descriptor-description descriptor-delivery-subset descriptor-input-schema descriptor-payload-schema descriptor-meta " +
 				"error-not-found error-forbidden error-server-range poll-implemented poll-errors-are-jsonrpc stream-implemented stream-error-before-open stream-active-confirmation " +
 				"stream-exempt-from-concurrency-cap subscribe-auth-required verification-required-before-delivery verification-challenge-echo verification-failure-error"},
-		{"differs under load in nothing but its number; TestPlantedRows and scripts/trust have it",
+		{"differs under load in nothing but its number; TestPlantedRows and tools/trust have it",
 			"poll-response-cursor cursor-opaque cursor-consistency truncated-false-when-no-replay stream-error-is-recoverable stream-heartbeat-required stream-heartbeat-not-sse-comment " +
 				"ttl-refresh-before-lte-suggestion ttl-null-only-when-requested delivery-status-last-error-category delivery-standard-webhooks-headers delivery-signature-formula delivery-dual-sign-on-rotation " +
 				"delivery-413-non-retryable ssrf-no-redirects verification-cached-per-principal-url envelope-signed-like-deliveries envelope-webhook-id-format envelope-terminated " +
