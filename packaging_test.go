@@ -151,7 +151,7 @@ func TestAction(t *testing.T) {
 			t.Errorf("there is no input %s", m[1])
 		}
 	}
-	script, err := os.ReadFile("scripts/action/run")
+	script, err := os.ReadFile(".github/action/run")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestAction(t *testing.T) {
 	}
 	var ran *step
 	for i := range a.Runs.Steps {
-		if strings.Contains(a.Runs.Steps[i].Run, "scripts/action/run") {
+		if strings.Contains(a.Runs.Steps[i].Run, ".github/action/run") {
 			ran = &a.Runs.Steps[i]
 		}
 	}

@@ -1,11 +1,12 @@
 package mcpevents_test
 
 import (
-	"bufio"
+	"archive/zip"
+	"bytes"
 	"errors"
-	"io"
-	"net/http"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -71,11 +72,14 @@ func TestReleased(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin := t.TempDir()
-	proxy := filepath.Join(bin, "proxy")
-	if out, err := exectest.Command("go", "build", "-o", proxy, "../scripts/proxy").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	released, cache := t.TempDir(), t.TempDir()
+	pack(t, released, parentPath, root, version)
+	pack(t, released, extensionPath, ".", version)
+	have, err := exectest.Command("go", "env", "GOMODCACHE", "GOPROXY").Output()
+	if err != nil {
+		t.Fatal(err)
 	}
+	machine := strings.Fields(string(have))
 	// Another module that takes the extension as xk6 does. With the sums of these
 	// modules no network is needed for what this machine has.
 	dir := t.TempDir()
@@ -92,22 +96,11 @@ func TestReleased(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := exectest.Command(
-		proxy,
-		"-root",
-		root,
-		"-version",
-		version,
-		"go",
-		"list",
-		"-mod=mod",
-		"-deps",
-		"-test",
-		"-f",
-		"{{.ImportPath}} {{with .Module}}{{.Version}} {{with .Replace}}replaced{{end}}{{end}}",
-		".",
-		extensionPath,
-	)
+	// In a module cache of its own, so that the version does not stay on this machine.
+	c := exectest.Command("go", "list", "-mod=mod", "-modcacherw", "-deps", "-test",
+		"-f", "{{.ImportPath}} {{with .Module}}{{.Version}} {{with .Replace}}replaced{{end}}{{end}}", ".", extensionPath)
+	c.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GOMODCACHE="+cache, "GONOSUMDB="+parentPath+","+extensionPath,
+		"GOPROXY="+strings.Join([]string{fileURL(released), fileURL(filepath.Join(machine[0], "cache", "download")), machine[1]}, ","))
 	c.Dir = dir
 	out, err := c.CombinedOutput()
 	if err != nil {
@@ -122,39 +115,60 @@ func TestReleased(t *testing.T) {
 	if _, err := os.Stat("LICENSE"); err != nil {
 		t.Error(err)
 	}
-	// xk6 takes GOPROXY for one address, at which it reads which k6 the extension needs.
-	c = exectest.Command(proxy, "-root", root, "-version", version, "sh", "-c", `echo "$GOPROXY"; cat`)
-	in, err := c.StdinPipe()
+}
+
+func fileURL(dir string) string { return "file://" + filepath.ToSlash(dir) }
+
+// pack writes what a module proxy serves of a version: its time, its go.mod, and a zip with the files that git knows or
+// would add, without those of modules within.
+func pack(t *testing.T, proxy, module, folder, version string) {
+	t.Helper()
+	mod, err := os.ReadFile(filepath.Join(folder, "go.mod"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	said, err := c.StdoutPipe()
+	c := exectest.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
+	c.Dir = folder
+	list, err := c.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	address, err := bufio.NewReader(said).ReadString('\n')
-	if err != nil {
-		t.Error(err)
-	}
-	for url, want := range map[string]string{
-		extensionPath + "/@v/" + version + ".mod": "\tgo.k6.io/k6/v2 v",
-		extensionPath + "/@v/v0.0.1.mod":          "",
-	} {
-		resp, err := http.Get(strings.TrimSpace(address) + "/" + url)
-		if err != nil {
-			t.Error(err)
-			continue
+	var packed bytes.Buffer
+	w := zip.NewWriter(&packed)
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
+		text, err := os.ReadFile(filepath.Join(folder, name))
+		if errors.Is(err, fs.ErrNotExist) || inNestedModule(folder, name) {
+			continue // removed, or of another module
 		}
-		body, err := io.ReadAll(resp.Body)
-		if found := resp.StatusCode == http.StatusOK; err != nil || found != (want != "") || !strings.Contains(string(body), want) {
-			t.Errorf("%s: %v %s\n%s", url, err, resp.Status, body)
+		f, err2 := w.Create(module + "@" + version + "/" + name)
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
 		}
-		resp.Body.Close()
+		if _, err := f.Write(text); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := errors.Join(in.Close(), c.Wait()); err != nil {
-		t.Error(err)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
 	}
+	to := filepath.Join(proxy, filepath.FromSlash(module), "@v")
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	info := `{"Version": "` + version + `", "Time": "2026-01-01T00:00:00Z"}`
+	for ext, text := range map[string][]byte{".info": []byte(info), ".mod": mod, ".zip": packed.Bytes()} {
+		if err := os.WriteFile(filepath.Join(to, version+ext), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// inNestedModule reports whether a folder above a file, but below the module's own, has a go.mod.
+func inNestedModule(folder, name string) bool {
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(folder, dir, "go.mod")); err == nil {
+			return true
+		}
+	}
+	return false
 }

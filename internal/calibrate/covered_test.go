@@ -117,7 +117,7 @@ func unbrokenRows() (rest, load map[string]string) {
 				"stream-error-before-open stream-active-confirmation " +
 				"stream-exempt-from-concurrency-cap subscribe-auth-required verification-required-before-delivery " +
 				"verification-challenge-echo verification-failure-error"},
-		{"differs under load in nothing but its number; TestPlantedRows and scripts/trust have it",
+		{"differs under load in nothing but its number; TestPlantedRows and tools/trust have it",
 			"poll-response-cursor cursor-opaque cursor-consistency truncated-false-when-no-replay stream-error-is-recoverable " +
 				"stream-heartbeat-required stream-heartbeat-not-sse-comment " +
 				"ttl-refresh-before-lte-suggestion ttl-null-only-when-requested delivery-status-last-error-category " +

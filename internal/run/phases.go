@@ -132,7 +132,7 @@ const (
 	// lookShare bounds the cost of looks to 1 % of a processor.
 	lookShare = 100
 	// heldWhile is how many times as long the phase must become while all looks find that
-	// the conditions hold: chance makes some intervals narrow. scripts/trust measures what
+	// the conditions hold: chance makes some intervals narrow. tools/trust measures what
 	// is left of that.
 	heldWhile = 1.25
 	// leastPhase is how many times as long as a latency the phase must be. A look lacks the

@@ -1,4 +1,4 @@
-// Package action_test runs what the GitHub Action runs.
+// Package action_test runs what the GitHub Action runs: .github/action/run, on two commits of a server.
 package action_test
 
 import (
@@ -46,12 +46,12 @@ func TestAction(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the action is a script for a shell")
 	}
-	script, err := filepath.Abs("run")
+	script, err := filepath.Abs("../../.github/action/run")
 	if err != nil {
 		t.Fatal(err)
 	}
 	bin := t.TempDir()
-	if out, err := exectest.Command("go", "build", "-o", filepath.Join(bin, "eventmeter"), "../../cmd/eventmeter").
+	if out, err := exectest.Command("go", "build", "-o", filepath.Join(bin, "eventmeter"), "github.com/eventmeter/eventmeter/cmd/eventmeter").
 		CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
