@@ -105,9 +105,13 @@ var rows = append([]row{
 		figures: "deliveries lost errorP50 errorP99",
 	},
 	{
-		name: "error-kernel", fixed: true, what: "measuring error, the same, kernel's times", spec: timed(8 * time.Second),
+		name:    "error-kernel",
+		fixed:   true,
+		what:    "measuring error, the same, kernel's times",
+		spec:    timed(8 * time.Second),
 		clients: []rowClient{{name: "driver and ledger", role: "lane"}},
-		figures: "deliveries lost errorP50 errorP99 kernel shared", goals: map[string]goal{"errorP50": {most: 10}, "errorP99": {most: 50}},
+		figures: "deliveries lost errorP50 errorP99 kernel shared",
+		goals:   map[string]goal{"errorP50": {most: 10}, "errorP99": {most: 50}},
 	},
 	{
 		name: "sustained", fixed: true, what: "10,000 streams, 5 events/s for a minute", spec: timed(time.Minute), once: true,
@@ -144,12 +148,16 @@ var rows = append([]row{
 		clients: []rowClient{eventmeterRun, {name: "plain handler", role: "hook"}}, figures: "deliveries lost cpu",
 	},
 	{
-		name: "judging", what: "10,000 streams over HTTP/1.1, judged and not", spec: push("1.1", 10_000), often: true,
+		name:  "judging",
+		what:  "10,000 streams over HTTP/1.1, judged and not",
+		spec:  push("1.1", 10_000),
+		often: true,
 		clients: []rowClient{
 			{name: "driver and ledger", role: "lane"},
 			{name: "nothing judged", role: "lane", change: func(s *spec) { s.Unjudged = true }},
 		},
-		figures: "deliveries lost cpu allocations judged broken", goals: map[string]goal{"cpu": {1.03, true}, "allocations": {most: 0.05}},
+		figures: "deliveries lost cpu allocations judged broken",
+		goals:   map[string]goal{"cpu": {1.03, true}, "allocations": {most: 0.05}},
 	},
 	{
 		name: "sdk", what: "1,000 streams over HTTP/1.1, 5 events/s",
@@ -231,8 +239,12 @@ func (r row) specs(scale float64, files int64) ([]spec, error) {
 	s := r.spec
 	s.Streams = max(fewest, int(math.Round(float64(s.Streams)*scale)))
 	if need := s.Streams/max(1, s.Processes) + spareFiles; s.HTTP == "1.1" && files > 0 && int64(need) > files {
-		return nil, fmt.Errorf("%s streams need %s open files in a process, which may have %s: raise the limit or use a smaller --scale",
-			grouped(s.Streams), grouped(need), grouped(int(files)))
+		return nil, fmt.Errorf(
+			"%s streams need %s open files in a process, which may have %s: raise the limit or use a smaller --scale",
+			grouped(s.Streams),
+			grouped(need),
+			grouped(int(files)),
+		)
 	}
 	if m, err := mem.VirtualMemory(); err == nil && float64(s.Streams)*float64(r.bytes) > 0.75*float64(m.Available) {
 		return nil, fmt.Errorf("%s streams need %d MiB of memory, and %d are available: use a smaller --scale",
