@@ -180,7 +180,10 @@ func TestBodyOf(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	for _, args := range [][]string{{"--scale", "9"}, {"--only", "everything"}, {"--repeats", "100"}, {"--profiles", "x", "--scale", "0.01"}, {"surplus"}, {"--nonsense"}} {
+	for _, args := range [][]string{
+		{"--scale", "9"}, {"--only", "everything"}, {"--repeats", "100"}, {"--profiles", "x", "--scale", "0.01"},
+		{"surplus"}, {"--nonsense"},
+	} {
 		var out bytes.Buffer
 		if err := run(t.Context(), args, strings.NewReader(""), &out, &out); err == nil {
 			t.Errorf("%v: taken", args)

@@ -38,7 +38,8 @@ func active(id streamID) []byte {
 }
 
 const (
-	discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"experimental":{"events":{"listChanged":false}}},` +
+	discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],` +
+		`"capabilities":{"experimental":{"events":{"listChanged":false}}},` +
 		`"serverInfo":{"name":"eventmeter-baseline","version":"0.1"},"ttlMs":3600000,"cacheScope":"public"}`
 	listed = `{"resultType":"complete","events":[{"name":"` + EventName + `","description":"One event for everybody.",` +
 		`"delivery":["push"],"inputSchema":{"type":"object"},` +
