@@ -42,14 +42,15 @@ func TestMain(m *testing.M) {
 func build(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "eventmeter")
-	c := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-w", "-o", program, "github.com/eventmeter/eventmeter/cmd/eventmeter")
+	const source = "github.com/eventmeter/eventmeter/cmd/eventmeter"
+	c := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-w", "-o", program, source)
 	if text, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
 	return program
 }
 
-// TestEveryRow measures every row at a tiny size. It says nothing of times: only that whatever is
+// TestEveryRow measures every row at a tiny size. It does not judge times: it checks that whatever is
 // published arrives at every client, and that every figure has a number.
 func TestEveryRow(t *testing.T) {
 	if testing.Short() {
@@ -79,7 +80,8 @@ func checkRow(t *testing.T, row row, r *report) {
 			continue
 		}
 		seen[m.Client] = true
-		if f := m.Figures; f["deliveries"] < float64(m.Streams) && m.Rate >= 1 || f["lost"] != 0 || f["failed"] != 0 || f["broken"] != 0 {
+		if f := m.Figures; f["deliveries"] < float64(m.Streams) && m.Rate >= 1 || f["lost"] != 0 || f["failed"] != 0 ||
+			f["broken"] != 0 {
 			t.Errorf("%s: %v", m.Client, f)
 		}
 	}
@@ -91,7 +93,8 @@ func checkRow(t *testing.T, row row, r *report) {
 	lines := r.linesOf(row)
 	for _, name := range strings.Fields(row.figures) {
 		i := slices.IndexFunc(figures, func(f figure) bool { return f.name == name })
-		if i < 0 || !slices.ContainsFunc(lines, func(l line) bool { return strings.HasPrefix(l.figure, figures[i].what) && l.mine != "" }) {
+		if i < 0 ||
+			!slices.ContainsFunc(lines, func(l line) bool { return strings.HasPrefix(l.figure, figures[i].what) && l.mine != "" }) {
 			t.Errorf("there is no line for %s in %+v", name, lines)
 		}
 	}
@@ -108,7 +111,9 @@ func TestTable(t *testing.T) {
 	}
 	r := &report{Scale: 1, Notes: []string{"push2: no files."}}
 	r.Measurements = slices.Concat(
-		two("push1", "eventmeter run", "cpu", 2, 3, 4), two("push1", reader.name, "cpu", 4, 2, 4), two("push1", rawEpoll.name, "cpu", 1, 1, 1),
+		two("push1", "eventmeter run", "cpu", 2, 3, 4),
+		two("push1", reader.name, "cpu", 4, 2, 4),
+		two("push1", rawEpoll.name, "cpu", 1, 1, 1),
 		two("million", "driver and ledger", "settled", 0.5),
 	)
 	var got []string
@@ -175,7 +180,10 @@ func TestBodyOf(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	for _, args := range [][]string{{"--scale", "9"}, {"--only", "everything"}, {"--repeats", "100"}, {"surplus"}, {"--nonsense"}} {
+	for _, args := range [][]string{
+		{"--scale", "9"}, {"--only", "everything"}, {"--repeats", "100"}, {"--profiles", "x", "--scale", "0.01"},
+		{"surplus"}, {"--nonsense"},
+	} {
 		var out bytes.Buffer
 		if err := run(t.Context(), args, strings.NewReader(""), &out, &out); err == nil {
 			t.Errorf("%v: taken", args)

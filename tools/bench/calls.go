@@ -34,7 +34,8 @@ type callers struct {
 	idle   []int             // those that wait for no response
 	loop   *loop
 	hook   *sinks.Listener // of webhook subscriptions
-	failed atomic.Int64    // responses without a result
+	opened atomic.Int64    // responses with a result
+	failed atomic.Int64
 	out    []byte
 	buf    []byte
 	work   sync.WaitGroup
@@ -42,7 +43,11 @@ type callers struct {
 }
 
 // call is the request of one poller or subscription.
-type call struct{ head, before, cursor, after string }
+type call struct {
+	head, before, cursor, after string
+
+	waiting bool // for a response
+}
 
 // callConn is a connection.
 type callConn struct {
@@ -77,7 +82,7 @@ func (c *callers) deliver(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// open makes every call once, one after the other.
+// open connects and makes every call once, as fast as the target answers.
 func (c *callers) open(ctx context.Context) error {
 	u, err := url.Parse(c.spec.URL)
 	if err != nil {
@@ -88,52 +93,40 @@ func (c *callers) open(ctx context.Context) error {
 		method, params := "events/poll", ""
 		if c.hook != nil {
 			method = "events/subscribe"
-			params = fmt.Sprintf(`"delivery":{"mode":"webhook","url":%q,"secret":%q,"ttlMs":%d},`,
+			params = fmt.Sprintf(`"delivery":{"mode":"webhook","url":%q,"secret":%q},"ttlMs":%d,`,
 				c.hook.URL("/h/"+strconv.Itoa(i)), secret, c.spec.TTL.Milliseconds())
 		}
 		one := call{head: requestHead(u, method), cursor: "null"}
 		one.before, one.after = callOf(method, params)
 		c.calls = append(c.calls, one)
-		if len(c.conns) < cmp.Or(c.spec.Conns, c.spec.Streams) {
-			fd, err := dial(u.Host)
-			if err != nil {
-				return err
-			}
-			c.idle, c.conns[fd] = append(c.idle, fd), &callConn{}
-		}
-		fd := c.idle[len(c.idle)-1]
-		if err := c.send(i); err != nil {
-			return err
-		}
-		for c.conns[fd].call != nil { // the socket still waits
-			if err := c.receive(fd); err != nil {
-				return err
-			}
-		}
-		if ctx.Err() != nil || c.failed.Load() > 0 {
-			return errors.Join(ctx.Err(), fmt.Errorf("%d of %d calls failed: %s", c.failed.Load(), i+1, c.buf[:min(400, len(c.buf))]))
-		}
 	}
-	for fd := range c.conns {
-		if err := c.loop.add(fd); err != nil {
+	for range min(cmp.Or(c.spec.Conns, opening), c.spec.Streams) {
+		fd, err := dial(u.Host)
+		if err != nil {
 			return err
+		}
+		c.idle, c.conns[fd] = append(c.idle, fd), &callConn{}
+		if err := c.loop.add(fd); err != nil || ctx.Err() != nil {
+			return errors.Join(err, ctx.Err())
 		}
 	}
 	c.work.Go(c.run)
-	return nil
+	return c.confirm(ctx, &c.opened)
 }
 
-// run makes the calls that are due until the client is closed.
+// run makes the calls that are due until the client is closed: each at once, then at an even rate.
 func (c *callers) run() {
+	n := len(c.calls)
 	began := time.Now()
-	due := func(n int) time.Duration {
-		return time.Until(began.Add(time.Duration(float64(c.every) * float64(n) / float64(len(c.calls)))))
+	due := func(i int) time.Duration {
+		return time.Until(began.Add(time.Duration(float64(c.every) * float64(i) / float64(n))))
 	}
 	for next := 0; !c.over.Load(); {
-		for ; len(c.idle) > 0 && due(next) <= 0; next++ {
-			if c.send(next%len(c.calls)) != nil {
-				c.failed.Add(1)
-			}
+		if next == n {
+			began = time.Now().Add(-c.every) // when the first of the calls at an even rate is due
+		}
+		for ; len(c.idle) > 0 && (next < n || due(next) <= 0); next++ {
+			c.send(&c.calls[next%n])
 		}
 		c.loop.each(min(1000, max(1, int(due(next)/time.Millisecond)+1)), func(fd int) {
 			if err := c.receive(fd); err != nil {
@@ -144,9 +137,11 @@ func (c *callers) run() {
 	}
 }
 
-// send makes a call on an idle connection.
-func (c *callers) send(i int) error {
-	one := &c.calls[i]
+// send makes a call on an idle connection, unless its last one has no response yet.
+func (c *callers) send(one *call) {
+	if one.waiting {
+		return
+	}
 	last := len(c.idle) - 1
 	fd := c.idle[last]
 	c.idle = c.idle[:last]
@@ -155,9 +150,10 @@ func (c *callers) send(i int) error {
 	b = append(b, "\r\n\r\n"...)
 	b = append(append(append(b, one.before...), one.cursor...), one.after...)
 	c.out = b
-	c.conns[fd].call = one
-	_, err := unix.Write(fd, b) // into an empty socket
-	return err
+	one.waiting, c.conns[fd].call = true, one
+	if _, err := unix.Write(fd, b); err != nil { // into an empty socket
+		c.failed.Add(1)
+	}
 }
 
 // receive reads what has arrived of a response, and takes it when it is complete.
@@ -187,11 +183,16 @@ func (c *callers) receive(fd int) error {
 	return nil
 }
 
+// take reads a response.
 func (c *callers) take(one *call, text, body []byte) {
+	if one != nil {
+		one.waiting = false
+	}
 	if one == nil || !bytes.HasPrefix(text, []byte("HTTP/1.1 200")) || !bytes.Contains(body, []byte(`"result"`)) {
 		c.failed.Add(1)
 		return
 	}
+	c.opened.Add(1)
 	if c.hook != nil {
 		return
 	}

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"syscall"
 	"time"
 
@@ -189,6 +190,9 @@ func freePort() (string, error) {
 	return ln.Addr().String(), nil
 }
 
+// measuring is in the metrics of a run in its measured phase.
+var measuring = regexp.MustCompile(`eventmeter_phase\{phase="measure"[^}]*\} 1`)
+
 // fetchProfiles waits for the measured phase and fetches a heap profile and a CPU profile of it.
 func fetchProfiles(ctx context.Context, at string, s spec) error {
 	if s.Profile == "" {
@@ -199,7 +203,7 @@ func fetchProfiles(ctx context.Context, at string, s spec) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("profile: %w", ctx.Err())
 		}
-		if err == nil && bytes.Contains(text, []byte(`eventmeter_phase{phase="measure"} 1`)) {
+		if err == nil && measuring.Match(text) {
 			break
 		}
 		wait(ctx, sampled)

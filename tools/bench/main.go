@@ -78,7 +78,7 @@ A name without its last part, such as push1 or curve, stands for all rows that b
 	fl.StringSliceVar(&b.only, "only", nil, "rows to measure, with commas between them (default all)")
 	fl.Float64Var(&b.scale, "scale", 1, "factor for numbers of streams, 0.001 to 4; durations become shorter by its root")
 	fl.IntVar(&b.repeats, "repeats", 3, "how often each client of a row is measured, in turn")
-	fl.StringVar(&b.profiles, "profiles", "", "folder for CPU profiles of the clients while events arrive, and heap profiles before that")
+	fl.StringVar(&b.profiles, "profiles", "", "folder for CPU profiles of the clients, and heap profiles before events arrive")
 	fl.StringVar(&b.program, "eventmeter", "", "program to measure (default: built from this checkout)")
 	fl.StringVar(&dir, "out", "", "folder for bench.json and README.md")
 	return c
@@ -128,6 +128,8 @@ func (b *bench) prepare(ctx context.Context) error {
 		return fmt.Errorf("scale %g: use 0.001 to 4", b.scale)
 	case b.repeats < 1 || b.repeats > 15:
 		return fmt.Errorf("%d repeats: use 1 to 15", b.repeats)
+	case b.profiles != "" && b.scale < 0.05:
+		return fmt.Errorf("scale %g: profiles need some seconds, and so a scale of 0.05 or more", b.scale)
 	}
 	for _, name := range b.only {
 		if !slices.ContainsFunc(rows, func(r row) bool { return r.named(name) }) {

@@ -74,7 +74,10 @@ func measure(ctx context.Context, self []string, s spec) (m *measurement, err er
 		return nil, fmt.Errorf("nothing was delivered")
 	}
 	return &measurement{
-		Streams: s.Streams, Rate: s.Rate * float64(s.groups()), Seconds: o.Ended.Sub(o.Paced).Seconds(), Figures: evaluate(s, o, points),
+		Streams: s.Streams,
+		Rate:    s.Rate * float64(s.groups()),
+		Seconds: o.Ended.Sub(o.Paced).Seconds(),
+		Figures: evaluate(s, o, points),
 	}, nil
 }
 

@@ -20,6 +20,7 @@ type row struct {
 	goals      map[string]goal
 	once       bool // measured once, however often others are
 	often      bool // measured five times as often: the difference is smaller than the noise of a run
+	fixed      bool // events come at the same rate at every scale
 	bytes      int  // of memory that a stream needs in all processes, an upper estimate
 }
 
@@ -92,24 +93,28 @@ var rows = append([]row{
 		goals:   map[string]goal{"settled": {most: 1}},
 	},
 	{
-		name: "error-spread", what: "measuring error, 10,000 streams, 500 events/s to 100 groups",
+		name: "error-spread", fixed: true, what: "measuring error, 10,000 streams, 500 events/s to 100 groups",
 		spec:    with(timed(8*time.Second), func(s *spec) { s.Portable, s.Groups = true, 100 }),
 		clients: []rowClient{{name: "driver and ledger, portable times", role: "lane"}, reader},
 		figures: "deliveries lost errorP50 errorP99", goals: map[string]goal{"errorP99": {most: 6000}},
 	},
 	{
-		name: "error-burst", what: "measuring error, 10,000 streams, 5 events/s to all",
+		name: "error-burst", fixed: true, what: "measuring error, 10,000 streams, 5 events/s to all",
 		spec:    with(timed(8*time.Second), func(s *spec) { s.Portable = true }),
 		clients: []rowClient{{name: "driver and ledger, portable times", role: "lane"}, reader},
 		figures: "deliveries lost errorP50 errorP99",
 	},
 	{
-		name: "error-kernel", what: "measuring error, the same, kernel's times", spec: timed(8 * time.Second),
+		name:    "error-kernel",
+		fixed:   true,
+		what:    "measuring error, the same, kernel's times",
+		spec:    timed(8 * time.Second),
 		clients: []rowClient{{name: "driver and ledger", role: "lane"}},
-		figures: "deliveries lost errorP50 errorP99 kernel shared", goals: map[string]goal{"errorP50": {most: 10}, "errorP99": {most: 50}},
+		figures: "deliveries lost errorP50 errorP99 kernel shared",
+		goals:   map[string]goal{"errorP50": {most: 10}, "errorP99": {most: 50}},
 	},
 	{
-		name: "sustained", what: "10,000 streams, 5 events/s for a minute", spec: timed(time.Minute), once: true,
+		name: "sustained", fixed: true, what: "10,000 streams, 5 events/s for a minute", spec: timed(time.Minute), once: true,
 		clients: []rowClient{
 			{name: "driver and ledger", role: "lane"},
 			{name: "driver and ledger, portable times", role: "lane", change: func(s *spec) { s.Portable = true }},
@@ -143,12 +148,16 @@ var rows = append([]row{
 		clients: []rowClient{eventmeterRun, {name: "plain handler", role: "hook"}}, figures: "deliveries lost cpu",
 	},
 	{
-		name: "judging", what: "10,000 streams over HTTP/1.1, judged and not", spec: push("1.1", 10_000), often: true,
+		name:  "judging",
+		what:  "10,000 streams over HTTP/1.1, judged and not",
+		spec:  push("1.1", 10_000),
+		often: true,
 		clients: []rowClient{
 			{name: "driver and ledger", role: "lane"},
 			{name: "nothing judged", role: "lane", change: func(s *spec) { s.Unjudged = true }},
 		},
-		figures: "deliveries lost cpu allocations judged broken", goals: map[string]goal{"cpu": {1.03, true}, "allocations": {most: 0.05}},
+		figures: "deliveries lost cpu allocations judged broken",
+		goals:   map[string]goal{"cpu": {1.03, true}, "allocations": {most: 0.05}},
 	},
 	{
 		name: "sdk", what: "1,000 streams over HTTP/1.1, 5 events/s",
@@ -162,7 +171,7 @@ var rows = append([]row{
 func curve() (all []row) {
 	add := func(name, what string, s spec, clients ...rowClient) {
 		all = append(all, row{
-			name: "curve-" + name, what: what, spec: s, clients: clients, figures: "deliveries lost memory cpu", once: true,
+			name: "curve-" + name, what: what, spec: s, clients: clients, figures: "deliveries lost memory cpu", once: true, fixed: true,
 		})
 	}
 	for _, n := range []int{1000, 3000, 10_000, 19_000} {
@@ -230,8 +239,12 @@ func (r row) specs(scale float64, files int64) ([]spec, error) {
 	s := r.spec
 	s.Streams = max(fewest, int(math.Round(float64(s.Streams)*scale)))
 	if need := s.Streams/max(1, s.Processes) + spareFiles; s.HTTP == "1.1" && files > 0 && int64(need) > files {
-		return nil, fmt.Errorf("%s streams need %s open files in a process, which may have %s: raise the limit or use a smaller --scale",
-			grouped(s.Streams), grouped(need), grouped(int(files)))
+		return nil, fmt.Errorf(
+			"%s streams need %s open files in a process, which may have %s: raise the limit or use a smaller --scale",
+			grouped(s.Streams),
+			grouped(need),
+			grouped(int(files)),
+		)
 	}
 	if m, err := mem.VirtualMemory(); err == nil && float64(s.Streams)*float64(r.bytes) > 0.75*float64(m.Available) {
 		return nil, fmt.Errorf("%s streams need %d MiB of memory, and %d are available: use a smaller --scale",
@@ -244,10 +257,13 @@ func (r row) specs(scale float64, files int64) ([]spec, error) {
 	}
 	// Fewer calls come at the same rate, and CPU needs some time to be measured.
 	scaled(&s.PollEvery, scale, 300*time.Millisecond)
-	scaled(&s.TTL, scale, 3*time.Second)
+	scaled(&s.TTL, scale, 6*time.Second)
 	scaled(&s.Timeout, scale, 30*time.Second)
 	for _, d := range []*time.Duration{&s.Settle, &s.Idle, &s.Paced} {
 		scaled(d, max(scale, math.Sqrt(scale)), 300*time.Millisecond)
+	}
+	if scale < 1 && !r.fixed { // CPU needs some deliveries to be measured
+		s.Rate = max(s.Rate, min(20, s.Rate/scale))
 	}
 	var all []spec
 	for _, c := range r.clients {

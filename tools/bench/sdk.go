@@ -108,7 +108,11 @@ func serveSDK(ctx context.Context, _ spec, send func(reply) error) error {
 	if err != nil {
 		return err
 	}
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
+	s := &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: time.Minute,
+		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+	}
 	context.AfterFunc(ctx, func() { s.Close() })
 	if err := send(reply{Target: &addresses{HTTP1: at + "/mcp", Admin: at}}); err != nil {
 		return err

@@ -80,26 +80,30 @@ func (r *readers) open(ctx context.Context) error {
 		return err
 	}
 	confirmed := make(chan struct{}, r.spec.Streams)
-	_, err = loadgen.Attach(ctx, loadgen.AttachOptions{N: r.spec.Streams, Concurrency: opening}, func(ctx context.Context, i int) error {
-		var d net.Dialer
-		conn, err := d.DialContext(ctx, "tcp", u.Host)
-		if err != nil {
-			return err
-		}
-		r.mu.Lock()
-		r.conns = append(r.conns, conn)
-		r.mu.Unlock()
-		if _, err := conn.Write(streamRequest(&r.spec, u, i)); err != nil {
-			return err
-		}
-		r.work.Go(func() { r.read(i, conn, confirmed) })
-		select {
-		case <-confirmed: // perhaps of another stream; each stream sends one
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	})
+	_, err = loadgen.Attach(
+		ctx,
+		loadgen.AttachOptions{N: r.spec.Streams, Concurrency: opening},
+		func(ctx context.Context, i int) error {
+			var d net.Dialer
+			conn, err := d.DialContext(ctx, "tcp", u.Host)
+			if err != nil {
+				return err
+			}
+			r.mu.Lock()
+			r.conns = append(r.conns, conn)
+			r.mu.Unlock()
+			if _, err := conn.Write(streamRequest(&r.spec, u, i)); err != nil {
+				return err
+			}
+			r.work.Go(func() { r.read(i, conn, confirmed) })
+			select {
+			case <-confirmed: // perhaps of another stream; each stream sends one
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		},
+	)
 	return err
 }
 

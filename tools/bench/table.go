@@ -182,7 +182,10 @@ func (r *report) notes() []string {
 		"Medians, with the range in parentheses.",
 		h.OS, h.Arch, h.Kernel, h.CPUs, h.CPU, float64(h.Memory)/(1<<30), h.Go, r.Began.Format("2006-01-02"), r.Scale)}
 	if len(r.Measurements) > 0 {
-		worst := slices.MaxFunc(r.Measurements, func(a, b measurement) int { return cmp.Compare(a.Figures["others"], b.Figures["others"]) })
+		worst := slices.MaxFunc(
+			r.Measurements,
+			func(a, b measurement) int { return cmp.Compare(a.Figures["others"], b.Figures["others"]) },
+		)
 		text := fmt.Sprintf("Other processes used up to %.2f processors (%s, %s).", worst.Figures["others"], worst.Row, worst.Client)
 		if worst.Figures["others"] > tooBusy {
 			text += " Do not trust the times."

@@ -130,7 +130,9 @@ func (f *Server) Fire(data []byte) (id string, err error) {
 // JSON object without its closing brace.
 func (f *Server) event(open string) (*frame, int64) {
 	n := f.ids.Add(1)
-	b := append(make([]byte, 0, f.opts.Size+64), `data: {"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"e-`...)
+	b := append(
+		make([]byte, 0, f.opts.Size+64),
+		`data: {"jsonrpc":"2.0","method":"notifications/events/event","params":{"eventId":"e-`...)
 	b = strconv.AppendInt(b, n, 10)
 	b = append(b, `","name":"`+EventName+`","timestamp":"`...)
 	b = time.Now().UTC().AppendFormat(b, "2006-01-02T15:04:05.000Z")
