@@ -145,20 +145,14 @@ func (d *data) save(dir string) error {
 
 // name is that of the study in a directory DATE-NAME.
 func name(dir string) string {
+	const date = time.DateOnly + "-"
 	base := filepath.Base(dir)
-	if date, rest, ok := cutDate(base); ok && date != "" {
-		return rest
+	if len(base) > len(date) {
+		if _, err := time.Parse(date, base[:len(date)]); err == nil {
+			return base[len(date):]
+		}
 	}
 	return base
-}
-
-func cutDate(base string) (date, rest string, ok bool) {
-	if len(base) <= len(time.DateOnly) || base[len(time.DateOnly)] != '-' {
-		return "", base, false
-	}
-	date, rest = base[:len(time.DateOnly)], base[len(time.DateOnly)+1:]
-	_, err := time.Parse(time.DateOnly, date)
-	return date, rest, err == nil
 }
 
 // expand returns the runs of a study at a scale, in the order in which they are started.
