@@ -83,7 +83,8 @@ func TestImports(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "systemstest" || isNestedModule(name)) {
+		if d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" ||
+			d.Name() == "systemstest" || isNestedModule(name)) {
 			return fs.SkipDir
 		}
 		if !isSource(name) {

@@ -62,23 +62,24 @@ func TestMetricsOfTurns(t *testing.T) {
 		`eventmeter_bursts_total{run="ab"}`:                                                                                      4,
 		`eventmeter_burst_start_timestamp_seconds{run="ab"}`:                                                                     72,
 		`eventmeter_events_published_total{run="ab"}`:                                                                            14,
-		`eventmeter_events_resolved_total{outcome="uncertain",run="ab"}`:                                                         2, // of the pass that is over
-		`eventmeter_events_pending{run="ab"}`:                                                                                    2,
-		`eventmeter_measured_cpu_seconds_total{process="target",run="ab"}`:                                                       1.5,
-		`eventmeter_process_resident_memory_max_bytes{process="target",run="ab"}`:                                                300,
-		`eventmeter_turn_cpu_seconds_total{lane="a",mode="poll",run="ab",system="events"}`:                                       1,
-		`eventmeter_turn_cpu_seconds_total{lane="b",mode="poll",run="ab",system="sep-2549"}`:                                     0.5,
-		`eventmeter_generator_goroutines{run="ab"}`:                                                                              9,
-		`eventmeter_generator_others_cores{run="ab"}`:                                                                            0.25,
-		`eventmeter_upstream_figure{figure="retries",run="ab"}`:                                                                  6,
-		`eventmeter_subscriptions_open{lane="a",mode="poll",run="ab",system="events"}`:                                           0, // it is over
-		`eventmeter_subscriptions_open{lane="b",mode="poll",run="ab",system="sep-2549"}`:                                         3,
-		`eventmeter_figure{figure="ttlMs",lane="b",mode="poll",run="ab",system="sep-2549"}`:                                      1500,
-		`eventmeter_list_ttl_seconds{lane="b",mode="poll",run="ab",system="sep-2549"}`:                                           1.5,
-		`eventmeter_list_client_seconds_total{lane="b",mode="poll",run="ab",system="sep-2549"}`:                                  1800,
-		`eventmeter_list_uses_total{lane="b",mode="poll",outcome="served",run="ab",system="sep-2549"}`:                           4,
-		`eventmeter_list_fetches_total{lane="b",mode="poll",reason="expired",run="ab",system="sep-2549"}`:                        2,
-		`eventmeter_deliveries_expected_total{lane="b",mode="poll",run="ab",system="sep-2549"}`:                                  21,
+		// Of the pass that is over.
+		`eventmeter_events_resolved_total{outcome="uncertain",run="ab"}`:                                  2,
+		`eventmeter_events_pending{run="ab"}`:                                                             2,
+		`eventmeter_measured_cpu_seconds_total{process="target",run="ab"}`:                                1.5,
+		`eventmeter_process_resident_memory_max_bytes{process="target",run="ab"}`:                         300,
+		`eventmeter_turn_cpu_seconds_total{lane="a",mode="poll",run="ab",system="events"}`:                1,
+		`eventmeter_turn_cpu_seconds_total{lane="b",mode="poll",run="ab",system="sep-2549"}`:              0.5,
+		`eventmeter_generator_goroutines{run="ab"}`:                                                       9,
+		`eventmeter_generator_others_cores{run="ab"}`:                                                     0.25,
+		`eventmeter_upstream_figure{figure="retries",run="ab"}`:                                           6,
+		`eventmeter_subscriptions_open{lane="a",mode="poll",run="ab",system="events"}`:                    0, // it is over
+		`eventmeter_subscriptions_open{lane="b",mode="poll",run="ab",system="sep-2549"}`:                  3,
+		`eventmeter_figure{figure="ttlMs",lane="b",mode="poll",run="ab",system="sep-2549"}`:               1500,
+		`eventmeter_list_ttl_seconds{lane="b",mode="poll",run="ab",system="sep-2549"}`:                    1.5,
+		`eventmeter_list_client_seconds_total{lane="b",mode="poll",run="ab",system="sep-2549"}`:           1800,
+		`eventmeter_list_uses_total{lane="b",mode="poll",outcome="served",run="ab",system="sep-2549"}`:    4,
+		`eventmeter_list_fetches_total{lane="b",mode="poll",reason="expired",run="ab",system="sep-2549"}`: 2,
+		`eventmeter_deliveries_expected_total{lane="b",mode="poll",run="ab",system="sep-2549"}`:           21,
 	}
 	expect(t, r, want)
 	absent(

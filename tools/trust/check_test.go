@@ -153,7 +153,8 @@ func (p program) plant(t *testing.T, v *verdict, onlyLoad bool) {
 	}
 	fault = strings.TrimSuffix(fault+"); "+of.beside, "; ")
 	args := []string{"check", "--quiet", "--format=json", "--duration", cmp.Or(of.measure, "5s"),
-		"--set", "target.embedded.faults='" + fault + "'", "--subscriptions", fmt.Sprint(checkLoad), "--denied", `private.note {"principal": "b"}`}
+		"--set", "target.embedded.faults='" + fault +
+			"'", "--subscriptions", fmt.Sprint(checkLoad), "--denied", `private.note {"principal": "b"}`}
 	for _, set := range of.set {
 		args = append(args, "--set", set)
 	}
@@ -221,7 +222,8 @@ func (v *verdict) judge(found *results.Check, onlyLoad bool) {
 func TestClean(t *testing.T) {
 	needsFull(t)
 	p := build(t)
-	text := fmt.Sprintf("%s, %d runs of each profile\n\n| profile | runs that judged | rows held | rows broken | exit codes |\n|---|---|---|---|---|\n",
+	text := fmt.Sprintf("%s, %d runs of each profile\n\n| profile | runs that judged | rows held | rows broken | exit "+
+		"codes |\n|---|---|---|---|---|\n",
 		conditions(), *runs)
 	var names []string
 	for _, b := range profiles.Builtin() {
