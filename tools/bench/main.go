@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -60,9 +61,9 @@ A name without its last part, such as push1 or curve, stands for all rows that b
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(c *cobra.Command, _ []string) error {
-			r, err := b.measure(c.Context())
-			if err != nil {
-				return err
+			r, interrupted := b.measure(c.Context())
+			if r == nil {
+				return interrupted
 			}
 			table := r.Table()
 			if dir != "" {
@@ -70,8 +71,8 @@ A name without its last part, such as push1 or curve, stands for all rows that b
 					return err
 				}
 			}
-			_, err = io.WriteString(out, table)
-			return err
+			_, err := io.WriteString(out, table)
+			return errors.Join(interrupted, err)
 		},
 	}
 	fl := c.Flags()
@@ -157,7 +158,8 @@ func (b *bench) prepare(ctx context.Context) error {
 	return err
 }
 
-// measure measures the rows. A client that cannot be measured becomes a note.
+// measure measures the rows. A client that cannot be measured becomes a note. When ctx ends, the report has
+// what was measured before.
 func (b *bench) measure(ctx context.Context) (*report, error) {
 	var err error
 	if b.dir, err = os.MkdirTemp("", "eventmeter-bench-"); err != nil {
@@ -181,7 +183,7 @@ func (b *bench) measure(ctx context.Context) (*report, error) {
 			for i, c := range row.clients {
 				m, err := b.once(ctx, row, specs[i], round)
 				if ctx.Err() != nil {
-					return nil, ctx.Err()
+					return r, ctx.Err()
 				}
 				if err != nil {
 					r.Notes = append(r.Notes, fmt.Sprintf("%s, %s: %v.", row.name, c.name, err))
