@@ -116,10 +116,14 @@ var (
 
 // eval evaluates an expression. Numbers in its value are float64. What is not known is nil.
 func eval(code string, env map[string]any) (any, error) {
+	// findLast leaves values of its predicate on the stack (v1.17.8), where the rest of the expression finds them.
+	if strings.Contains(code, "findLast") {
+		return nil, fmt.Errorf("%s: use last(filter(…)), not findLast", code)
+	}
 	programsMu.Lock()
 	p := programs[code]
 	if p == nil {
-		var options []expr.Option
+		options := []expr.Option{expr.Optimize(false)} // it would make findLast of last(filter(…))
 		for name, f := range functions {
 			options = append(options, expr.Function(name, f))
 		}

@@ -290,13 +290,13 @@ func TestNumbersAsTablesShowThem(t *testing.T) {
 		`short(10.04)`: "10", `short(0.25)`: "0.25", `whole(-1234)`: "-1\u202f234", `percent(0.123)`: "12.3 %",
 		`signed(-0.1)`: "−10.0 %", `time(0.0012)`: "1.20 ms", `time(90)`: "1m30s", `time(2)`: "2.00 s", `time(3e-6)`: "3.00 µs",
 		`spread([3, 1, 2])`: "2.00 (1.00–3.00)", `spread([5])`: "5.00", `spread([1, 2], 10)`: "15.0 (10.0–20.0)",
-		`between(2, 1, 3)`: "2.00 (1.00–3.00)", `thousandths(0.25)`: "0.250",
+		`digits(10 - last(filter([1, 2, 3], # < 3)))`: "8.00", `between(2, 1, 3)`: "2.00 (1.00–3.00)", `thousandths(0.25)`: "0.250",
 	} {
 		if got, err := eval(code, nil); err != nil || got != want {
 			t.Errorf("%s = %v, %v, want %s", code, got, err, want)
 		}
 	}
-	for _, code := range []string{`digits(nil)`, `whole("x")`, `spread([])`, `digits(1, 2)`, `spread([1, nil])`} {
+	for _, code := range []string{`digits(nil)`, `whole("x")`, `spread([])`, `digits(1, 2)`, `findLast([1], true)`, `spread([1, nil])`} {
 		if v, err := eval(code, nil); err == nil {
 			t.Errorf("%s = %v, want an error", code, v)
 		}

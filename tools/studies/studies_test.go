@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/expr-lang/expr"
 	"github.com/goccy/go-yaml"
 )
 
@@ -175,6 +177,19 @@ func duration(v any) (time.Duration, error) {
 		text = rate + "s"
 	}
 	return time.ParseDuration(text)
+}
+
+// What samples showed cannot be read again from a kept result, so it is compiled alone.
+func TestSampledFiguresAreExpressions(t *testing.T) {
+	each(t, func(t *testing.T, _ string, s *study, _ *data) {
+		for _, g := range s.Runs {
+			for _, f := range g.Sampled {
+				if _, err := expr.Compile(fmt.Sprint(f.Value)); err != nil {
+					t.Errorf("group %s, figure %v: %v", g.Group, f.Key, err)
+				}
+			}
+		}
+	})
 }
 
 func TestChartsOfKeptStudies(t *testing.T) {
