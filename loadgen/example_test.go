@@ -3,13 +3,10 @@ package loadgen_test
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen"
-	vegeta "github.com/tsenart/vegeta/v12/lib"
 )
 
 func ExampleSchedule() {
@@ -46,23 +43,4 @@ func ExampleLoop() {
 	})
 	fmt.Println(stats.Scheduled)
 	// Output: 20
-}
-
-// A schedule paces an attack of vegeta: load of plain requests, which carry no
-// events.
-func ExamplePacer() {
-	server := httptest.NewServer(http.NotFoundHandler())
-	defer server.Close()
-	target := vegeta.NewStaticTargeter(vegeta.Target{Method: http.MethodGet, URL: server.URL})
-	attacker := vegeta.NewAttacker(vegeta.Client(server.Client()))
-	schedule := loadgen.Trace{Offsets: []time.Duration{0, 0, 20 * time.Millisecond, 30 * time.Millisecond}}
-
-	answers := 0
-	for result := range attacker.Attack(target, loadgen.Pacer(schedule), 0, "") {
-		if result.Code == http.StatusNotFound {
-			answers++
-		}
-	}
-	fmt.Println(answers)
-	// Output: 4
 }

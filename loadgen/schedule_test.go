@@ -265,27 +265,6 @@ func TestAgainstVegeta(t *testing.T) {
 	}
 }
 
-func TestPacer(t *testing.T) {
-	p := Pacer(Burst{Size: 2, Every: time.Second})
-	for hits, want := range []time.Duration{0, 0, time.Second, time.Second} {
-		if wait, stop := p.Pace(0, uint64(hits)); wait != want || stop {
-			t.Errorf("hit %d: wait %v, stop %v", hits, wait, stop)
-		}
-	}
-	if wait, _ := p.Pace(1500*time.Millisecond, 4); wait != 500*time.Millisecond {
-		t.Errorf("wait %v", wait)
-	}
-	if wait, _ := p.Pace(time.Hour, 4); wait != 0 {
-		t.Errorf("late: wait %v", wait)
-	}
-	if _, stop := Pacer(Ramp{From: 10, Over: time.Second}).Pace(0, 100); !stop {
-		t.Error("goes on after the end")
-	}
-	if r := p.Rate(0); r != 2 {
-		t.Errorf("rate %v", r)
-	}
-}
-
 func BenchmarkAt(b *testing.B) {
 	for _, name := range []string{"constant 300", "burst spread", "ramp up", "sine", "poisson"} {
 		b.Run(name, func(b *testing.B) {

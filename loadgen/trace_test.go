@@ -15,13 +15,13 @@ func TestTrace(t *testing.T) {
 		warp float64
 		want []time.Duration
 		peak int
-		rate map[time.Duration]float64
+		rate map[time.Duration]uint64
 	}{
-		"as recorded": {0, offsets, 3, map[time.Duration]float64{0: 3, time.Second: 2, 250 * ms: 3, 2 * time.Second: 0,
+		"as recorded": {0, offsets, 3, map[time.Duration]uint64{0: 3, time.Second: 2, 250 * ms: 3, 2 * time.Second: 0,
 			3 * time.Second: 1, time.Hour: 0}},
-		"twice": {2, []time.Duration{0, 0, 125 * ms, 500 * ms, 500500 * time.Microsecond, 1500 * ms}, 5, map[time.Duration]float64{0: 5}},
+		"twice": {2, []time.Duration{0, 0, 125 * ms, 500 * ms, 500500 * time.Microsecond, 1500 * ms}, 5, map[time.Duration]uint64{0: 5}},
 		"half": {0.5, []time.Duration{0, 0, 500 * ms, 2000 * ms, 2002 * ms, 6 * time.Second}, 3,
-			map[time.Duration]float64{2 * time.Second: 2}},
+			map[time.Duration]uint64{2 * time.Second: 2}},
 	} {
 		s := Trace{Offsets: offsets, Warp: c.warp}
 		for n, want := range c.want {
@@ -36,8 +36,8 @@ func TestTrace(t *testing.T) {
 			t.Errorf("%s: peak %d, want %d", name, got, c.peak)
 		}
 		for at, want := range c.rate {
-			if got := Pacer(s).Rate(at); got != want {
-				t.Errorf("%s: rate %v at %v, want %v", name, got, at, want)
+			if got := Count(s, at+time.Second) - Count(s, at); got != want {
+				t.Errorf("%s: %d events in the second after %v, want %d", name, got, at, want)
 			}
 		}
 		if got := Count(s, time.Minute); got != 6 {
@@ -45,7 +45,7 @@ func TestTrace(t *testing.T) {
 		}
 	}
 	for _, s := range []Trace{{}, {Offsets: offsets, Warp: -1}, {Offsets: offsets, Warp: math.Inf(1)}, {Offsets: offsets, Warp: math.NaN()}} {
-		if _, ok := s.At(0); ok || s.Peak() != 0 || Pacer(s).Rate(0) != 0 {
+		if _, ok := s.At(0); ok || s.Peak() != 0 || Count(s, time.Second) != 0 {
 			t.Errorf("%+v fires", s)
 		}
 	}
