@@ -13,7 +13,7 @@ import (
 
 // notOfTheCommand are folders whose code the command eventmeter does not hold, or
 // that a run of it does not start.
-var notOfTheCommand = []string{"internal/promtest", "internal/witness", "scripts"}
+var notOfTheCommand = []string{"internal/promtest", "internal/witness"}
 
 // TestEveryGoroutineIsGuarded: a panic in any goroutine of the command ends it
 // with exit code 1, so that each begins with a guard. Functions that are started
