@@ -1,11 +1,13 @@
 package profiles
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -66,7 +68,7 @@ func readTree(from origin, text []byte, mode parser.Mode) *tree {
 		t.bad(from.at(1), "", "is too large for a profile", "at most 1 MiB is read")
 		return t
 	}
-	tokens, line, what, fix := scan(text)
+	tokens, line, what, fix := scan(bytes.TrimPrefix(text, []byte("\ufeff"))) // some editors begin a file with this mark
 	if what != "" {
 		t.bad(from.at(line), "", what, fix)
 		return t
@@ -188,10 +190,16 @@ func (t *tree) verify(n ast.Node, path string, line, depth int) {
 		}
 	case nil, *ast.NullNode, *ast.StringNode, *ast.LiteralNode, *ast.BoolNode:
 	case *ast.IntegerNode:
-		if value, text := scalarOf(n); value == nil {
+		switch value, text := scalarOf(n); {
+		case !decimal(text):
+			bad(text+" can be read as several numbers", "write a whole number in plain digits, as in 1000, or a name in quotes")
+		case value == nil:
 			bad(text+" is too large a number", "write it in quotes if it is a name")
 		}
 	case *ast.FloatNode:
+		if strings.Contains(n.Token.Value, "_") {
+			bad(n.Token.Value+" can be read as several numbers", "write it without underscores, or a name in quotes")
+		}
 		if math.IsInf(n.Value, 0) || math.IsNaN(n.Value) {
 			bad(n.Token.Value+" is not a finite number", "give a finite one")
 		}
@@ -204,6 +212,14 @@ func (t *tree) verify(n ast.Node, path string, line, depth int) {
 	default:
 		bad("this kind of YAML is not read", "use plain keys, lists and values")
 	}
+}
+
+// decimal reports whether the text of a number means the same to every reader. The versions of
+// YAML differ about leading zeros, which can mean base 8, and about underscores between digits.
+func decimal(text string) bool {
+	digits := strings.TrimLeft(text, "+-")
+	octal := len(digits) > 1 && digits[0] == '0'
+	return !octal && !strings.Contains(digits, "_")
 }
 
 func (t *tree) verifyKeys(n *ast.MappingNode, path string, line, depth int) {

@@ -69,8 +69,8 @@ func (g *guest) leave() {
 	g.at.mu.Lock()
 	delete(g.at.guests, g.prefix)
 	g.at.mu.Unlock()
-	//lint:ignore SA2001 only waits
 	g.serving.Lock()
+	//lint:ignore SA2001 only waits
 	g.serving.Unlock()
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/eventmeter/eventmeter/internal/exectest"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -74,7 +75,7 @@ func TestChangePointsPage(t *testing.T) {
 	writeNight(t, night("d"), 4, 0, func(r *results.Result) { r.Lanes[0].Latency = results.Latency{} })
 	writeNight(t, night("e"), 5, 0, func(r *results.Result) { r.Lanes = r.Lanes[1:] })
 	writeNight(t, night("f"), 6, 0, func(r *results.Result) { r.Profile = json.RawMessage(`{"name":"night"}`) })
-	c := exec.CommandContext(t.Context(), "sh", "-c", command)
+	c := exectest.CommandContext(t.Context(), "sh", "-c", command)
 	c.Dir = dir
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%s%v\n%s", command, err, out)

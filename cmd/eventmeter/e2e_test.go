@@ -323,7 +323,7 @@ func TestRunAgainstAServer(t *testing.T) {
 	t.Parallel()
 	ready, _ := serveTarget(t, "--allow-private-callbacks", "--callback-insecure", "--token", "t0", "--token", "t1", "--tls")
 	tokens := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(tokens, []byte("t0\n# a comment\nt1\n"), 0o600); err != nil {
+	if err := os.WriteFile(tokens, []byte("\ufefft0\n# a comment\nt1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for name, extra := range map[string][]string{

@@ -93,7 +93,11 @@ func readTokens(name string) ([]string, error) {
 	var tokens []string
 	s := bufio.NewScanner(f)
 	for number := 1; s.Scan(); number++ {
-		line := strings.TrimSpace(s.Text())
+		line := s.Text()
+		if number == 1 {
+			line = strings.TrimPrefix(line, "\ufeff") // some editors begin a file with this mark
+		}
+		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}

@@ -191,9 +191,7 @@ func TestEveryRuleIsCalibrated(t *testing.T) {
 		keysOf(".events.", events.Settings{}), keysOf(".webhook.", settings.WebhookLane{}), keysOf("answer.", settings.WebhookAnswer{}),
 		keysOf(".oauth.", settings.OAuth{}), keysOf(".embedded.", profiles.Embedded{}), keysOf(".lists.", profiles.EmbeddedLists{}),
 	)
-	for _, rule := range []string{"target.version", "sep975.tool"} {
-		keys = append(keys, rule)
-	}
+	keys = append(keys, "target.version", "sep975.tool")
 	for _, key := range keys {
 		has := slices.ContainsFunc(sets, func(set string) bool {
 			path, value, _ := strings.Cut(set, "=")

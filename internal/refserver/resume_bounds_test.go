@@ -23,9 +23,9 @@ func TestResumableBytesAreBounded(t *testing.T) {
 		if rpcErr != nil {
 			t.Fatal(rpcErr)
 		}
-		taken := j.take(conn, nil, 100, 100) // nothing yet
+		j.take(conn, nil, 100, 100) // nothing yet
 		j.advance()
-		taken = j.take(conn, nil, 100, 100)
+		taken := j.take(conn, nil, 100, 100)
 		j.detach(conn)
 		steps := 1
 		for ; j.status == statusProcessing; steps++ {

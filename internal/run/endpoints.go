@@ -120,7 +120,7 @@ func oauthOptions(t *profiles.Target) (*mcpclient.OAuth, error) {
 	if err != nil {
 		return nil, fmt.Errorf("refreshTokenFile: %w", err)
 	}
-	if o.RefreshTokens = strings.Fields(string(text)); len(o.RefreshTokens) != p.Principals {
+	if o.RefreshTokens = strings.Fields(strings.TrimPrefix(string(text), "\ufeff")); len(o.RefreshTokens) != p.Principals {
 		return nil, fmt.Errorf(
 			"refreshTokenFile: %s holds %d refresh tokens for %d principals: put one for each on a line of its own",
 			p.RefreshTokenFile,

@@ -99,8 +99,8 @@ func (l *Lane[T]) ReadyHook(h *Hook, root string, sub eventmeter.Sub) {
 // handled.
 func (l *Lane[T]) Retire(h *Hook) {
 	l.Receiver.Retire(h.Path)
-	//lint:ignore SA2001 only waits
 	h.Serving.Lock()
+	//lint:ignore SA2001 only waits
 	h.Serving.Unlock()
 }
 

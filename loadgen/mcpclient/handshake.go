@@ -134,6 +134,9 @@ func (p *Principal) bare(ctx context.Context, recordingTransport *recordingTrans
 		)
 	}
 	status, err := recordingTransport.last()
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err() // the official client ends its requests by canceling them, also when the time is over
+	}
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf(

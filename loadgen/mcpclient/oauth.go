@@ -116,6 +116,11 @@ type holder struct {
 	refresh  string        // "" = there is none
 	denied   *CallError    // why there will be no other token
 	renewing *tokenRequest // the attempt under way; nil = none
+
+	taken     time.Time  // when the token in use came
+	earliest  time.Time  // of the next attempt
+	fruitless int        // attempts in a row that brought no token, or one that was refused soon
+	failed    *CallError // the last attempt's error; nil = it brought a token
 }
 
 // tokenRequest is one attempt to get a token, for all callers that wait for it.
@@ -126,7 +131,8 @@ type tokenRequest struct {
 
 // bearer returns an access token other than refused. It requests one if there is none,
 // or if the one in use is due. answer is the header of the refusal, if any. One request
-// serves all concurrent callers; it goes on when ctx ends.
+// serves all concurrent callers; it goes on when ctx ends. Requests keep a distance that
+// grows while they bring nothing of use: bearer waits for the next one until ctx ends.
 func (h *holder) bearer(ctx context.Context, refused string, answer http.Header, report func(eventmeter.Call)) (string, *CallError) {
 	for {
 		h.mu.Lock()
@@ -141,11 +147,23 @@ func (h *holder) bearer(ctx context.Context, refused string, answer http.Header,
 		case h.renewing == nil && h.of.life.Err() != nil: // the run is over
 			defer h.mu.Unlock()
 			return "", TransportError(h.of.life, h.of.life.Err()).of(methodToken)
-		case h.renewing == nil:
-			h.renewing = h.begin(answer, report)
+		}
+		inUse := valid && (h.expires.IsZero() || time.Now().Before(h.expires))
+		if wait := time.Until(h.earliest); h.renewing == nil && wait > 0 {
+			access, why := h.access, h.failed
+			h.mu.Unlock()
+			if inUse {
+				return access, nil
+			}
+			if err := h.pause(ctx, wait, why); err != nil {
+				return "", err
+			}
+			continue
+		}
+		if h.renewing == nil {
+			h.renewing = h.begin(refused, answer, report)
 		}
 		under, access := h.renewing, h.access
-		inUse := valid && (h.expires.IsZero() || time.Now().Before(h.expires))
 		h.mu.Unlock()
 		select {
 		case <-under.done:
@@ -162,6 +180,30 @@ func (h *holder) bearer(ctx context.Context, refused string, answer http.Header,
 	}
 }
 
+// pause waits for the next attempt to get a token. why is the error of the last one; nil =
+// the target refused the token that it brought.
+func (h *holder) pause(ctx context.Context, wait time.Duration, why *CallError) *CallError {
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-h.of.life.Done():
+		return TransportError(h.of.life, h.of.life.Err()).of(methodToken)
+	case <-ctx.Done():
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return TransportError(ctx, ctx.Err()).of(methodToken)
+	}
+	if why == nil {
+		why = &CallError{
+			Method: methodToken, Kind: KindProtocol,
+			Message: "the target refuses the tokens that the issuer issues: do they agree on audience and scopes?",
+		}
+	}
+	return why
+}
+
 // current returns the access token; "" if there is none yet, or h is nil.
 func (h *holder) current() string {
 	if h == nil {
@@ -172,19 +214,29 @@ func (h *holder) current() string {
 	return h.access
 }
 
-// begin starts a request for a token. The caller holds the holder's lock.
-func (h *holder) begin(answer http.Header, report func(eventmeter.Call)) *tokenRequest {
+// begin starts a request for a token other than refused. The caller holds the holder's lock.
+func (h *holder) begin(refused string, answer http.Header, report func(eventmeter.Call)) *tokenRequest {
 	req := &tokenRequest{done: make(chan struct{})}
 	refresh, first := h.refresh, h.access == ""
+	if h.failed == nil && time.Since(h.taken) > h.distance() {
+		h.fruitless = 0
+	}
 	h.of.work.Go(func() {
 		defer crash.Guard()
 		ctx, cancel := context.WithTimeout(h.of.life, h.of.opts.Timeout)
 		defer cancel()
 		got, err := h.of.get(ctx, h.index, refresh, answer, report)
+		if err == nil {
+			err = useless(got, refused)
+		}
 		req.err = h.of.account(err, first)
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.renewing = nil
+		h.renewing, h.failed = nil, req.err
+		if req.err != nil || !first { // a first token may be renewed at once
+			h.earliest = time.Now().Add(h.distance())
+			h.fruitless++
+		}
 		if req.err == nil {
 			h.take(got)
 		} else {
@@ -195,8 +247,27 @@ func (h *holder) begin(answer http.Header, report func(eventmeter.Call)) *tokenR
 	return req
 }
 
+// useless returns why a token that has just come cannot be used; nil if it can.
+func useless(got *oauth2.Token, refused string) error {
+	var text errtext.Said
+	switch {
+	case got.AccessToken == refused:
+		text = "the issuer returned the token that the target had just refused"
+	case !got.Expiry.IsZero() && !got.Expiry.After(time.Now()):
+		text = "the issuer's token had expired when it came: look at its expires_in"
+	default:
+		return nil
+	}
+	return &CallError{Method: methodToken, Kind: KindProtocol, Message: text}
+}
+
+// distance returns the time from the end of an attempt to the next one. The caller holds
+// the holder's lock.
+func (h *holder) distance() time.Duration { return renewPause << min(h.fruitless, maxDoublings) }
+
 // take makes got the token in use. The caller holds the holder's lock.
 func (h *holder) take(got *oauth2.Token) {
+	h.taken = time.Now()
 	h.of.known(h, h.former, got.AccessToken)
 	h.former, h.access = h.access, got.AccessToken
 	if got.RefreshToken != "" {
@@ -211,19 +282,23 @@ func (h *holder) take(got *oauth2.Token) {
 	}
 }
 
-// renewPause is the shortest wait before a failed renewal is tried again while the
-// token is still valid.
-const renewPause = time.Second
+const (
+	// renewPause is the shortest time between two requests for a principal's token. It
+	// doubles with each request that brings nothing of use.
+	renewPause = time.Second
+	// maxDoublings bounds it to 32 s.
+	maxDoublings = 5
+)
 
-// postpone handles a failed renewal: it is tried again later, or never. The caller
+// postpone handles a failed attempt: there is another one later, or never. The caller
 // holds the holder's lock.
 func (h *holder) postpone(err *CallError) {
 	if err.denied {
 		h.denied = err
 		return
 	}
-	if !h.due.IsZero() {
-		h.due = time.Now().Add(max(err.RetryAfter, renewPause))
+	if at := time.Now().Add(err.RetryAfter); at.After(h.earliest) {
+		h.earliest = at
 	}
 }
 

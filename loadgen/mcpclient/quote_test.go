@@ -26,9 +26,11 @@ func TestErrorsQuoteTheAnswer(t *testing.T) {
 		},
 			mcpclient.ErrProtocol, "(no route for /mcp?key=…): is this the MCP endpoint?"},
 		"no token": {func(w http.ResponseWriter, _ *http.Request) {
-			http.Error(w, "{\n \"error\": \"the token has expired\"\n}", 401)
+			http.Error(w, "{\n \"error\": \"the token has expired\"\n}", http.StatusUnauthorized)
 		}, mcpclient.ErrAuth, `http 401: ` + mcpclient.ErrAuth.Error() + ` ({"error":"the token has expired"}): check the token`},
-		"busy": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "back at noon", 503) }, mcpclient.ErrThrottled,
+		"busy": {func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "back at noon", http.StatusServiceUnavailable)
+		}, mcpclient.ErrThrottled,
 			"(back at noon): try again later"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -333,7 +333,7 @@ func (a *Session) Header(method, name string) http.Header {
 		}
 		known = maps.Clone(*p)
 	}
-	h := a.NamedHeader(method, name)
+	h := a.named(method, name)
 	known[key] = h
 	a.headers.Store(&known)
 	return h
@@ -342,6 +342,13 @@ func (a *Session) Header(method, name string) http.Header {
 // NamedHeader is Header for a name that few requests share: the fields are not kept,
 // and belong to the caller.
 func (a *Session) NamedHeader(method, name string) http.Header {
+	a.making.Lock()
+	defer a.making.Unlock()
+	return a.named(method, name)
+}
+
+// named makes the header fields of a request. The caller holds the lock.
+func (a *Session) named(method, name string) http.Header {
 	h := a.base.Clone()
 	if a.Era == Modern {
 		h.Set(HeaderMethod, method)

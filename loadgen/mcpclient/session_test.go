@@ -3,11 +3,16 @@ package mcpclient_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
@@ -46,5 +51,53 @@ func TestHandshakeIsAwaitedAsLongAsOneLikes(t *testing.T) {
 	close(release)
 	if err := <-first; !errors.Is(err, mcpclient.ErrAuth) {
 		t.Errorf("the first handshake: %v", err)
+	}
+}
+
+// TestHeaderWhileTheTokenChanges: the race detector finds fields that are read while another
+// goroutine replaces them.
+func TestHeaderWhileTheTokenChanges(t *testing.T) {
+	var issued atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/token" {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"access_token":"t%d","token_type":"Bearer"}`, issued.Add(1))
+	}))
+	defer srv.Close()
+	ep, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: srv.URL + "/mcp", OAuth: &mcpclient.OAuth{
+		Grant: mcpclient.GrantCredentials, Principals: 1, ClientID: func(int) string { return "c" },
+		TokenURL: srv.URL + "/token", RefreshAt: 1, Timeout: time.Minute,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ep.Close(t.Context()) }()
+	p := ep.Principal(0)
+	renew := func(refused string) {
+		if ok, err := p.Renew(t.Context(), refused, nil, eventmeter.Call{}, nil); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	renew("")
+	a := p.OpenedSession("s", "2025-06-18")
+	renew("t1")
+	var readers sync.WaitGroup
+	var done atomic.Bool
+	began := make(chan struct{})
+	readers.Go(func() {
+		close(began)
+		for !done.Load() {
+			_ = a.NamedHeader("resources/read", "x")
+		}
+	})
+	<-began
+	a.Authorize(p)
+	done.Store(true)
+	readers.Wait()
+	if got := mcpclient.Bearer(a.NamedHeader("resources/read", "x")); got != "t2" {
+		t.Errorf("token %q", got)
 	}
 }

@@ -93,7 +93,9 @@ func TestFailuresOfAnswers(t *testing.T) {
 		"accepted": {func(http.ResponseWriter, *http.Request) {}, ""},
 		"no body":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }, "502 Bad Gateway"},
 		"odd code": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(499) }, "499"},
-		"JSON": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "{\n \"error\": \"full\"\n}", 503) },
+		"JSON": {func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "{\n \"error\": \"full\"\n}", http.StatusServiceUnavailable)
+		},
 			`503 Service Unavailable: {"error":"full"}`},
 		"redirect": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "/login?back=here")

@@ -25,7 +25,7 @@ const oldProbe = "evtm-00000005-0001-00000007-" // completed by old
 func old() string { return eventmeter.Stamp{Run: 5, Source: 1, Seq: 7}.String() }
 
 func TestReadTrace(t *testing.T) {
-	text := "# a comment\n\n" + `{"t":0.5,"source":2,"event":"chat.message","payload":{"text": "a b"}}` + "\n" +
+	text := "\ufeff# a comment\n\n" + `{"t":0.5,"source":2,"event":"chat.message","payload":{"text": "a b"}}` + "\n" +
 		`{"t":1.000000001,"payload":{}}` + "\n" + `{"t":1.000000001,"payload":{"n":1.50}}`
 	got, err := upstream.ReadTrace(strings.NewReader(text))
 	if err != nil {

@@ -48,7 +48,11 @@ func ReadTrace(in io.Reader) ([]TraceEntry, error) {
 	n := 0
 	for lines.Scan() {
 		n++
-		text := bytes.TrimSpace(lines.Bytes())
+		text := lines.Bytes()
+		if n == 1 {
+			text = bytes.TrimPrefix(text, []byte("\ufeff")) // some editors begin a file with this mark
+		}
+		text = bytes.TrimSpace(text)
 		if len(text) == 0 || text[0] == '#' {
 			continue
 		}

@@ -8,12 +8,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 // orphanArg makes the test binary a parent that starts a target and a client, and then waits to be killed.
@@ -43,7 +44,7 @@ func build(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "eventmeter")
 	const source = "github.com/eventmeter/eventmeter/cmd/eventmeter"
-	c := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-w", "-o", program, source)
+	c := exectest.CommandContext(t.Context(), "go", "build", "-ldflags=-w", "-o", program, source)
 	if text, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
@@ -232,7 +233,7 @@ func orphan(program string) {
 
 // TestKilledParent: when the parent is killed, its children end, and the run that one of them started.
 func TestKilledParent(t *testing.T) {
-	parent := exec.CommandContext(t.Context(), os.Args[0], orphanArg, build(t))
+	parent := exectest.CommandContext(t.Context(), os.Args[0], orphanArg, build(t))
 	out, err := parent.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

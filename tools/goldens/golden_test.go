@@ -7,11 +7,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 var update = flag.Bool("update", false, "write the golden files again")
@@ -37,7 +38,7 @@ func withCommand(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	command = filepath.Join(dir, "eventmeter")
-	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-X main.release=v0.0.0-golden", "-o", command, "./cmd/eventmeter")
+	build := exectest.Command("go", "build", "-buildvcs=false", "-ldflags=-X main.release=v0.0.0-golden", "-o", command, "./cmd/eventmeter")
 	build.Dir = filepath.Join("..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the command: %v\n%s", err, out)
@@ -101,7 +102,7 @@ func firstDifference(want, got string) (at int, a, b string) {
 func run(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
-	c := exec.CommandContext(t.Context(), command, args...)
+	c := exectest.CommandContext(t.Context(), command, args...)
 	c.Dir, c.Stdout, c.Stderr = dir, &out, &errs
 	c.Env = []string{"HOME=" + dir, "TMPDIR=" + os.TempDir(), "SystemRoot=" + os.Getenv("SystemRoot")}
 	if err := c.Run(); err != nil {

@@ -8,13 +8,14 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
 )
 
 var (
@@ -61,7 +62,7 @@ type program string
 func build(t *testing.T) program {
 	t.Helper()
 	p := filepath.Join(t.TempDir(), "eventmeter.exe")
-	c := exec.CommandContext(t.Context(), "go", "build", "-o", p, "github.com/eventmeter/eventmeter/cmd/eventmeter")
+	c := exectest.CommandContext(t.Context(), "go", "build", "-o", p, "github.com/eventmeter/eventmeter/cmd/eventmeter")
 	if text, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
@@ -82,7 +83,7 @@ func (p program) start(t *testing.T, args ...string) (code int, stdout, stderr [
 		t.Skip("no time is left")
 	}
 	var out, errs bytes.Buffer
-	c := exec.CommandContext(ctx, string(p), args...)
+	c := exectest.CommandContext(ctx, string(p), args...)
 	c.Stdout, c.Stderr = &out, &errs
 	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
 	c.WaitDelay = 30 * time.Second

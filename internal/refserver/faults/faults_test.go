@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -47,6 +49,26 @@ func TestParseRoundTrip(t *testing.T) {
 
 // The default of the longest delay is ten times the least, but at most the
 // bound of durations, so that the fault can be written and read again.
+// TestLoad: a file is read up to a bound, without the mark that some editors begin it with.
+func TestLoad(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "faults")
+	for _, tt := range []struct{ text, want string }{
+		{"\ufeffdrop(every=2)\n", ""},
+		{strings.Repeat("# large\n", 1<<18), "larger than 1 MiB"},
+	} {
+		if err := os.WriteFile(name, []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Load(name)
+		switch {
+		case tt.want == "" && (err != nil || len(s) != 1 || s[0].Kind != "drop"):
+			t.Errorf("%v: %v", s, err)
+		case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
+			t.Errorf("%v, want %s", err, tt.want)
+		}
+	}
+}
+
 func TestParetoDefault(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"delay(rate=1, pareto=1ms)": 10 * time.Millisecond,

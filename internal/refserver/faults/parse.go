@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"slices"
@@ -21,15 +22,27 @@ var errSpec = errors.New("bad fault")
 // Load reads a specification from the file of that name, if there is one, or
 // from the text itself.
 func Load(fileOrSpec string) (Spec, error) {
-	if text, err := os.ReadFile(fileOrSpec); err == nil {
-		s, err := Parse(string(text))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", fileOrSpec, err)
-		}
-		return s, nil
+	f, err := os.Open(fileOrSpec)
+	if err != nil {
+		return Parse(fileOrSpec)
 	}
-	return Parse(fileOrSpec)
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, err // it names the file
+	}
+	if len(text) > maxFile {
+		return nil, fmt.Errorf("%w: %s is larger than 1 MiB: name a file of faults, one on each line", errSpec, fileOrSpec)
+	}
+	s, err := Parse(strings.TrimPrefix(string(text), "\ufeff"))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", fileOrSpec, err)
+	}
+	return s, nil
 }
+
+// maxFile bounds a file of faults, in bytes.
+const maxFile = 1 << 20
 
 // Parse reads faults with semicolons or line breaks between them:
 //

@@ -437,8 +437,8 @@ func (d *lane) retire(r *run) {
 	}
 	d.agenda.remove(k)
 	d.takeOff(k)
-	//lint:ignore SA2001 only waits
 	k.Serving.Lock()
+	//lint:ignore SA2001 only waits
 	k.Serving.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
