@@ -67,13 +67,9 @@ func TestErrors(t *testing.T) {
 			"p.yaml:11: lanes.b.poll: has no effect on a lane of mode pol; remove it, or set mode: poll"},
 		{"mode: poll", "mode: push", "p.yaml:11: lanes.b.poll: has no effect on a lane of mode push; remove it, or set mode: poll"},
 		{"kind: constant", "kind: poison", `p.yaml:18: schedule.kind: no such kind "poison"; did you mean poisson?`},
-<<<<<<< HEAD
 		{"subscriptions: 10", "subscriptions: 0", "p.yaml:5: lanes.a.subscriptions: 0 is too small; give at least 1"},
 		{"subscriptions: 10", "subscriptions: many",
 			`p.yaml:5: lanes.a.subscriptions: "many" is not a whole number; write digits only, as in 300`},
-=======
-		{"subscriptions: 10", "subscriptions: 0", "p.yaml:5: lanes.0.subscriptions: 0 is too small; give at least 1"},
-		{"subscriptions: 10", "subscriptions: many", `p.yaml:5: lanes.a.subscriptions: "many" is not a whole number; write digits only, as in 300`},
 		{"subscriptions: 10", "subscriptions: 010", "p.yaml:5: lanes.0.subscriptions: 010 can be read as several numbers; " +
 			"write a whole number in plain digits, as in 1000, or a name in quotes"},
 		{"subscriptions: 10", "subscriptions: 1_000", "p.yaml:5: lanes.0.subscriptions: 1_000 can be read as several numbers; " +
@@ -82,7 +78,6 @@ func TestErrors(t *testing.T) {
 			"write a whole number in plain digits, as in 1000, or a name in quotes"},
 		{"subscriptions: 10", "subscriptions: 1_0.5", "p.yaml:5: lanes.0.subscriptions: 1_0.5 can be read as several numbers; " +
 			"write it without underscores, or a name in quotes"},
->>>>>>> fix
 		{"subscriptions: 10", "subscriptions: [10]", "p.yaml:5: lanes.a.subscriptions: is a list; give a single value"},
 		{"subscriptions: 10", "subscriptions: 300000",
 			"p.yaml:5: lanes.a.subscriptions: it exceeds the limit of 200000 subscriptions of all lanes; lower it, or raise " +
