@@ -5,6 +5,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"log"
 	"os"
 	"os/signal"
 	"slices"
@@ -13,6 +15,7 @@ import (
 )
 
 func main() {
+	log.SetOutput(io.Discard) // net/http quotes there what a target sends unasked, which can be our token
 	interrupts := make(chan os.Signal, 2)
 	signal.Notify(interrupts, terminationSignals()...)
 	survivePipe()
