@@ -12,6 +12,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/internal/refserver"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
+	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/driver/events"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
@@ -172,6 +173,44 @@ func TestFaultsBreakTheirRows(t *testing.T) {
 				if x := got[row].First; x == nil || x.Message == "" || x.At == 0 {
 					t.Errorf("%s has no example: %+v", row, x)
 				}
+			}
+		})
+	}
+}
+
+// TestADeliveryIsOneOccasion: of a server that breaks every second delivery, half of them are
+// broken, whether the lane takes them or refuses them for good.
+func TestADeliveryIsOneOccasion(t *testing.T) {
+	report := func(o *driver.Options) { o.Webhook.Verify = settings.VerifyReport }
+	for _, c := range []struct {
+		name, fault, row string
+		with             func(*driver.Options)
+	}{
+		{"wrong", "signature(every=2, sign=wrong)", "delivery-signature-formula", report},
+		{"stale", "signature(every=2, sign=stale)", "delivery-standard-webhooks-headers", report},
+		{"missing", "signature(every=2, sign=missing)", "delivery-standard-webhooks-headers", report},
+		{"taken", "oversize(every=2)", "delivery-body-size", func(o *driver.Options) { o.Webhook.BodyLimit = 1 << 20 }},
+		{"refused", "oversize(every=2)", "delivery-body-size", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			const subs, fired = 2, 4
+			d, rec, w := conformLane(t, c.fault, eventmeter.Webhook, c.with)
+			systemstest.Attach(t, d, subs)
+			for seq := range uint32(fired) {
+				w.Fire(t, "c", 1, seq+1)
+			}
+			rec.Wait(t, "the deliveries", func(*systemstest.Memory) bool {
+				got := judged(d)[c.row]
+				return got.Broken >= subs*fired/2 && got.Seen >= subs*fired
+			})
+			for i := range subs {
+				if err := d.Detach(t.Context(), i); err != nil {
+					t.Error(err)
+				}
+			}
+			if got := judged(d)[c.row]; got.Seen != subs*fired || got.Broken != subs*fired/2 {
+				t.Errorf("%d broken of %d", got.Broken, got.Seen)
 			}
 		})
 	}

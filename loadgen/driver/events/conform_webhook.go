@@ -44,19 +44,19 @@ func (k *hook) Followed(at eventmeter.Instant) {
 func (k *hook) Turned(status int, at eventmeter.Instant) {
 	switch {
 	case status == http.StatusMethodNotAllowed:
-		k.d.broke(k.r, at, conform.DeliveryPostJSON, []byte("not POST"))
+		k.d.held(k.r, at, conform.Delivery, false, conform.DeliveryPostJSON, []byte("not POST"))
 	case status == http.StatusRequestEntityTooLarge && k.d.Opts.Webhook.BodyLimit >= largestBody:
-		k.d.broke(k.r, at, conform.DeliveryBodySize, []byte("larger than webhook.bodyLimit"))
+		k.d.held(k.r, at, conform.Delivery, false, conform.DeliveryBodySize, []byte("larger than webhook.bodyLimit"))
 	}
 }
 
-// judgeSignature judges a delivery or an envelope that does not verify. f is
-// overwritten.
-func (k *hook) judgeSignature(in *sinks.Inbound, err error, f *wire.Fields) {
+// judgeSignature judges a delivery or an envelope that does not verify, and reports whether it
+// counted an occasion: a lane that takes it all the same must not count it again. f is overwritten.
+func (k *hook) judgeSignature(in *sinks.Inbound, err error, f *wire.Fields) (seen bool) {
 	row, o := conform.DeliverySignatureFormula, conform.Delivery
 	switch {
 	case k.d.judge.tally == nil, k.isRetired(in):
-		return
+		return false
 	case wire.ScanFields(in.Body, f) && len(f.Type) > 0 && len(f.EventID) == 0:
 		row, o = conform.EnvelopeSignedLikeDeliveries, conform.Envelope
 	case errors.Is(err, wire.ErrUnsigned), errors.Is(err, wire.ErrStale):
@@ -64,6 +64,7 @@ func (k *hook) judgeSignature(in *sinks.Inbound, err error, f *wire.Fields) {
 	}
 	k.d.saw(k.r, o)
 	k.broke(in, row)
+	return true
 }
 
 // isRetired reports whether a delivery is signed with a retired secret, or with one of the two
@@ -77,17 +78,20 @@ func (k *hook) isRetired(in *sinks.Inbound) bool {
 	})
 }
 
-// judgeDelivery judges an event that verifies.
-func (k *hook) judgeDelivery(in *sinks.Inbound, f *wire.Fields, got driver.Receipt, id uint64) {
+// judgeDelivery judges an event that the lane takes. seen is true if its signature was judged.
+func (k *hook) judgeDelivery(in *sinks.Inbound, f *wire.Fields, got driver.Receipt, id uint64, seen bool) {
 	if k.d.judge.tally == nil {
 		return
 	}
-	k.d.saw(k.r, conform.Delivery)
+	if !seen {
+		k.d.saw(k.r, conform.Delivery)
+	}
 	k.d.judgeEvent(k.r, in.At, f, in.Body)
 	if v := in.Header["Content-Type"]; len(v) != 1 || !strings.HasPrefix(v[0], "application/json") {
 		k.broke(in, conform.DeliveryPostJSON)
 	}
-	if len(in.Header[wire.HeaderWebhookID]) == 0 || len(in.Header[wire.HeaderWebhookSignature]) == 0 { // the older fields verify, too
+	unnamed := len(in.Header[wire.HeaderWebhookID]) == 0 || len(in.Header[wire.HeaderWebhookSignature]) == 0
+	if unnamed && !seen { // the older fields verify, too
 		k.broke(in, conform.DeliveryStandardWebhooksHeaders)
 	}
 	if len(in.Body) > largestBody {
@@ -153,13 +157,16 @@ func (k *hook) judgeRotation(in *sinks.Inbound, byNew, byOld bool) {
 	}
 }
 
-// judgeEnvelope judges a control envelope that verifies.
-func (k *hook) judgeEnvelope(in *sinks.Inbound, kind string, f *wire.Fields) {
+// judgeEnvelope judges a control envelope that the lane takes. seen is true if its signature was
+// judged.
+func (k *hook) judgeEnvelope(in *sinks.Inbound, kind string, f *wire.Fields, seen bool) {
 	d, r := k.d, k.r
 	if d.judge.tally == nil {
 		return
 	}
-	d.saw(r, conform.Envelope)
+	if !seen {
+		d.saw(r, conform.Envelope)
+	}
 	if v := in.Header[wire.HeaderWebhookID]; len(v) == 0 || !strings.HasPrefix(v[0], "msg_"+kind+"_") {
 		k.broke(in, conform.EnvelopeWebhookIDFormat)
 	}

@@ -19,7 +19,7 @@ func (k *hook) Receive(in *sinks.Inbound) sinks.Reply {
 	defer k.Serving.RUnlock()
 	f := driver.FieldsPool.Get().(*wire.Fields)
 	defer driver.FieldsPool.Put(f)
-	deviation := k.verify(in, f)
+	deviation, seen := k.verify(in, f)
 	if reply, ok := k.d.Check(&k.Hook, in, deviation, f); !ok {
 		if deviation == "" {
 			k.d.saw(k.r, conform.Delivery)
@@ -29,12 +29,12 @@ func (k *hook) Receive(in *sinks.Inbound) sinks.Reply {
 		return reply
 	}
 	if (len(f.Type) > 0 || k.d.older && f.HasFault) && len(f.EventID) == 0 {
-		return k.control(in, f)
+		return k.control(in, f, seen)
 	}
 	if status, why := k.unfit(in, f); status != 0 {
 		return k.d.Reject(&k.Hook, in, eventmeter.Rejected, why, status)
 	}
-	return k.event(in, f)
+	return k.event(in, f, seen)
 }
 
 // unfit returns the status with which the lane's client refuses an event, and why; 0 = it
@@ -82,7 +82,7 @@ func (k *hook) unfit(in *sinks.Inbound, f *wire.Fields) (status int, why string)
 const webhookIDs = "a delivery whose webhook-id is not its eventId"
 
 // event accepts a delivery, or refuses it because of webhook.answer.
-func (k *hook) event(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
+func (k *hook) event(in *sinks.Inbound, f *wire.Fields, seen bool) sinks.Reply {
 	id := eventmeter.HashID(f.EventID)
 	if id == 0 {
 		if v := in.Header[wire.HeaderWebhookID]; len(v) > 0 {
@@ -90,7 +90,7 @@ func (k *hook) event(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 		}
 	}
 	receipt := k.d.Take(&k.Hook, in, id, f)
-	k.judgeDelivery(in, f, receipt, id)
+	k.judgeDelivery(in, f, receipt, id, seen)
 	k.compare(in, f)
 	k.arrived(in.At, true)
 	if !receipt.Refused {
@@ -178,7 +178,7 @@ func (k *hook) named(id string) bool {
 }
 
 // control handles a control envelope.
-func (k *hook) control(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
+func (k *hook) control(in *sinks.Inbound, f *wire.Fields, seen bool) sinks.Reply {
 	r, d := k.r, k.d
 	kind := string(f.Type)
 	if kind == "" { // the only envelope of the older revision
@@ -195,7 +195,7 @@ func (k *hook) control(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 	}
 	d.Inbound(cause, kind, in.At, in.Size, http.StatusOK)
 	k.route(in)
-	k.judgeEnvelope(in, kind, f)
+	k.judgeEnvelope(in, kind, f, seen)
 	switch kind {
 	case "verification":
 		if f.Challenge == nil {
@@ -254,11 +254,12 @@ func (k *hook) suspected() []*wire.Suspects {
 }
 
 // verify checks a delivery's signature and returns what is wrong with it, "" if nothing
-// is.
-func (k *hook) verify(in *sinks.Inbound, f *wire.Fields) (deviation string) {
-	if err := k.signed(in); err != nil {
-		k.judgeSignature(in, err, f)
-		return driver.Rejection(err, in, k.suspected())
+// is, and whether that was counted among the rows of conformance.
+func (k *hook) verify(in *sinks.Inbound, f *wire.Fields) (deviation string, seen bool) {
+	err := k.signed(in)
+	if err == nil {
+		return "", false
 	}
-	return ""
+	seen = k.judgeSignature(in, err, f)
+	return driver.Rejection(err, in, k.suspected()), seen
 }
