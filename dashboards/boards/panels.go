@@ -176,11 +176,18 @@ func rows(s shape, labels []string, columns []column) *table.PanelBuilder {
 		order[field] = len(order)
 		p.OverrideByName(c.name, []dashboard.DynamicConfigValue{{Id: "unit", Value: c.unit}})
 	}
-	p.WithTransformation(dashboard.DataTransformerConfig{Id: "merge", Options: map[string]any{}})
-	p.WithTransformation(dashboard.DataTransformerConfig{Id: "organize", Options: map[string]any{
-		"excludeByName": map[string]bool{"Time": true}, "renameByName": names, "indexByName": order,
-	}})
+	for _, t := range joined(names, order, map[string]bool{"Time": true}) {
+		p.WithTransformation(t)
+	}
 	return p
+}
+
+// joined returns the transformations that join the results of queries by their labels.
+func joined(names map[string]string, order map[string]int, hidden map[string]bool) []dashboard.DataTransformerConfig {
+	return []dashboard.DataTransformerConfig{
+		{Id: "merge", Options: map[string]any{}},
+		{Id: "organize", Options: map[string]any{"excludeByName": hidden, "renameByName": names, "indexByName": order}},
+	}
 }
 
 // against returns a chart of the other columns against the first, with a point for
@@ -200,10 +207,9 @@ func against(s shape, x column, ys []column, paint ...override) *xychart.PanelBu
 		names["Value #"+ref(i)], order["Value #"+ref(i)] = c.name, i
 		p.OverrideByName(c.name, []dashboard.DynamicConfigValue{{Id: "unit", Value: c.unit}})
 	}
-	p.WithTransformation(dashboard.DataTransformerConfig{Id: "merge", Options: map[string]any{}})
-	p.WithTransformation(dashboard.DataTransformerConfig{Id: "organize", Options: map[string]any{
-		"excludeByName": map[string]bool{"Time": true, "step": true}, "renameByName": names, "indexByName": order,
-	}})
+	for _, t := range joined(names, order, map[string]bool{"Time": true, "step": true}) {
+		p.WithTransformation(t)
+	}
 	for _, o := range paint {
 		p.OverrideByRegexp(o.expression, o.properties)
 	}

@@ -137,11 +137,11 @@ func NotConfirmed(err *mcpclient.CallError, cause error) error {
 
 // RetryThrottled calls try until it succeeds, fails with an error that does not pass with
 // time, or ctx ends. After 429, 503, ResourceExhausted and a lost session it tries again,
-// after the wait that the target asked for, or the backoff. again is true from the second
-// call on.
-func RetryThrottled[T any](ctx context.Context, b *sinks.Backoff, try func(again bool) (T, error)) (T, error) {
-	for again := false; ; again = true {
-		v, err := try(again)
+// after the wait that the target asked for, or the backoff. The cause is Subscribe, and
+// Retry from the second call on.
+func RetryThrottled[T any](ctx context.Context, b *sinks.Backoff, try func(eventmeter.Cause) (T, error)) (T, error) {
+	for cause := eventmeter.Subscribe; ; cause = eventmeter.Retry {
+		v, err := try(cause)
 		var ce *mcpclient.CallError
 		if err == nil {
 			return v, nil

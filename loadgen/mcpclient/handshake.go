@@ -160,18 +160,27 @@ func (p *Principal) bare(ctx context.Context, recordingTransport *recordingTrans
 	case e.opts.Era == Modern:
 		return nil, fail(ErrProtocol, "the target does not speak "+modernVersion+": use era auto")
 	}
+	c := e.Caller(eventmeter.NewClock(), nil)
+	c.Transport = recordingTransport
+	if a := p.callBare(ctx, &c); a != nil {
+		return a, nil
+	}
+	return nil, fail(ErrProtocol, "is this the MCP endpoint?")
+}
+
+// callBare makes a call without a handshake. It returns nil if the target does not speak
+// JSON-RPC, or does not know the method.
+func (p *Principal) callBare(ctx context.Context, c *Caller) *Session {
 	a := &Session{Era: Bare}
 	a.build(p)
 	params := wire.BeginObject(nil)
-	body := wire.AppendRequest(nil, e.NextID(), methodProbe, params.End())
-	c := e.Caller(eventmeter.NewClock(), nil)
-	c.Transport = recordingTransport
+	body := wire.AppendRequest(nil, p.endpoint.NextID(), methodProbe, params.End())
 	ans := c.Call(ctx, methodProbe, a.Header(methodProbe, ""), body)
 	defer ans.Release()
 	if ans.Err != nil && (!ans.Err.HasCode || ans.Err.code == codeMethodNotFound) {
-		return nil, fail(ErrProtocol, "is this the MCP endpoint?")
+		return nil
 	}
-	return a, nil
+	return a
 }
 
 // readOffer returns the capabilities and versions in the answer to server/discover or

@@ -269,15 +269,9 @@ func (p *Principal) barePipe(ctx context.Context, s *sdkPipe, cause error) (*Ses
 			modernVersion,
 		)
 	}
-	a := &Session{Era: Bare}
-	a.build(p)
-	params := wire.BeginObject(nil)
-	body := wire.AppendRequest(nil, e.NextID(), methodProbe, params.End())
 	c := e.Caller(eventmeter.NewClock(), &e.traffic)
-	ans := c.Call(ctx, methodProbe, nil, body)
-	defer ans.Release()
-	if ans.Err != nil && (!ans.Err.HasCode || ans.Err.code == codeMethodNotFound) {
-		return nil, fmt.Errorf("handshake with %s: %w: %s", e.opts.URL, ErrProtocol, errtext.Line(cause.Error()))
+	if a := p.callBare(ctx, &c); a != nil {
+		return a, nil
 	}
-	return a, nil
+	return nil, fmt.Errorf("handshake with %s: %w: %s", e.opts.URL, ErrProtocol, errtext.Line(cause.Error()))
 }

@@ -20,6 +20,17 @@ func (l *Ledger) Account() Account {
 	out := Account{Run: l.opt.Run, At: l.now(), Interval: l.opt.Recorded}
 	out.Measured, out.WarmUp = l.emissions()
 	var latency, lag timing
+	l.publishing(&latency, &lag)
+	out.FireLatency, out.FireLag = latency.export(), lag.export()
+	out.Misuse = l.misused()
+	for _, n := range l.lanes {
+		out.Lanes = append(out.Lanes, l.accountLane(n, out.At))
+	}
+	return out
+}
+
+// publishing adds how long upstreams took to answer, and how late they were.
+func (l *Ledger) publishing(latency, lag *timing) {
 	for i := range l.sources {
 		s := &l.sources[i]
 		s.mu.Lock()
@@ -27,12 +38,6 @@ func (l *Ledger) Account() Account {
 		lag.merge(&s.fireLag)
 		s.mu.Unlock()
 	}
-	out.FireLatency, out.FireLag = latency.export(), lag.export()
-	out.Misuse = l.misused()
-	for _, n := range l.lanes {
-		out.Lanes = append(out.Lanes, l.accountLane(n, out.At))
-	}
-	return out
 }
 
 func (l *Ledger) misused() Misuse {

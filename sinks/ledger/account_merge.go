@@ -91,13 +91,18 @@ func MergeAccounts(accounts []Account, o MergeOptions) (Account, error) {
 	return out, nil
 }
 
-// finish fills in what follows from the sums.
-func (n *LaneAccount) finish(series map[int64]LaneInterval, examples int) {
+// finishGaps fills in the rate of gaps and the hours that it is about.
+func (n *LaneAccount) finishGaps() {
 	n.Gaps = Gaps{Incidents: n.GapIncidents, Longest: n.LongestGap}
 	if n.Expected > 0 {
 		n.Gaps.PerMillion = float64(n.GapIncidents) / float64(n.Expected) * 1e6
 	}
 	n.SubscriptionHours = n.Active.Hours()
+}
+
+// finish fills in what follows from the sums.
+func (n *LaneAccount) finish(series map[int64]LaneInterval, examples int) {
+	n.finishGaps()
 	n.Series = make([]LaneInterval, 0, len(series))
 	for _, k := range slices.Sorted(maps.Keys(series)) {
 		v := series[k]

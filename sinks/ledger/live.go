@@ -86,13 +86,7 @@ func (l *Ledger) Detail() Live {
 	lag, latency := borrowed(), borrowed()
 	defer lag.giveBack()
 	defer latency.giveBack()
-	for i := range l.sources {
-		s := &l.sources[i]
-		s.mu.Lock()
-		latency.merge(&s.fireLatency)
-		lag.merge(&s.fireLag)
-		s.mu.Unlock()
-	}
+	l.publishing(latency, lag)
 	out.FireLag, out.FireLatency = lag.distribution(), latency.distribution()
 	return out
 }

@@ -382,9 +382,14 @@ func (h *shard) duplicate(s *subState, t *slot, d *eventmeter.Delivery, lane *at
 		v.Kind, detail = VerdictDuplicateSameEmission, "same emission"
 	}
 	h.span(d.At).counts.duplicates++
+	h.keepCopy(ExampleDuplicate, d, detail)
+}
+
+// keepCopy keeps a copy as an example.
+func (h *shard) keepCopy(kind ExampleKind, d *eventmeter.Delivery, detail string) {
 	h.examples.add(
 		Example{
-			Kind:    ExampleDuplicate,
+			Kind:    kind,
 			Sub:     d.Sub,
 			Source:  d.Stamp.Source,
 			From:    d.Stamp.Seq,
@@ -420,19 +425,7 @@ func (h *shard) unexpected(s *subState, d *eventmeter.Delivery, kind VerdictKind
 		detail = "stale"
 	}
 	h.span(d.At).counts.unexpected++
-	h.examples.add(
-		Example{
-			Kind:    ExampleUnexpected,
-			Sub:     d.Sub,
-			Source:  d.Stamp.Source,
-			From:    d.Stamp.Seq,
-			To:      d.Stamp.Seq,
-			EventID: d.EventID,
-			At:      d.At,
-			Bytes:   d.Bytes,
-			Detail:  detail,
-		},
-	)
+	h.keepCopy(ExampleUnexpected, d, detail)
 	return Verdict{Kind: kind}
 }
 

@@ -23,13 +23,7 @@ func (l *Ledger) Snapshot(series bool) Account {
 	out := Account{Run: l.opt.Run, At: l.now(), Interval: l.opt.Recorded}
 	out.Measured, out.WarmUp = l.emissions()
 	latency, lag := borrowed(), borrowed()
-	for i := range l.sources {
-		s := &l.sources[i]
-		s.mu.Lock()
-		latency.merge(&s.fireLatency)
-		lag.merge(&s.fireLag)
-		s.mu.Unlock()
-	}
+	l.publishing(latency, lag)
 	out.FireLatency, out.FireLag = latency.export(), lag.export()
 	latency.giveBack()
 	lag.giveBack()
@@ -184,10 +178,6 @@ func (l *Ledger) standing(n *lane, out *LaneAccount, now eventmeter.Instant) {
 // what is lost, since the two were not counted in the same moment.
 func (n *LaneAccount) finishCounts() {
 	n.Expected = n.Delivered + n.Lost()
-	n.Gaps = Gaps{Incidents: n.GapIncidents, Longest: n.LongestGap}
-	if n.Expected > 0 {
-		n.Gaps.PerMillion = float64(n.GapIncidents) / float64(n.Expected) * 1e6
-	}
-	n.SubscriptionHours = n.Active.Hours()
+	n.finishGaps()
 	n.Sums = n.SubCounts
 }

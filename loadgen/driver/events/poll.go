@@ -98,8 +98,8 @@ func (d *lane) polled(r *run, sent eventmeter.Instant, a *mcpclient.Answer, stil
 func (d *lane) attachPoll(ctx context.Context, r *run) error {
 	backoff := d.Backoff(r.rand)
 	stop := context.AfterFunc(ctx, r.Cancel)
-	first, err := driver.RetryThrottled(ctx, &backoff, func(again bool) (sinks.PollAnswer, error) {
-		return d.poll(r, eventmeter.Subscribe, again)
+	first, err := driver.RetryThrottled(ctx, &backoff, func(cause eventmeter.Cause) (sinks.PollAnswer, error) {
+		return d.poll(r, eventmeter.Subscribe, cause == eventmeter.Retry)
 	})
 	if !stop() && err == nil {
 		err = driver.NotConfirmed(nil, ctx.Err())

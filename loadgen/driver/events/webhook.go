@@ -102,13 +102,9 @@ func (d *lane) attachWebhook(ctx context.Context, r *run) error {
 	k := r.hook
 	stop := context.AfterFunc(ctx, r.Cancel)
 	backoff := d.Backoff(r.rand)
-	_, err := driver.RetryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
+	_, err := driver.RetryThrottled(ctx, &backoff, func(cause eventmeter.Cause) (struct{}, error) {
 		k.calling.Lock()
 		defer k.calling.Unlock()
-		cause := eventmeter.Subscribe
-		if again {
-			cause = eventmeter.Retry
-		}
 		return struct{}{}, d.subscribe(r, cause)
 	})
 	if !stop() && err == nil {

@@ -74,11 +74,7 @@ func (d *lane) Make(i int, _ *client) (*client, error) {
 // target has the method.
 func (d *lane) Open(ctx context.Context, c *client) error {
 	backoff := d.Backoff(d.RandOf(int(c.Sub.Index)))
-	_, err := driver.RetryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
-		cause := eventmeter.Subscribe
-		if again {
-			cause = eventmeter.Retry
-		}
+	_, err := driver.RetryThrottled(ctx, &backoff, func(cause eventmeter.Cause) (struct{}, error) {
 		_, err := d.request(ctx, c, cause)
 		return struct{}{}, err
 	})

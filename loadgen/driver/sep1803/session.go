@@ -138,11 +138,7 @@ func (d *lane) attachPush(ctx context.Context, r *resourceRun) error {
 		return nil
 	}
 	backoff := d.Backoff(nil)
-	_, err = driver.RetryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
-		cause := eventmeter.Subscribe
-		if again {
-			cause = eventmeter.Retry
-		}
+	_, err = driver.RetryThrottled(ctx, &backoff, func(cause eventmeter.Cause) (struct{}, error) {
 		a, err := s.call(ctx, cause, methodResourceSubscribe, r.uri)
 		if err == nil {
 			if d.Pipe != nil && !r.held {

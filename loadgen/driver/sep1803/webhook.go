@@ -61,11 +61,7 @@ func (d *lane) attachWebhook(ctx context.Context, r *resourceRun) error {
 	defer cancel()
 	defer context.AfterFunc(r.Ctx(), cancel)()
 	backoff := d.Backoff(nil)
-	_, err := driver.RetryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
-		cause := eventmeter.Subscribe
-		if again {
-			cause = eventmeter.Retry
-		}
+	_, err := driver.RetryThrottled(ctx, &backoff, func(cause eventmeter.Cause) (struct{}, error) {
 		return struct{}{}, k.register(ctx, cause)
 	})
 	if err != nil {

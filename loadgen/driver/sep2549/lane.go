@@ -161,11 +161,7 @@ func (d *lane) open(ctx context.Context, c *client) error {
 		})
 	}
 	backoff := d.backoff(c.rand)
-	pages, err := driver.RetryThrottled(ctx, &backoff, func(again bool) ([]*keptPage, error) {
-		cause := eventmeter.Subscribe
-		if again {
-			cause = eventmeter.Retry
-		}
+	pages, err := driver.RetryThrottled(ctx, &backoff, func(cause eventmeter.Cause) ([]*keptPage, error) {
 		return d.read(c, cause)
 	})
 	if err != nil {

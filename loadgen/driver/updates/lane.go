@@ -133,11 +133,7 @@ func (d *lane) Open(ctx context.Context, c *client) error {
 	}
 	if session.Era == mcpclient.Legacy && c.uri != "" {
 		backoff := d.Backoff(nil)
-		if _, err := driver.RetryThrottled(ctx, &backoff, func(again bool) (struct{}, error) {
-			cause := eventmeter.Subscribe
-			if again {
-				cause = eventmeter.Retry
-			}
+		if _, err := driver.RetryThrottled(ctx, &backoff, func(cause eventmeter.Cause) (struct{}, error) {
 			return struct{}{}, c.stream.subscribe(ctx, c, cause)
 		}); err != nil {
 			return err

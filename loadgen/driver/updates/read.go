@@ -21,11 +21,7 @@ func (c *client) begin(ctx context.Context) error {
 	if d.set.Identify == IdentifyRead {
 		backoff := d.Backoff(nil)
 		var err error
-		if first, err = driver.RetryThrottled(ctx, &backoff, func(again bool) (content, error) {
-			cause := eventmeter.Subscribe
-			if again {
-				cause = eventmeter.Retry
-			}
+		if first, err = driver.RetryThrottled(ctx, &backoff, func(cause eventmeter.Cause) (content, error) {
 			return d.read(c, cause)
 		}); err != nil {
 			return fmt.Errorf("the first read: %w", err)
@@ -128,7 +124,7 @@ func (c *client) readAgain() {
 			return
 		}
 		c.Mu.Unlock()
-		found, err := driver.RetryThrottled(c.Ctx(), &backoff, func(bool) (content, error) {
+		found, err := driver.RetryThrottled(c.Ctx(), &backoff, func(eventmeter.Cause) (content, error) {
 			found, err := d.read(c, eventmeter.EmptyPoll)
 			var ce *mcpclient.CallError
 			if errors.As(err, &ce) && ce.Kind == mcpclient.KindSession {

@@ -16,7 +16,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -42,9 +41,7 @@ func signOld(secret string, at time.Time, body string) string {
 	if err != nil {
 		return err.Error()
 	}
-	h := hmac.New(sha256.New, key)
-	fmt.Fprintf(h, "%d.%s", at.Unix(), body)
-	return hex.EncodeToString(h.Sum(nil))
+	return signRaw(string(key), at, body)
 }
 
 // A wire file is a conversation, written by hand. Its first section, lane, is
@@ -118,19 +115,34 @@ type play struct {
 
 // PlayFiles plays every wire file that a pattern matches.
 func PlayFiles(t *testing.T, pattern string) {
+	eachFile(t, pattern, func(t *testing.T, _ string, a *txtar.Archive) { playFile(t, a) })
+}
+
+// eachFile plays every file that a pattern matches.
+func eachFile(t *testing.T, pattern string, play func(t *testing.T, name string, a *txtar.Archive)) {
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no wire files: %v", err)
+		t.Fatalf("no files %s: %v", pattern, err)
 	}
 	for _, f := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(f), ".txtar"), func(t *testing.T) {
 			t.Parallel()
-			text, err := os.ReadFile(f)
+			archive, err := txtar.ParseFile(f)
 			if err != nil {
 				t.Fatal(err)
 			}
-			playFile(t, txtar.Parse(text))
+			play(t, f, archive)
 		})
+	}
+}
+
+// decodeStrictly decodes JSON whose fields are all known.
+func decodeStrictly(t *testing.T, text []byte, into any) {
+	t.Helper()
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -141,11 +153,7 @@ func playFile(t *testing.T, a *txtar.Archive) {
 	for _, f := range a.Files {
 		switch f.Name {
 		case "lane":
-			dec := json.NewDecoder(bytes.NewReader(f.Data))
-			dec.DisallowUnknownFields()
-			if err := dec.Decode(&p.cfg); err != nil {
-				t.Fatal(err)
-			}
+			decodeStrictly(t, f.Data, &p.cfg)
 		case "told":
 			told = string(f.Data)
 		case "figures":
@@ -280,10 +288,8 @@ func (p *play) options() driver.Options {
 	}
 	if of, _ := systems.Table.Find(c.System); of.Settings != nil {
 		set := of.Settings(string(c.Mode))
-		dec := json.NewDecoder(bytes.NewReader(c.Settings))
-		dec.DisallowUnknownFields()
-		if err := dec.Decode(set); err != nil && len(c.Settings) > 0 {
-			p.t.Fatal(err)
+		if len(c.Settings) > 0 {
+			decodeStrictly(p.t, c.Settings, set)
 		}
 		o.Settings = set
 	}

@@ -2,7 +2,6 @@ package systemstest
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -124,22 +123,7 @@ func Scripted(t *testing.T, file string) mcpclient.EndpointOptions {
 }
 
 // PlayStdioFiles plays every stdio file that a pattern matches.
-func PlayStdioFiles(t *testing.T, pattern string) {
-	files, err := filepath.Glob(pattern)
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no stdio files: %v", err)
-	}
-	for _, f := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(f), ".txtar"), func(t *testing.T) {
-			t.Parallel()
-			archive, err := txtar.ParseFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			playStdio(t, f, archive)
-		})
-	}
-}
+func PlayStdioFiles(t *testing.T, pattern string) { eachFile(t, pattern, playStdio) }
 
 func playStdio(t *testing.T, name string, archive *txtar.Archive) {
 	var told, pipe string
@@ -147,11 +131,7 @@ func playStdio(t *testing.T, name string, archive *txtar.Archive) {
 	for _, f := range archive.Files {
 		switch f.Name {
 		case "lane":
-			dec := json.NewDecoder(bytes.NewReader(f.Data))
-			dec.DisallowUnknownFields()
-			if err := dec.Decode(&p.cfg); err != nil {
-				t.Fatal(err)
-			}
+			decodeStrictly(t, f.Data, &p.cfg)
 		case "told":
 			told = string(f.Data)
 		case "pipe":
