@@ -53,20 +53,9 @@ type line struct {
 }
 
 // drawCharts draws the charts of a directory.
-func drawCharts(dir string) error {
-	s, d, err := read(dir)
-	if err != nil {
-		return err
-	}
-	env, err := s.environment(d)
-	if err != nil {
-		return err
-	}
+func (s *study) drawCharts(dir string, env map[string]any) error {
 	for i := range s.Charts {
 		svg, err := s.Charts[i].draw(env)
-		if errors.Is(err, errNothing) && d.Only != "" {
-			continue
-		}
 		if err != nil {
 			return err
 		}
