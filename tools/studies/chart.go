@@ -2,15 +2,20 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
-	"html"
+	"image/color"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 )
 
 // chart is a chart of lines over one axis, drawn as SVG. It has a background of its own, so that it can
@@ -41,29 +46,16 @@ type lines struct {
 
 // line is one line of a chart.
 type line struct {
+	*lines
 	name   string
-	dashed bool
-	apart  bool // without a line between the points
-	points []point
+	points plotter.XYs
+	ranges plotter.YErrors // from each point down and up
 }
 
-type point struct{ x, y, low, high float64 }
-
 // drawCharts draws the charts of a directory.
-func drawCharts(dir string) error {
-	s, d, err := read(dir)
-	if err != nil {
-		return err
-	}
-	env, err := s.environment(d)
-	if err != nil {
-		return err
-	}
+func (s *study) drawCharts(dir string, env map[string]any) error {
 	for i := range s.Charts {
 		svg, err := s.Charts[i].draw(env)
-		if errors.Is(err, errNothing) && d.Only != "" {
-			continue
-		}
 		if err != nil {
 			return err
 		}
@@ -77,7 +69,7 @@ func drawCharts(dir string) error {
 func (c *chart) draw(env map[string]any) ([]byte, error) {
 	var all []line
 	for i := range c.Lines {
-		some, err := c.Lines[i].points(env)
+		some, err := c.points(&c.Lines[i], env)
 		if err != nil {
 			return nil, fmt.Errorf("chart %s: %w", c.Name, err)
 		}
@@ -86,10 +78,10 @@ func (c *chart) draw(env map[string]any) ([]byte, error) {
 	if len(all) == 0 {
 		return nil, fmt.Errorf("chart %s: %w", c.Name, errNothing)
 	}
-	return c.svg(all), nil
+	return c.svg(all)
 }
 
-func (l *lines) points(env map[string]any) ([]line, error) {
+func (c *chart) points(l *lines, env map[string]any) ([]line, error) {
 	rows, err := l.Select.pick(env)
 	if err != nil {
 		return nil, err
@@ -107,204 +99,86 @@ func (l *lines) points(env map[string]any) ([]line, error) {
 		if !ok || !too {
 			return nil, fmt.Errorf("line %v: no number in x = %v, y = %v", name, x, y)
 		}
+		median, low, high := middle(values)
+		if c.X.Log && at <= 0 || c.Y.Log && low <= 0 {
+			continue
+		}
 		i := slices.IndexFunc(all, func(m line) bool { return m.name == fmt.Sprint(name) })
 		if i < 0 {
 			i = len(all)
-			all = append(all, line{name: fmt.Sprint(name), dashed: l.Dashed, apart: l.Points})
+			all = append(all, line{lines: l, name: fmt.Sprint(name)})
 		}
-		median, low, high := middle(values)
-		all[i].points = append(all[i].points, point{at, median, low, high})
-	}
-	for _, m := range all {
-		slices.SortStableFunc(m.points, func(a, b point) int { return cmp.Compare(a.x, b.x) })
+		all[i].points = append(all[i].points, plotter.XY{X: at, Y: median})
+		all[i].ranges = append(all[i].ranges, struct{ Low, High float64 }{median - low, high - median})
 	}
 	return all, nil
 }
 
-// A chart's measures, in pixels.
-const (
-	chartWidth, chartHeight = 720, 400
-	left, right             = 78, 16
-	top, bottom             = 44, 56
-	legendLine              = 18
-)
-
-// hues are those of Okabe and Ito, which people with any colour vision can tell apart; each line has a
-// marker of its own as well.
-var hues = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999933"}
-
-// markers are paths about the place of a point.
-var markers = []string{
-	"m-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z", // a circle
-	"m-4.5 -4.5h9v9h-9z",
-	"m0 -5.5l5.5 9.5h-11z",
-	"m0 -6l6 6l-6 6l-6 -6z",
-	"m0 5.5l5.5 -9.5h-11z",
-	"m-5 -2h3.5v-3.5h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5z",
-}
-
-// scale maps values of an axis to pixels.
-type scale struct {
-	axis
-	lo, hi   float64 // of the values, or of their logarithms
-	from, to float64 // pixels
-}
-
-func newScale(a axis, values []float64, from, to float64) scale {
-	s := scale{axis: a, lo: math.Inf(1), hi: math.Inf(-1), from: from, to: to}
-	for _, v := range values {
-		if s.shows(v) {
-			s.lo, s.hi = min(s.lo, s.value(v)), max(s.hi, s.value(v))
+// svg draws the chart, with its legend below it.
+func (c *chart) svg(all []line) ([]byte, error) {
+	p, legend := plot.New(), plot.NewLegend()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.Title, c.X.Title, c.Y.Title
+	legend.Left, legend.Padding = true, 3
+	for i := range all {
+		if err := all[i].add(p, &legend, i); err != nil {
+			return nil, err
 		}
 	}
-	switch {
-	case s.lo > s.hi: // no values
-		s.lo, s.hi = 0, 1
-	case a.Log:
-		s.lo, s.hi = math.Floor(s.lo+1e-9), math.Ceil(s.hi-1e-9)
-		if s.lo >= s.hi {
-			s.hi = s.lo + 1
-		}
-	default:
-		s.lo = min(0, s.lo)
-		if s.hi == s.lo {
-			s.hi = s.lo + 1
-		}
-		step := niceStep(s.hi - s.lo)
-		s.lo, s.hi = math.Floor(s.lo/step)*step, math.Ceil(s.hi/step-1e-9)*step
-	}
-	return s
-}
-
-func (s *scale) value(v float64) float64 {
-	if s.Log {
-		return math.Log10(v)
-	}
-	return v
-}
-
-func (s *scale) at(v float64) float64 {
-	return s.from + (s.value(v)-s.lo)/(s.hi-s.lo)*(s.to-s.from)
-}
-
-func (s *scale) shows(v float64) bool {
-	return !math.IsNaN(v) && !math.IsInf(v, 0) && (!s.Log || v > 0)
-}
-
-// niceStep divides a range into four to eight parts of 1, 2 or 5 times a power of ten.
-func niceStep(width float64) float64 {
-	power := math.Pow(10, math.Floor(math.Log10(width/4)))
-	for _, m := range []float64{1, 2, 5, 10} {
-		if width/(m*power) <= 8 {
-			return m * power
-		}
-	}
-	return 10 * power
-}
-
-// ticks are the labelled places of an axis.
-func (s *scale) ticks() (at []float64, labels []string) {
-	add := func(v float64) { at, labels = append(at, s.at(v)), append(labels, tickText(v)) }
-	if s.Log {
-		for e := s.lo; e <= s.hi; e++ {
-			add(math.Pow(10, e))
-		}
-		return at, labels
-	}
-	step := niceStep(s.hi - s.lo)
-	for i := 0; s.lo+float64(i)*step <= s.hi+step/2; i++ {
-		v := s.lo + float64(i)*step
-		if math.Abs(v) < step/1e6 {
-			v = 0
-		}
-		add(v)
-	}
-	return at, labels
-}
-
-// tickText writes large numbers short enough for an axis.
-func tickText(v float64) string {
-	switch {
-	case v >= 1e6:
-		return short(v/1e6) + " M"
-	case v >= 1e5:
-		return short(v/1e3) + " k"
-	}
-	return short(v)
-}
-
-// svg draws the chart.
-func (c *chart) svg(all []line) []byte {
-	var xs, ys []float64
-	for _, l := range all {
-		for _, p := range l.points {
-			xs, ys = append(xs, p.x), append(ys, p.y, p.low, p.high)
-		}
-	}
-	height := chartHeight + legendLine*len(all)
-	x := newScale(c.X, xs, left, chartWidth-right)
-	y := newScale(c.Y, ys, chartHeight-bottom, top)
+	c.X.fit(&p.X)
+	c.Y.fit(&p.Y)
+	canvas := vgsvg.New(540, 310+vg.Length(20*len(all)))
+	page := draw.New(canvas)
+	page.FillPolygon(color.White, []vg.Point{{}, {X: page.Max.X}, page.Max, {Y: page.Max.Y}})
+	below := legend.Rectangle(page)
+	legend.Draw(draw.Crop(page, 40, 0, 0, 0))
+	p.Draw(draw.Crop(page, 0, -10, below.Max.Y-below.Min.Y+10, 0))
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" `+
-		`font-family="system-ui, sans-serif" font-size="13" role="img" aria-label="%s">`+"\n",
-		chartWidth, height, chartWidth, height, html.EscapeString(c.Title))
-	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", chartWidth, height)
-	text(&b, left, 24, "start", `font-weight="600" font-size="15"`, c.Title)
-	at, labels := y.ticks()
-	for i := range at {
-		fmt.Fprintf(&b, `<path d="M%d %.1fH%d" stroke="#e3e3e3"/>`+"\n", left, at[i], chartWidth-right)
-		text(&b, left-8, at[i]+4, "end", "", labels[i])
-	}
-	at, labels = x.ticks()
-	for i := range at {
-		fmt.Fprintf(&b, `<path d="M%.1f %dv5" stroke="#555555"/>`+"\n", at[i], chartHeight-bottom)
-		half := 4 * float64(len([]rune(labels[i]))) // so that the last label is not cut off
-		text(&b, min(at[i], chartWidth-2-half), chartHeight-bottom+20, "middle", "", labels[i])
-	}
-	fmt.Fprintf(&b, `<path d="M%d %dV%dH%d" stroke="#555555" fill="none"/>`+"\n", left, top, chartHeight-bottom, chartWidth-right)
-	text(&b, (left+chartWidth-right)/2, chartHeight-bottom+42, "middle", "", c.X.Title)
-	turned := fmt.Sprintf(`transform="translate(16 %d) rotate(-90)"`, (top+chartHeight-bottom)/2)
-	text(&b, 0, 0, "middle", turned, c.Y.Title)
-	for i, l := range all {
-		l.draw(&b, &x, &y, i)
-	}
-	b.WriteString("</svg>\n")
-	return b.Bytes()
+	_, err := canvas.WriteTo(&b)
+	return b.Bytes(), err
 }
 
-// draw draws line i with its ranges, its markers and its entry in the legend.
-func (l *line) draw(b *bytes.Buffer, x, y *scale, i int) {
-	hue, style := hues[i%len(hues)], `stroke-width="2"`
-	if l.dashed {
-		style = `stroke-width="1.5" stroke-dasharray="6 4"`
+// fit has an axis begin at zero, or begin and end at powers of ten.
+func (a *axis) fit(to *plot.Axis) {
+	if !a.Log {
+		to.Min = min(0, to.Min)
+		return
 	}
-	mark := func(x, y float64) {
-		if !l.dashed {
-			fmt.Fprintf(b, `<path d="M%.1f %.1f%s" fill="%s"/>`+"\n", x, y, markers[i%len(markers)], hue)
-		}
-	}
-	legend := float64(chartHeight + legendLine*i + 6)
-	fmt.Fprintf(b, `<path d="M%d %.1fh26" stroke="%s" %s/>`+"\n", left, legend, hue, style)
-	text(b, left+34, legend+4, "start", "", l.name)
-	mark(left+13, legend)
-	var path strings.Builder
-	move := "M"
-	for _, p := range l.points {
-		if !x.shows(p.x) || !y.shows(p.y) {
-			continue
-		}
-		fmt.Fprintf(&path, "%s%.1f %.1f", move, x.at(p.x), y.at(p.y))
-		move = "L"
-		if p.low < p.high && y.shows(p.low) && !l.dashed {
-			fmt.Fprintf(b, `<path d="M%.1f %.1fV%.1f" stroke="%s"/>`+"\n", x.at(p.x), y.at(p.low), y.at(p.high), hue)
-		}
-		mark(x.at(p.x), y.at(p.y))
-	}
-	if path.Len() > 0 && !l.apart {
-		fmt.Fprintf(b, `<path d="%s" fill="none" stroke="%s" %s/>`+"\n", path.String(), hue, style)
-	}
+	to.Scale, to.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	to.Min = math.Pow(10, math.Floor(math.Log10(to.Min)))
+	to.Max = max(10*to.Min, math.Pow(10, math.Ceil(math.Log10(to.Max))))
 }
 
-func text(b *bytes.Buffer, x, y float64, anchor, more, s string) {
-	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s" fill="#222222" %s>%s</text>`+"\n", x, y, anchor, more, html.EscapeString(s))
+// add adds line i to a chart.
+func (l *line) add(p *plot.Plot, legend *plot.Legend, i int) error {
+	path, marks, err := plotter.NewLinePoints(l.points)
+	if err != nil {
+		return err
+	}
+	bars, err := plotter.NewYErrorBars(l)
+	if err != nil {
+		return err
+	}
+	path.Color = plotutil.DarkColors[i%len(plotutil.DarkColors)]
+	marks.Color, bars.Color, marks.Shape = path.Color, path.Color, plotutil.Shape(i)
+	switch {
+	case l.Dashed:
+		path.Dashes = []vg.Length{4, 3}
+		p.Add(path)
+		legend.Add(l.name, path)
+	case l.Points:
+		p.Add(marks, bars)
+		legend.Add(l.name, marks)
+	default:
+		p.Add(path, marks, bars)
+		legend.Add(l.name, path, marks)
+	}
+	return nil
 }
+
+// Len, XY and YError make a line what error bars are drawn of.
+
+func (l *line) Len() int { return len(l.points) }
+
+func (l *line) XY(i int) (x, y float64) { return l.points.XY(i) }
+
+func (l *line) YError(i int) (low, high float64) { return l.ranges.YError(i) }

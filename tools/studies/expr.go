@@ -15,56 +15,32 @@ import (
 )
 
 // The functions of all expressions, beside those of the language. They write numbers as tables show them.
-var functions = map[string]func(args ...any) (any, error){
-	"digits":  writer("digits", digits),
-	"short":   writer("short", short),
-	"whole":   writer("whole", func(v float64) string { return grouped(int64(math.Round(v))) }),
-	"percent": writer("percent", func(share float64) string { return fmt.Sprintf("%.1f %%", share*100) }),
-	"signed": writer("signed", func(share float64) string {
+var functions = map[string]func(...any) (any, error){
+	"digits":  of(digits),
+	"short":   of(short),
+	"whole":   of(func(v float64) string { return grouped(int64(math.Round(v))) }),
+	"percent": of(func(share float64) string { return fmt.Sprintf("%.1f %%", share*100) }),
+	"signed": of(func(share float64) string {
 		return strings.ReplaceAll(fmt.Sprintf("%+.1f %%", share*100), "-", "−")
 	}),
-	"thousandths": writer("thousandths", func(v float64) string { return fmt.Sprintf("%.3f", v) }),
-	"time":        writer("time", timeText),
+	"thousandths": of(func(v float64) string { return fmt.Sprintf("%.3f", v) }),
+	"time":        of(timeText),
 	"spread":      spread,
-	"between":     between,
-	"exp":         calculation("exp", math.Exp),
+	"exp":         of(math.Exp),
 }
 
-// calculation makes a function of a function of one number.
-func calculation(name string, of func(float64) float64) func(...any) (any, error) {
+// of makes a function of expressions of a function of one number.
+func of[T any](f func(float64) T) func(...any) (any, error) {
 	return func(args ...any) (any, error) {
-		n, err := numbers(name, 1, args)
-		if err != nil {
-			return nil, err
+		if len(args) != 1 {
+			return nil, fmt.Errorf("want one number, not %v", args)
 		}
-		return of(n[0]), nil
-	}
-}
-
-func writer(name string, write func(float64) string) func(...any) (any, error) {
-	return func(args ...any) (any, error) {
-		n, err := numbers(name, 1, args)
-		if err != nil {
-			return nil, err
-		}
-		return write(n[0]), nil
-	}
-}
-
-// numbers checks the arguments of a function.
-func numbers(name string, want int, args []any) ([]float64, error) {
-	if len(args) != want {
-		return nil, fmt.Errorf("%s wants %d arguments, not %d", name, want, len(args))
-	}
-	n := make([]float64, want)
-	for i, a := range args {
-		v, ok := number(a)
+		n, ok := number(args[0])
 		if !ok {
-			return nil, fmt.Errorf("%s wants a number, not %v", name, a)
+			return nil, fmt.Errorf("want a number, not %v", args[0])
 		}
-		n[i] = v
+		return f(n), nil
 	}
-	return n, nil
 }
 
 // number returns a number as expressions have it.
@@ -262,14 +238,9 @@ func middle(values []float64) (median, low, high float64) {
 }
 
 // spread writes the median of a list and its range, "12.3 (11.8–13.9)"; one value alone has no range.
-// A second argument multiplies it.
 func spread(args ...any) (any, error) {
-	factor := 1.0
-	if len(args) == 2 {
-		factor, _ = number(args[1])
-	}
-	if len(args) == 0 || len(args) > 2 || factor == 0 {
-		return nil, fmt.Errorf("spread wants a list and a factor")
+	if len(args) != 1 {
+		return nil, fmt.Errorf("spread wants a list")
 	}
 	values, ok := list(args[0])
 	if !ok {
@@ -277,16 +248,7 @@ func spread(args ...any) (any, error) {
 	}
 	median, low, high := middle(values)
 	if len(values) == 1 {
-		return digits(median * factor), nil
+		return digits(median), nil
 	}
-	return fmt.Sprintf("%s (%s–%s)", digits(median*factor), digits(low*factor), digits(high*factor)), nil
-}
-
-// between writes a value and its range, which were computed.
-func between(args ...any) (any, error) {
-	n, err := numbers("between", 3, args)
-	if err != nil {
-		return nil, err
-	}
-	return fmt.Sprintf("%s (%s–%s)", digits(n[0]), digits(n[1]), digits(n[2])), nil
+	return fmt.Sprintf("%s (%s–%s)", digits(median), digits(low), digits(high)), nil
 }

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -40,25 +39,19 @@ type lab struct {
 
 // options are what a measurement is made of.
 type options struct {
-	from, out, only, binary string
-	scale                   float64
+	from, out, binary string
+	scale             float64
 }
 
 // runLimit is longer than any run of a study takes.
 const runLimit = 40 * time.Minute
 
-// measuredCodes are the exit codes of runs that have a result: all was well, the generator was the
-// bottleneck, a threshold was not evaluated, or one failed.
-var measuredCodes = []int{0, 4, 5, 99}
+// targetDown is the exit code where the target fell over, which is a result without figures.
+const targetDown = 3
 
-// measure makes the runs of the study in from whose names match only, and writes their directory. Where
-// it ends early, what was measured is kept, without tables: those of half a study would mislead.
+// measure makes the runs of the study in from, and writes their directory. Where it ends early, what was measured is kept, without tables: those of half a study would mislead.
 func measure(ctx context.Context, o *options, log io.Writer) (err error) {
 	s, err := loadStudy(o.from)
-	if err != nil {
-		return err
-	}
-	only, err := regexp.Compile(o.only)
 	if err != nil {
 		return err
 	}
@@ -71,16 +64,13 @@ func measure(ctx context.Context, o *options, log io.Writer) (err error) {
 		return errors.Join(err, os.RemoveAll(l.temp))
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(l.temp)) }()
-	l.data = &data{Schema: schema, Study: name(o.from), Scale: o.scale, Only: o.only, Started: now(), Machine: thisMachine()}
-	failed := l.all(ctx, slices.DeleteFunc(runs, func(r *run) bool { return !only.MatchString(r.Name) }))
+	l.data = &data{Schema: schema, Study: name(o.from), Scale: o.scale, Started: now(), Machine: thisMachine()}
+	failed := l.all(ctx, runs)
 	l.data.Finished, l.data.Partial = now(), failed != nil
 	if err := l.data.save(l.dir); err != nil || failed != nil {
 		return errors.Join(failed, err)
 	}
-	if err := writeTables(l.dir); err != nil {
-		return err
-	}
-	return drawCharts(l.dir)
+	return render(l.dir)
 }
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Second) }
@@ -184,8 +174,9 @@ func (l *lab) run(ctx context.Context, r *run) (err error) {
 	if !r.of.Prints {
 		text, err = readResult(out)
 	}
-	if errors.Is(err, os.ErrNotExist) { // the target fell over, which the group allows
-		return l.add(r)
+	if errors.Is(err, os.ErrNotExist) && r.ExitCode == targetDown {
+		l.add(r)
+		return nil
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &result)
@@ -205,7 +196,8 @@ func (l *lab) run(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	r.Bottleneck = bottleneck(result)
-	return errors.Join(l.keep(r.Name, text), l.add(r))
+	l.add(r)
+	return l.keep(r.Name, text)
 }
 
 // serve starts the server of a run.
@@ -225,8 +217,8 @@ func (l *lab) serve(ctx context.Context, r *run, env map[string]any) (*server, e
 	return startServer(ctx, []string{l.binary, "serve", "--options", "-"}, strings.ReplaceAll(r.Server, "\n", " "))
 }
 
-// command starts eventmeter, waits for it, and returns what it printed. An exit code that the group does
-// not name is an error.
+// command starts eventmeter, waits for it, and returns what it printed. Exit codes of runs that may
+// have a result are no errors.
 func (l *lab) command(ctx context.Context, r *run, args []string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, runLimit)
 	defer cancel()
@@ -240,11 +232,11 @@ func (l *lab) command(ctx context.Context, r *run, args []string) ([]byte, error
 	err := c.Run()
 	r.Args, r.ExitCode = l.shown(args), c.ProcessState.ExitCode()
 	r.Seconds, r.Load = time.Since(began).Round(time.Millisecond).Seconds(), loadAverage()
-	codes := r.of.Codes
-	if codes == nil {
-		codes = measuredCodes
+	codes := []int{0, targetDown, 4, 5, 99}
+	if args[0] == "capacity" {
+		codes = append(codes, 1) // no maximum load was found, and there is a cost sheet
 	}
-	if !slices.Contains(codes, r.ExitCode) {
+	if !slices.Contains(codes, r.ExitCode) || err != nil && r.of.Prints {
 		return nil, fmt.Errorf("%w\n%s%s", err, out.Bytes(), log.Bytes())
 	}
 	return out.Bytes(), nil
@@ -272,11 +264,10 @@ func bottleneck(result map[string]any) (reasons []string) {
 	return reasons
 }
 
-func (l *lab) add(r *run) error {
+func (l *lab) add(r *run) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.data.Runs = append(l.data.Runs, *r)
-	return nil
 }
 
 func (l *lab) logf(format string, args ...any) {
@@ -326,22 +317,18 @@ func kept(dir, name string) (result map[string]any, err error) {
 	return result, json.NewDecoder(z).Decode(&result)
 }
 
-// extract reads the figures of a directory's runs again from their kept results, as after a change of
-// study.yaml. Figures that only samples of a server showed stay as they were measured.
-func extract(dir string) (*data, error) {
-	s, d, err := read(dir)
-	if err != nil {
-		return nil, err
-	}
+// extract reads the figures of a directory's runs from their kept results. Figures that only samples of
+// a server showed stay as they were measured.
+func extract(dir string, s *study, d *data) error {
 	planned, err := s.expand(d.Scale)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for i := range d.Runs {
 		r := &d.Runs[i]
 		at := slices.IndexFunc(planned, func(p *run) bool { return p.Name == r.Name })
 		if at < 0 {
-			return nil, fmt.Errorf("%s: %s has no run of this name", r.Name, studyFile)
+			return fmt.Errorf("%s: %s has no run of this name", r.Name, studyFile)
 		}
 		p := planned[at]
 		r.Group, r.Repeat, r.Cell = p.Group, p.Repeat, p.Cell
@@ -350,22 +337,19 @@ func extract(dir string) (*data, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", r.Name, err)
+			return fmt.Errorf("%s: %w", r.Name, err)
 		}
 		rows, err := p.figures(result, nil)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", r.Name, err)
+			return fmt.Errorf("%s: %w", r.Name, err)
 		}
-		for k, row := range rows {
-			if k < len(r.Rows) {
-				old := maps.Clone(r.Rows[k])
-				maps.Copy(old, row)
-				rows[k] = old
-			}
+		for k, row := range rows[:min(len(rows), len(r.Rows))] {
+			maps.Copy(r.Rows[k], row)
+			rows[k] = r.Rows[k]
 		}
 		r.Rows = rows
 	}
-	return d, nil
+	return nil
 }
 
 func loadAverage() float64 {

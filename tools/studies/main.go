@@ -2,9 +2,7 @@
 //
 //	go run ./tools/studies run results/studies/2026-11-27-ttl   # measures into results/studies/TODAY-ttl
 //	go run ./tools/studies run -scale 0.1 -out DIR results/studies/2026-11-27-ttl
-//	go run ./tools/studies tables results/studies/2026-11-27-ttl  # writes the tables into its README.md
-//	go run ./tools/studies charts results/studies/2026-11-27-ttl  # draws its charts
-//	go run ./tools/studies extract results/studies/2026-11-27-ttl # reads the figures from its runs again
+//	go run ./tools/studies render results/studies/2026-11-27-ttl # reads its results again, as after a change
 //
 // It runs a matrix of eventmeter's commands, one after the other, keeps their results in runs, reads
 // figures from them by path into data.json, and writes tables and charts. The text of the page is
@@ -38,7 +36,7 @@ func main() {
 
 func command(ctx context.Context, args []string, in io.Reader, out, log io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("want run, tables, charts or extract, and the directory of a study")
+		return errors.New("want run or render, and the directory of a study")
 	}
 	var o options
 	fl := flag.NewFlagSet("studies "+args[0], flag.ContinueOnError)
@@ -49,7 +47,6 @@ func command(ctx context.Context, args []string, in io.Reader, out, log io.Write
 			"(default: results/studies/TODAY-NAME, or a temporary one with -scale)")
 		fl.Float64Var(&o.scale, "scale", o.scale, "size of the study, 0.001 to 1:\n"+
 			"multiplies numbers of subscriptions and durations")
-		fl.StringVar(&o.only, "only", "", "make the runs alone whose names match this regular expression")
 		fl.StringVar(&o.binary, "eventmeter", "", "the program (default: it is built)")
 	}
 	if err := fl.Parse(args[1:]); err != nil {
@@ -75,18 +72,10 @@ func command(ctx context.Context, args []string, in io.Reader, out, log io.Write
 		}
 		fmt.Fprintln(out, filepath.Join(o.out, pageFile))
 		return nil
-	case "tables":
-		return writeTables(o.from)
-	case "charts":
-		return drawCharts(o.from)
-	case "extract":
-		d, err := extract(o.from)
-		if err != nil {
-			return err
-		}
-		return d.save(o.from)
+	case "render":
+		return render(o.from)
 	}
-	return fmt.Errorf("no command %q; there are run, tables, charts and extract", args[0])
+	return fmt.Errorf("no command %q; there are run and render", args[0])
 }
 
 // mkdir makes the directory of a measurement. One of another size does not belong to the kept ones.

@@ -48,7 +48,11 @@ func TestPagesHaveTheTablesOfTheirData(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		parts, err := s.parts(d)
+		env, err := s.environment(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts, err := s.parts(d, env)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,9 +76,12 @@ func TestPagesHaveTheTablesOfTheirData(t *testing.T) {
 }
 
 func TestFiguresAreThoseOfTheKeptResults(t *testing.T) {
-	each(t, func(t *testing.T, dir string, _ *study, d *data) {
-		again, err := extract(dir)
+	each(t, func(t *testing.T, dir string, s *study, d *data) {
+		again, err := loadData(dir)
 		if err != nil {
+			t.Fatal(err)
+		}
+		if err := extract(dir, s, again); err != nil {
 			t.Fatal(err)
 		}
 		for i := range d.Runs {

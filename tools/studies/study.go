@@ -41,7 +41,6 @@ type group struct {
 	Args      []string      `yaml:"args"`      // of eventmeter; --quiet and --out are added
 	Set       []string      `yaml:"set"`       // each becomes --set
 	Prints    bool          `yaml:"prints"`    // its result is what it prints; such a run measures nothing
-	Codes     []int         `yaml:"codes"`     // exit codes that are no failure; none = those of runs with a result
 	// Options has each run use a reference server of its own, with these options as JSON. Its counters are
 	// read every 200 ms for the expressions of sampled.
 	Options string `yaml:"options"`
@@ -61,7 +60,6 @@ type data struct {
 	Started  time.Time `json:"started"`
 	Finished time.Time `json:"finished"`
 	Partial  bool      `json:"partial,omitempty"` // it ended early
-	Only     string    `json:"only,omitempty"`    // which names of runs were asked for
 	Machine  machine   `json:"machine"`
 	Runs     []run     `json:"runs"` // in the order in which they ended
 }
@@ -260,14 +258,15 @@ func (g *group) cells() ([]map[string]any, error) {
 	return cells, nil
 }
 
-// scaledBy returns the function that multiplies a number by the scale: scaled(n, least).
-func scaledBy(scale float64) func(...any) (any, error) {
-	return func(args ...any) (any, error) {
-		n, err := numbers("scaled", 2, args)
-		if err != nil {
-			return nil, err
+// scaledBy returns scaled(n, least), which multiplies a number by the scale.
+func scaledBy(scale float64) func(n, least any) (float64, error) {
+	return func(n, least any) (float64, error) {
+		size, ok := number(n)
+		limit, too := number(least)
+		if !ok || !too {
+			return 0, fmt.Errorf("scaled wants two numbers, not %v and %v", n, least)
 		}
-		return max(n[1], n[0]*scale), nil
+		return max(limit, size*scale), nil
 	}
 }
 

@@ -223,18 +223,11 @@ const (
 )
 
 // parts are the texts between the comments of a page, by name.
-func (s *study) parts(d *data) (map[string]string, error) {
-	env, err := s.environment(d)
-	if err != nil {
-		return nil, err
-	}
-	parts := map[string]string{"conditions": s.conditions(d) + "\n"}
+func (s *study) parts(d *data, env map[string]any) (parts map[string]string, err error) {
+	parts = map[string]string{"conditions": s.conditions(d) + "\n"}
 	for i := range s.Tables {
 		t := &s.Tables[i]
 		parts[t.Name], err = t.markdown(env, s.Kept.Equal(d.Started))
-		if errors.Is(err, errNothing) && d.Only != "" {
-			parts[t.Name], err = "Not measured.\n", nil
-		}
 		if err != nil {
 			return nil, err
 		}
@@ -273,14 +266,22 @@ func (s *study) draft(d *data) string {
 	return b.String()
 }
 
-// writeTables writes the tables of a directory into its page, which is drafted where there is none.
-func writeTables(dir string) error {
+// render reads the figures of a directory's results again, writes the tables into its page, which is
+// drafted where there is none, and draws the charts.
+func render(dir string) error {
 	s, d, err := read(dir)
 	if err != nil {
 		return err
 	}
 	if d.Partial {
 		return fmt.Errorf("%s: the study ended early, and has no tables", dir)
+	}
+	if err := extract(dir, s, d); err != nil {
+		return err
+	}
+	env, err := s.environment(d)
+	if err != nil {
+		return err
 	}
 	file := filepath.Join(dir, pageFile)
 	page, err := os.ReadFile(file)
@@ -290,7 +291,7 @@ func writeTables(dir string) error {
 	if err != nil {
 		return err
 	}
-	parts, err := s.parts(d)
+	parts, err := s.parts(d, env)
 	if err != nil {
 		return err
 	}
@@ -298,7 +299,10 @@ func writeTables(dir string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	return os.WriteFile(file, []byte(text), 0o644)
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		return err
+	}
+	return errors.Join(d.save(dir), s.drawCharts(dir, env))
 }
 
 func read(dir string) (*study, *data, error) {
