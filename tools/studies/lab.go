@@ -49,7 +49,8 @@ const runLimit = 40 * time.Minute
 // targetDown is the exit code where the target fell over, which is a result without figures.
 const targetDown = 3
 
-// measure makes the runs of the study in from, and writes their directory. Where it ends early, what was measured is kept, without tables: those of half a study would mislead.
+// measure makes the runs of the study in from, and writes their directory. Where it ends early, what was
+// measured is kept, without tables: those of half a study would mislead.
 func measure(ctx context.Context, o *options, log io.Writer) (err error) {
 	s, err := loadStudy(o.from)
 	if err != nil {
