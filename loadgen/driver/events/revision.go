@@ -16,8 +16,7 @@ import (
 
 // said is what a target's answers show of the revision that it speaks.
 type said struct {
-	pages, typed  int // pages of the list, and those with a resultType
-	repeated      bool
+	pages, typed  int  // pages of the list, and those with a resultType
 	deliveryModes bool // a descriptor has the older spelling
 	deviations    []string
 
