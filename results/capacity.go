@@ -1,7 +1,6 @@
 package results
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -229,25 +228,9 @@ func ReadCapacity(in io.Reader) (*Capacity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read capacity: %w", err)
 	}
-	var head struct {
-		Schema string `json:"schema"`
-	}
-	if err := json.Unmarshal(data, &head); err != nil {
-		return nil, fmt.Errorf("%w: %s", ErrFormat, jsonProblem(data, err))
-	}
-	if head.Schema != CapacitySchema {
-		return nil, fmt.Errorf(
-			"%w: its schema is %q and this program reads %q; use the program's version that wrote it",
-			ErrFormat,
-			head.Schema,
-			CapacitySchema,
-		)
-	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
 	c := new(Capacity)
-	if err := dec.Decode(c); err != nil {
-		return nil, fmt.Errorf("%w: %s", ErrFormat, jsonProblem(data, err))
+	if err := decode(data, CapacitySchema, c); err != nil {
+		return nil, err
 	}
 	if err := plausible(c); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFormat, err)

@@ -39,33 +39,40 @@ func Read(in io.Reader) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read result: %w", err)
 	}
-	// Check the schema first: another version would fail on some field, with a message that does
-	// not name the cause.
-	var head struct {
-		Schema string `json:"schema"`
-	}
-	if err := json.Unmarshal(data, &head); err != nil {
-		return nil, fmt.Errorf("%w: %s", ErrFormat, jsonProblem(data, err))
-	}
-	if head.Schema != Schema {
-		return nil, fmt.Errorf(
-			"%w: its schema is %q and this program reads %q; use the program's version that wrote it",
-			ErrFormat,
-			head.Schema,
-			Schema,
-		)
-	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
 	r := new(Result)
-	if err := dec.Decode(r); err != nil {
-		return nil, fmt.Errorf("%w: %s", ErrFormat, jsonProblem(data, err))
+	if err := decode(data, Schema, r); err != nil {
+		return nil, err
 	}
 	if err := r.Check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	errtext.CleanAll(r)
 	return r, nil
+}
+
+// decode decodes a document of a schema. It checks the schema first: another version would fail on
+// some field, with a message that does not name the cause.
+func decode(data []byte, schema string, into any) error {
+	var head struct {
+		Schema string `json:"schema"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return fmt.Errorf("%w: %s", ErrFormat, jsonProblem(data, err))
+	}
+	if head.Schema != schema {
+		return fmt.Errorf(
+			"%w: its schema is %q and this program reads %q; use the program's version that wrote it",
+			ErrFormat,
+			head.Schema,
+			schema,
+		)
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return fmt.Errorf("%w: %s", ErrFormat, jsonProblem(data, err))
+	}
+	return nil
 }
 
 // Load reads the result of a run: path is its directory or the file itself.

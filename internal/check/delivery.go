@@ -17,9 +17,9 @@ func (p *probe) unchallenged(k *hook, a answer) bool {
 	k.read(func() { n = k.challenges })
 	switch {
 	case a.silent != "":
-		p.skip(a.silent, p.step.Rows...)
+		p.skipAll(a.silent)
 	case n == 0:
-		p.skip("the server sent no challenge to the callback: "+a.text, p.step.Rows...)
+		p.skipAll("the server sent no challenge to the callback: "+a.text)
 	}
 	return a.silent != "" || n == 0
 }
@@ -33,7 +33,7 @@ func wrongEcho(ctx context.Context, p *probe) {
 	}
 	p.judge(conform.VerificationChallengeEcho, !a.granted(), "%s", a.text)
 	if a.granted() {
-		p.skip("the callback was accepted", p.step.Rows...)
+		p.skipAll("the callback was accepted")
 		return
 	}
 	p.judge(conform.VerificationFailureError, a.is("CallbackEndpointError"), "%s", a.text)
@@ -79,7 +79,7 @@ func failedChallenge(ctx context.Context, p *probe) {
 func (p *probe) ready(ctx context.Context, k *hook) bool {
 	a := p.subscribe(ctx, k, nil)
 	if !a.granted() {
-		p.skip("it could not subscribe: "+a.text+a.silent, p.step.Rows...)
+		p.skipAll("it could not subscribe: "+a.text+a.silent)
 	}
 	return a.granted()
 }
@@ -95,9 +95,9 @@ func refresh(ctx context.Context, p *probe) {
 	k.read(func() { second = k.challenges })
 	switch {
 	case first == 0:
-		p.skip("the server sent no challenge to the callback", p.step.Rows...)
+		p.skipAll("the server sent no challenge to the callback")
 	case a.silent != "":
-		p.skip(a.silent, p.step.Rows...)
+		p.skipAll(a.silent)
 	default:
 		p.judge(conform.VerificationCachedPerPrincipalURL, second == first, "%d challenges", second)
 	}
@@ -109,7 +109,7 @@ func (p *probe) noDelivery(ctx context.Context) {
 	if ctx.Err() != nil {
 		why = overTime
 	}
-	p.skip(why, p.step.Rows...)
+	p.skipAll(why)
 }
 
 func anotherSecret(ctx context.Context, p *probe) {
@@ -168,7 +168,7 @@ func (p *probe) copies(ctx context.Context, row conform.ID, reply func(k *hook) 
 		return nil
 	}
 	if k.first() == "" {
-		p.skip("events have no eventId", p.step.Rows...)
+		p.skipAll("events have no eventId")
 		return nil
 	}
 	again := func(got []delivery) bool {
@@ -181,7 +181,7 @@ func (p *probe) copies(ctx context.Context, row conform.ID, reply func(k *hook) 
 	}
 	repeated := k.until(ctx, 5*time.Second, again)
 	if ctx.Err() != nil {
-		p.skip(overTime, p.step.Rows...)
+		p.skipAll(overTime)
 		return nil
 	}
 	if row != conform.SSRFNoRedirects {

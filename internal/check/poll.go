@@ -51,14 +51,13 @@ func list(ctx context.Context, p *probe) {
 		}
 	}
 	if err != nil {
-		p.skip(errtext.Line(err.Error()), p.step.Rows...)
+		p.skipAll(errtext.Line(err.Error()))
 	}
 }
 
 func unknownPoll(ctx context.Context, p *probe) {
 	a := p.poll(ctx, params{"name": unknown})
-	if a.silent != "" {
-		p.skip(a.silent, p.step.Rows...)
+	if p.unanswered(a) {
 		return
 	}
 	p.judge(conform.PollErrorsAreJSONRPC, a.granted() || a.coded, "HTTP %d: %s", a.status, a.text)
@@ -101,12 +100,11 @@ func invalidArgument(schema json.RawMessage) json.RawMessage {
 func invalidArguments(ctx context.Context, p *probe) {
 	wrong := invalidArgument(p.eventType().InputSchema)
 	if wrong == nil {
-		p.skip("the inputSchema of "+p.Event+" refuses nothing", p.step.Rows...)
+		p.skipAll("the inputSchema of "+p.Event+" refuses nothing")
 		return
 	}
 	a := p.poll(ctx, params{"arguments": wrong})
-	if a.silent != "" {
-		p.skip(a.silent, p.step.Rows...)
+	if p.unanswered(a) {
 		return
 	}
 	p.judge(conform.PollInvalidArguments, a.is("InvalidParams"), "%s: %s", wrong, a.text)
@@ -133,7 +131,7 @@ func unsupportedMode(ctx context.Context, p *probe) {
 		a := p.poll(ctx, params{"name": t.Name, "arguments": args})
 		if a.code == -32601 &&
 			!slices.ContainsFunc(p.Types, func(t driver.EventType) bool { return slices.Contains(t.Delivery, eventmeter.Poll) }) {
-			p.skip("no event type can be polled, and there is no events/poll", p.step.Rows...)
+			p.skipAll("no event type can be polled, and there is no events/poll")
 			return
 		}
 		if a.silent == "" {
@@ -143,7 +141,7 @@ func unsupportedMode(ctx context.Context, p *probe) {
 		p.skip(a.silent, conform.PollModeUnsupported)
 		return
 	}
-	p.skip("every event type can be polled", p.step.Rows...)
+	p.skipAll("every event type can be polled")
 }
 
 // absentCursorPoll polls without a cursor between two polls with null.
@@ -164,12 +162,11 @@ func absentCursorWebhook(ctx context.Context, p *probe) {
 	k := p.hook()
 	with := p.subscribe(ctx, k, nil)
 	if !with.granted() {
-		p.skip("a subscribe with cursor: null failed: "+with.text+with.silent, p.step.Rows...)
+		p.skipAll("a subscribe with cursor: null failed: "+with.text+with.silent)
 		return
 	}
 	without := p.subscribe(ctx, p.hook(), params{"cursor": nil})
-	if without.silent != "" {
-		p.skip(without.silent, p.step.Rows...)
+	if p.unanswered(without) {
 		return
 	}
 	p.judge(conform.CursorAbsentEqualsNull, without.granted() && (with.cursor() == nil) == (without.cursor() == nil), "%s", without.text)
@@ -177,8 +174,7 @@ func absentCursorWebhook(ctx context.Context, p *probe) {
 
 func staleCursor(ctx context.Context, p *probe) {
 	a := p.poll(ctx, params{"cursor": "eventmeter-stale-cursor"})
-	if a.silent != "" {
-		p.skip(a.silent, p.step.Rows...)
+	if p.unanswered(a) {
 		return
 	}
 	p.judge(conform.TruncatedPollNeverAnError, a.granted(), "%s", a.text)
@@ -203,7 +199,7 @@ func staleCursor(ctx context.Context, p *probe) {
 func (p *probe) backlog(ctx context.Context, n int) (cursor any, a answer, ok bool) {
 	first := p.poll(ctx, nil)
 	if cursor = first.cursor(); cursor == nil {
-		p.skip("the event type has no cursors: "+first.text+first.silent, p.step.Rows...)
+		p.skipAll("the event type has no cursors: "+first.text+first.silent)
 		return nil, first, false
 	}
 	limit := time.After(patience)
@@ -215,7 +211,7 @@ func (p *probe) backlog(ctx context.Context, n int) (cursor any, a answer, ok bo
 		}
 		if a.granted() && !begins(a.ids(), before) {
 			p.judge(conform.PollStatelessRequest, false, "%s", a.text)
-			p.skip("a poll did not bring again what it had brought", p.step.Rows...)
+			p.skipAll("a poll did not bring again what it had brought")
 			return nil, a, false
 		}
 		if before = a.ids(); len(before) >= n {
@@ -223,10 +219,10 @@ func (p *probe) backlog(ctx context.Context, n int) (cursor any, a answer, ok bo
 		}
 		select {
 		case <-limit:
-			p.skip("too few events came", p.step.Rows...)
+			p.skipAll("too few events came")
 			return nil, a, false
 		case <-ctx.Done():
-			p.skip(overTime, p.step.Rows...)
+			p.skipAll(overTime)
 			return nil, a, false
 		case <-time.After(200 * time.Millisecond):
 		}
@@ -240,15 +236,14 @@ func replay(ctx context.Context, p *probe) {
 	}
 	absentCursorPoll(ctx, p) // here there are events
 	again := p.poll(ctx, params{"cursor": cursor})
-	if again.silent != "" {
-		p.skip(again.silent, p.step.Rows...)
+	if p.unanswered(again) {
 		return
 	}
 	p.judge(conform.PollStatelessRequest, begins(again.ids(), a.ids()), "%v, and %v before", again.ids(), a.ids())
 	one := p.poll(ctx, params{"cursor": cursor, "maxEvents": 1})
 	next := p.poll(ctx, params{"cursor": one.cursor(), "maxEvents": 1})
 	if !one.granted() || !next.granted() {
-		p.skip("a poll with maxEvents failed: "+one.text+next.text, p.step.Rows...)
+		p.skipAll("a poll with maxEvents failed: "+one.text+next.text)
 		return
 	}
 	if len(one.ids()) > 1 {
@@ -280,12 +275,11 @@ func maxAge(ctx context.Context, p *probe) {
 		return
 	}
 	if !wait(ctx, 3*time.Second) { // until the events that came are older than that
-		p.skip(overTime, p.step.Rows...)
+		p.skipAll(overTime)
 		return
 	}
 	a := p.poll(ctx, params{"cursor": cursor, "maxAgeMs": 1})
-	if a.silent != "" {
-		p.skip(a.silent, p.step.Rows...)
+	if p.unanswered(a) {
 		return
 	}
 	floored := a.granted() && !slices.ContainsFunc(a.ids(), func(id string) bool { return slices.Contains(old.ids(), id) })
@@ -301,7 +295,7 @@ func maxAge(ctx context.Context, p *probe) {
 func denied(ctx context.Context, p *probe) {
 	d := p.opts.Denied
 	if d.Event == "" {
-		p.skip("needs an event type that the principal may not have; name it with --denied", p.step.Rows...)
+		p.skipAll("needs an event type that the principal may not have; name it with --denied")
 		return
 	}
 	of := params{"name": d.Event, "arguments": d.Arguments}
@@ -317,9 +311,9 @@ func denied(ctx context.Context, p *probe) {
 	}
 	switch {
 	case a.silent != "":
-		p.skip(a.silent, p.step.Rows...)
+		p.skipAll(a.silent)
 	case !asked:
-		p.skip("the target does not list "+d.Event, p.step.Rows...)
+		p.skipAll("the target does not list "+d.Event)
 	default:
 		p.judge(conform.AuthzSubscribeTime, a.is("Forbidden") || a.status == 401 || a.status == 403, "%s", a.text)
 		p.skip("the refusal was no JSON-RPC error", conform.ErrorForbidden)

@@ -126,6 +126,17 @@ func (p *probe) skip(why string, rows ...conform.ID) {
 	}
 }
 
+// skipAll says why the rows of the step that are not judged yet are not.
+func (p *probe) skipAll(why string) { p.skip(why, p.step.Rows...) }
+
+// unanswered skips the rest of the step if a call got no answer.
+func (p *probe) unanswered(a answer) bool {
+	if a.silent != "" {
+		p.skipAll(a.silent)
+	}
+	return a.silent != ""
+}
+
 // params are the params of a call. Values are encoded as JSON; a json.RawMessage is
 // sent as it is.
 type params map[string]any

@@ -84,12 +84,12 @@ func firstMessage(resp *http.Response) (a answer, opened bool) {
 // step.
 func (p *probe) transport() (http.RoundTripper, func()) {
 	if p.Endpoint.IsProgram() {
-		p.skip("over standard input and output, calls and streams share one pipe", p.step.Rows...)
+		p.skipAll("over standard input and output, calls and streams share one pipe")
 		return nil, nil
 	}
 	t, hangUp, err := p.Endpoint.NewTransport("", new(wire.Traffic), true)
 	if err != nil {
-		p.skip(errtext.Line(err.Error()), p.step.Rows...)
+		p.skipAll(errtext.Line(err.Error()))
 		return nil, nil
 	}
 	return t, hangUp
@@ -104,8 +104,7 @@ func unknownStream(ctx context.Context, p *probe) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	a, opened := p.open(ctx, over, p.base().with(params{"name": unknown, "cursor": null}))
-	if a.silent != "" {
-		p.skip(a.silent, p.step.Rows...)
+	if p.unanswered(a) {
 		return
 	}
 	p.judge(conform.StreamErrorBeforeOpen, !opened && a.coded, "HTTP %d: %s", a.status, a.text)
@@ -148,14 +147,14 @@ func manyStreams(ctx context.Context, p *probe) {
 		}
 	}
 	if opened == 0 {
-		p.skip("no stream opened: "+got[0].text+got[0].silent, p.step.Rows...)
+		p.skipAll("no stream opened: "+got[0].text+got[0].silent)
 		return
 	}
 	a := p.call(ctx, p.me(), method, of)
 	if before.granted() && (a.silent == "" || a.status > 299 && !a.coded) {
 		p.judge(conform.StreamExemptFromConcurrencyCap, a.granted(), "%s beside %d streams: HTTP %d: %s", method, opened, a.status, a.text)
 	}
-	p.skip(a.silent, p.step.Rows...)
+	p.skipAll(a.silent)
 }
 
 // openAlone is open without a judgement, for several streams at once.

@@ -23,7 +23,7 @@ import (
 // noToken subscribes without a token.
 func noToken(ctx context.Context, p *probe) {
 	if p.Endpoint.IsProgram() {
-		p.skip("over standard input and output there are no tokens", p.step.Rows...)
+		p.skipAll("over standard input and output there are no tokens")
 		return
 	}
 	nobody := p.Endpoint.Anonymous()
@@ -35,15 +35,14 @@ func noToken(ctx context.Context, p *probe) {
 		p.judge(conform.SubscribeAuthRequired, true, "")
 		return
 	case err != nil:
-		p.skip(errtext.Line(err.Error()), p.step.Rows...)
+		p.skipAll(errtext.Line(err.Error()))
 		return
 	}
 	a := p.call(ctx, nobody, "events/subscribe", of)
 	if a.granted() {
 		_ = p.call(ctx, nobody, "events/unsubscribe", p.base().with(params{"delivery": params{"mode": "webhook", "url": k.url}}))
 	}
-	if a.silent != "" {
-		p.skip(a.silent, p.step.Rows...)
+	if p.unanswered(a) {
 		return
 	}
 	p.judge(conform.SubscribeAuthRequired, a.is("Forbidden") || a.status == 401 || a.status == 403, "%s", a.text)
@@ -57,7 +56,7 @@ func anotherMode(ctx context.Context, p *probe) {
 	if a.silent == "" {
 		p.judge(conform.SubscribeWebhookOnly, !a.granted(), "%s", a.text)
 	}
-	p.skip(a.silent, p.step.Rows...)
+	p.skipAll(a.silent)
 }
 
 func badSecrets(ctx context.Context, p *probe) {
@@ -95,7 +94,7 @@ func (p *probe) refused(ctx context.Context, url string) (a answer, ok bool) {
 	}
 	k.read(func() { k.arguments = nil })
 	if a.silent != "" {
-		p.skip(a.silent, p.step.Rows...)
+		p.skipAll(a.silent)
 	}
 	return a, a.silent == ""
 }
@@ -206,18 +205,18 @@ func sameKey(ctx context.Context, p *probe) {
 		if pair[0].silent+pair[1].silent == "" {
 			p.judge(conform.SubscribeIdempotentUpsert, false, "two at once: %s and %s", pair[0].text, pair[1].text)
 		}
-		p.skip("it could not subscribe: "+pair[0].text+pair[0].silent, p.step.Rows...)
+		p.skipAll("it could not subscribe: "+pair[0].text+pair[0].silent)
 		return
 	}
 	id := pair[0].string("id")
 	if id == "" || pair[1].string("id") == "" {
-		p.skip("the answers have no id", p.step.Rows...)
+		p.skipAll("the answers have no id")
 		return
 	}
 	same := id == pair[1].string("id")
 	p.judge(conform.SubscribeIdempotentUpsert, same, "two at once have the ids %q and %q: %s", id, pair[1].string("id"), pair[0].text)
 	if !same {
-		p.skip("the same key has two ids", p.step.Rows...)
+		p.skipAll("the same key has two ids")
 		return
 	}
 	if a := p.subscribe(ctx, p.hook(), params{"id": "eventmeter-made-up"}); a.granted() {
@@ -241,8 +240,7 @@ func sameKey(ctx context.Context, p *probe) {
 // endKey unsubscribes the key of two subscribes, once and again, and subscribes anew.
 func (p *probe) endKey(ctx context.Context, k *hook, end params, id string) {
 	first := p.unsubscribe(ctx, k, end)
-	if first.silent != "" {
-		p.skip(first.silent, p.step.Rows...)
+	if p.unanswered(first) {
 		return
 	}
 	p.judge(conform.UnsubscribeByKey, first.granted(), "%s", first.text)
@@ -253,7 +251,7 @@ func (p *probe) endKey(ctx context.Context, k *hook, end params, id string) {
 	if anew := p.subscribe(ctx, k, nil); anew.granted() {
 		p.judge(conform.SubscribeIDDerived, anew.string("id") == id, "%s, and %s before", anew.text, id)
 	}
-	p.skip("a call of the step was not answered", p.step.Rows...)
+	p.skipAll("a call of the step was not answered")
 }
 
 // differing returns arguments of which one text differs; nil if none is text.
@@ -276,12 +274,12 @@ func anotherKey(ctx context.Context, p *probe) {
 	k := p.hook()
 	a, b := p.subscribe(ctx, k, nil), p.subscribe(ctx, p.hook(), nil)
 	if !a.granted() || !b.granted() {
-		p.skip("it could not subscribe: "+a.text+a.silent+b.silent, p.step.Rows...)
+		p.skipAll("it could not subscribe: "+a.text+a.silent+b.silent)
 		return
 	}
 	id := a.string("id")
 	if id == "" || b.string("id") == "" {
-		p.skip("the answers have no id", p.step.Rows...)
+		p.skipAll("the answers have no id")
 		return
 	}
 	p.judge(conform.SubscribeKeyImmutable, id != b.string("id"), "%s for two callbacks", a.text)
@@ -297,14 +295,14 @@ func anotherKey(ctx context.Context, p *probe) {
 func twoPrincipals(ctx context.Context, p *probe) {
 	other := p.Endpoint.Principal(1)
 	if other == p.me() {
-		p.skip("needs two principals; give another with --token", p.step.Rows...)
+		p.skipAll("needs two principals; give another with --token")
 		return
 	}
 	k := p.hook()
 	of := p.base().with(params{"delivery": k.delivery(), "cursor": null})
 	mine, its := p.subscribe(ctx, k, nil), p.call(ctx, other, "events/subscribe", of)
 	if !mine.granted() || !its.granted() {
-		p.skip("it could not subscribe: "+mine.text+" "+its.text+its.silent, p.step.Rows...)
+		p.skipAll("it could not subscribe: "+mine.text+" "+its.text+its.silent)
 		return
 	}
 	if mine.string("id") != "" {
@@ -361,5 +359,5 @@ func timesToLive(ctx context.Context, p *probe) {
 			p.skip("the requested lifetime was shorter than the shortest grant of the server", conform.TTLRefreshBeforeLteSuggestion)
 		}
 	}
-	p.skip("no answer with a time", p.step.Rows...)
+	p.skipAll("no answer with a time")
 }
