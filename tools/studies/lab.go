@@ -49,7 +49,8 @@ const runLimit = 40 * time.Minute
 // targetDown is the exit code where the target fell over, which is a result without figures.
 const targetDown = 3
 
-// measure makes the runs of the study in from, and writes their directory. Where it ends early, what was measured is kept, without tables: those of half a study would mislead.
+// measure makes the runs of the study in from, and writes their directory. Where it ends early, what was
+// measured is kept, without tables: those of half a study would mislead.
 func measure(ctx context.Context, o *options, log io.Writer) (err error) {
 	s, err := loadStudy(o.from)
 	if err != nil {
@@ -64,7 +65,9 @@ func measure(ctx context.Context, o *options, log io.Writer) (err error) {
 		return errors.Join(err, os.RemoveAll(l.temp))
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(l.temp)) }()
-	l.data = &data{Schema: schema, Study: name(o.from), Scale: o.scale, Started: now(), Machine: thisMachine()}
+	l.data = &data{
+		Schema: schema, Study: name(o.from), Scale: o.scale, Started: now(), Machine: thisMachine(),
+	}
 	failed := l.all(ctx, runs)
 	l.data.Finished, l.data.Partial = now(), failed != nil
 	if err := l.data.save(l.dir); err != nil || failed != nil {
@@ -88,7 +91,8 @@ func (l *lab) open(ctx context.Context) (err error) {
 		if runtime.GOOS == "windows" {
 			l.binary += ".exe"
 		}
-		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", l.binary, "github.com/eventmeter/eventmeter/cmd/eventmeter")
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", l.binary,
+			"github.com/eventmeter/eventmeter/cmd/eventmeter")
 		if text, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("build eventmeter: %w\n%s", err, text)
 		}
