@@ -126,12 +126,12 @@ func (c *chart) svg(all []line) ([]byte, error) {
 	}
 	c.X.fit(&p.X)
 	c.Y.fit(&p.Y)
-	canvas := vgsvg.New(540, 310+vg.Length(20*len(all)))
+	canvas := vgsvg.New(600, 310+vg.Length(20*len(all)))
 	page := draw.New(canvas)
 	page.FillPolygon(color.White, []vg.Point{{}, {X: page.Max.X}, page.Max, {Y: page.Max.Y}})
 	below := legend.Rectangle(page)
 	legend.Draw(draw.Crop(page, 40, 0, 0, 0))
-	p.Draw(draw.Crop(page, 0, -10, below.Max.Y-below.Min.Y+10, 0))
+	p.Draw(draw.Crop(page, 5, -35, below.Max.Y-below.Min.Y+10, -5))
 	var b bytes.Buffer
 	_, err := canvas.WriteTo(&b)
 	return b.Bytes(), err

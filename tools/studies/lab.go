@@ -65,7 +65,9 @@ func measure(ctx context.Context, o *options, log io.Writer) (err error) {
 		return errors.Join(err, os.RemoveAll(l.temp))
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(l.temp)) }()
-	l.data = &data{Schema: schema, Study: name(o.from), Scale: o.scale, Started: now(), Machine: thisMachine()}
+	l.data = &data{
+		Schema: schema, Study: name(o.from), Scale: o.scale, Started: now(), Machine: thisMachine(),
+	}
 	failed := l.all(ctx, runs)
 	l.data.Finished, l.data.Partial = now(), failed != nil
 	if err := l.data.save(l.dir); err != nil || failed != nil {
@@ -89,7 +91,8 @@ func (l *lab) open(ctx context.Context) (err error) {
 		if runtime.GOOS == "windows" {
 			l.binary += ".exe"
 		}
-		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", l.binary, "github.com/eventmeter/eventmeter/cmd/eventmeter")
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", l.binary,
+			"github.com/eventmeter/eventmeter/cmd/eventmeter")
 		if text, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("build eventmeter: %w\n%s", err, text)
 		}

@@ -75,7 +75,6 @@ runs:
     name: plain-${rate}-${repeat}
     matrix: {rate: [10, 20]}
     repeats: 2
-    alternate: true
     let: {n: "int(scaled(100, 5))", more: ["a=${n}"]}
     args: [run, --profile, push]
     set: ["schedule.rate=${rate}/s", "${more}"]

@@ -30,17 +30,16 @@ type study struct {
 // group is a matrix of runs, whose results have the same figures.
 // Its texts may contain expressions as ${…}. One that is nothing else may be a list, and is then several such texts.
 type group struct {
-	Group     string        `yaml:"group"`
-	Name      string        `yaml:"name"`   // of a run: the same for no two runs of the study
-	Matrix    yaml.MapSlice `yaml:"matrix"` // variable: values; the first varies slowest; a map sets several variables
-	Where     string        `yaml:"where"`  // expression: which cells are run; "" = all
-	Let       yaml.MapSlice `yaml:"let"`    // further variables: expressions, each of which knows those before it
-	Repeats   int           `yaml:"repeats"`
-	Alternate bool          `yaml:"alternate"` // repeat the whole matrix, not each cell
-	AtOnce    int           `yaml:"atOnce"`    // runs side by side; 0 = 1
-	Args      []string      `yaml:"args"`      // of eventmeter; --quiet and --out are added
-	Set       []string      `yaml:"set"`       // each becomes --set
-	Prints    bool          `yaml:"prints"`    // its result is what it prints; such a run measures nothing
+	Group   string        `yaml:"group"`
+	Name    string        `yaml:"name"`    // of a run: the same for no two runs of the study
+	Matrix  yaml.MapSlice `yaml:"matrix"`  // variable: values; the first varies slowest; a map sets several variables
+	Where   string        `yaml:"where"`   // expression: which cells are run; "" = all
+	Let     yaml.MapSlice `yaml:"let"`     // further variables: expressions, each of which knows those before it
+	Repeats int           `yaml:"repeats"` // of the whole matrix, so that a machine that slows down does so for all cells
+	AtOnce  int           `yaml:"atOnce"`  // runs side by side; 0 = 1
+	Args    []string      `yaml:"args"`    // of eventmeter; --quiet and --out are added
+	Set     []string      `yaml:"set"`     // each becomes --set
+	Prints  bool          `yaml:"prints"`  // its result is what it prints; such a run measures nothing
 	// Options has each run use a reference server of its own, with these options as JSON. Its counters are
 	// read every 200 ms for the expressions of sampled.
 	Options string `yaml:"options"`
@@ -184,10 +183,7 @@ func (s *study) expandGroup(g *group, scale float64) ([]*run, error) {
 	}
 	var runs []*run
 	for i := range len(cells) * repeats {
-		cell, repeat := cells[i/repeats], i%repeats+1
-		if g.Alternate {
-			cell, repeat = cells[i%len(cells)], i/len(cells)+1
-		}
+		cell, repeat := cells[i%len(cells)], i/len(cells)+1
 		env := maps.Clone(s.Constants)
 		if env == nil {
 			env = map[string]any{}
@@ -197,14 +193,10 @@ func (s *study) expandGroup(g *group, scale float64) ([]*run, error) {
 		if err := assign(g.Let, env); err != nil {
 			return nil, err
 		}
-		if g.Where != "" {
-			yes, err := eval(g.Where, env)
-			if err != nil {
-				return nil, err
-			}
-			if yes != true {
-				continue
-			}
+		if yes, err := truth(g.Where, env); err != nil {
+			return nil, err
+		} else if !yes {
+			continue
 		}
 		name, err := fill(g.Name, env)
 		if err != nil {
@@ -357,7 +349,8 @@ func (s *study) conditions(d *data) string {
 	}
 	text := fmt.Sprintf("%s, %s/%s, kernel %s, %s, %d processors that generator, target and upstream share, "+
 		"all on one machine. %d runs.",
-		d.Started.Format(time.DateOnly), d.Machine.OS, d.Machine.Arch, d.Machine.Kernel, d.Machine.Go, d.Machine.CPUs, runs)
+		d.Started.Format(time.DateOnly), d.Machine.OS, d.Machine.Arch, d.Machine.Kernel, d.Machine.Go,
+		d.Machine.CPUs, runs)
 	if runs > 0 && slices.Min(loads) >= 0 {
 		text += fmt.Sprintf(" The load average was %.1f to %.1f at the ends of the runs, whose own load is part of it.",
 			slices.Min(loads), slices.Max(loads))
@@ -369,5 +362,6 @@ func (s *study) conditions(d *data) string {
 	case len(slow) == runs:
 		return text + " **The generator was the bottleneck in all of them**" + little
 	}
-	return text + fmt.Sprintf(" **The generator was the bottleneck in %d of them** (%s)%s", len(slow), strings.Join(slow, ", "), little)
+	return text + fmt.Sprintf(" **The generator was the bottleneck in %d of them** (%s)%s",
+		len(slow), strings.Join(slow, ", "), little)
 }

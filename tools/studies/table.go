@@ -17,7 +17,7 @@ import (
 type selection struct {
 	Of    []string         `yaml:"of"`    // groups of runs
 	Where string           `yaml:"where"` // expression; "" = all rows
-	By    []string         `yaml:"by"`    // rows that have the same of these are one, and its figures are lists; none = each row
+	By    []string         `yaml:"by"`    // rows with the same of these are one, with lists of figures; none = each row
 	Order []string         `yaml:"order"` // expressions; none = as they were measured
 	Rows  []map[string]any `yaml:"rows"`  // values instead of measured rows
 	Let   yaml.MapSlice    `yaml:"let"`   // further variables of a row: expressions
