@@ -52,14 +52,19 @@ type line struct {
 	ranges plotter.YErrors // from each point down and up
 }
 
-// drawCharts draws the charts of a directory.
+// drawCharts draws the charts of a directory that are not there. Those that are may have lines which nothing
+// computes again.
 func (s *study) drawCharts(dir string, env map[string]any) error {
 	for i := range s.Charts {
+		file := filepath.Join(dir, s.Charts[i].Name+".svg")
+		if _, err := os.Stat(file); err == nil {
+			continue
+		}
 		svg, err := s.Charts[i].draw(env)
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(dir, s.Charts[i].Name+".svg"), svg, 0o644); err != nil {
+		if err := os.WriteFile(file, svg, 0o644); err != nil {
 			return err
 		}
 	}

@@ -267,7 +267,7 @@ func (s *study) draft(d *data) string {
 }
 
 // render reads the figures of a directory's results again, writes the tables into its page, which is
-// drafted where there is none, and draws the charts.
+// drafted where there is none, and draws the charts that are not there.
 func render(dir string) error {
 	s, d, err := read(dir)
 	if err != nil {
