@@ -28,7 +28,7 @@ var overrideTable = [][]string{
 	{"lanes.a.arguments={x: [1, 2.5, null, true, {y: '{{.Index}}'}]}"},
 	{"lanes.a.arguments.x.y.z={{int .Index}}"},
 	{"lanes.*.arguments={x: 1}", "lanes.*.arguments.y=2"},
-	{"lanes.a.arguments={x: 18446744073709551615, z: 1e300, w: -0.5, v: 0x1f}"},
+	{"lanes.a.arguments={x: 18446744073709551615, z: 1e300, w: -0.5, v: 31}"},
 	{"lanes.b.mode=push", "lanes.b.poll=null"},
 	{"lanes=[{name: c, mode: push, subscriptions: 1, event: e}]"},
 	{"lanes.0={name: c, mode: push, subscriptions: 1, event: e}"},
