@@ -19,7 +19,7 @@ func (p *probe) unchallenged(k *hook, a answer) bool {
 	case a.silent != "":
 		p.skipAll(a.silent)
 	case n == 0:
-		p.skipAll("the server sent no challenge to the callback: "+a.text)
+		p.skipAll("the server sent no challenge to the callback: " + a.text)
 	}
 	return a.silent != "" || n == 0
 }
@@ -79,7 +79,7 @@ func failedChallenge(ctx context.Context, p *probe) {
 func (p *probe) ready(ctx context.Context, k *hook) bool {
 	a := p.subscribe(ctx, k, nil)
 	if !a.granted() {
-		p.skipAll("it could not subscribe: "+a.text+a.silent)
+		p.skipAll("it could not subscribe: " + a.text + a.silent)
 	}
 	return a.granted()
 }

@@ -100,7 +100,7 @@ func invalidArgument(schema json.RawMessage) json.RawMessage {
 func invalidArguments(ctx context.Context, p *probe) {
 	wrong := invalidArgument(p.eventType().InputSchema)
 	if wrong == nil {
-		p.skipAll("the inputSchema of "+p.Event+" refuses nothing")
+		p.skipAll("the inputSchema of " + p.Event + " refuses nothing")
 		return
 	}
 	a := p.poll(ctx, params{"arguments": wrong})
@@ -162,7 +162,7 @@ func absentCursorWebhook(ctx context.Context, p *probe) {
 	k := p.hook()
 	with := p.subscribe(ctx, k, nil)
 	if !with.granted() {
-		p.skipAll("a subscribe with cursor: null failed: "+with.text+with.silent)
+		p.skipAll("a subscribe with cursor: null failed: " + with.text + with.silent)
 		return
 	}
 	without := p.subscribe(ctx, p.hook(), params{"cursor": nil})
@@ -199,7 +199,7 @@ func staleCursor(ctx context.Context, p *probe) {
 func (p *probe) backlog(ctx context.Context, n int) (cursor any, a answer, ok bool) {
 	first := p.poll(ctx, nil)
 	if cursor = first.cursor(); cursor == nil {
-		p.skipAll("the event type has no cursors: "+first.text+first.silent)
+		p.skipAll("the event type has no cursors: " + first.text + first.silent)
 		return nil, first, false
 	}
 	limit := time.After(patience)
@@ -243,7 +243,7 @@ func replay(ctx context.Context, p *probe) {
 	one := p.poll(ctx, params{"cursor": cursor, "maxEvents": 1})
 	next := p.poll(ctx, params{"cursor": one.cursor(), "maxEvents": 1})
 	if !one.granted() || !next.granted() {
-		p.skipAll("a poll with maxEvents failed: "+one.text+next.text)
+		p.skipAll("a poll with maxEvents failed: " + one.text + next.text)
 		return
 	}
 	if len(one.ids()) > 1 {
@@ -313,7 +313,7 @@ func denied(ctx context.Context, p *probe) {
 	case a.silent != "":
 		p.skipAll(a.silent)
 	case !asked:
-		p.skipAll("the target does not list "+d.Event)
+		p.skipAll("the target does not list " + d.Event)
 	default:
 		p.judge(conform.AuthzSubscribeTime, a.is("Forbidden") || a.status == 401 || a.status == 403, "%s", a.text)
 		p.skip("the refusal was no JSON-RPC error", conform.ErrorForbidden)

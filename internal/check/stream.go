@@ -147,7 +147,7 @@ func manyStreams(ctx context.Context, p *probe) {
 		}
 	}
 	if opened == 0 {
-		p.skipAll("no stream opened: "+got[0].text+got[0].silent)
+		p.skipAll("no stream opened: " + got[0].text + got[0].silent)
 		return
 	}
 	a := p.call(ctx, p.me(), method, of)

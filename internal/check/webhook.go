@@ -205,7 +205,7 @@ func sameKey(ctx context.Context, p *probe) {
 		if pair[0].silent+pair[1].silent == "" {
 			p.judge(conform.SubscribeIdempotentUpsert, false, "two at once: %s and %s", pair[0].text, pair[1].text)
 		}
-		p.skipAll("it could not subscribe: "+pair[0].text+pair[0].silent)
+		p.skipAll("it could not subscribe: " + pair[0].text + pair[0].silent)
 		return
 	}
 	id := pair[0].string("id")
@@ -274,7 +274,7 @@ func anotherKey(ctx context.Context, p *probe) {
 	k := p.hook()
 	a, b := p.subscribe(ctx, k, nil), p.subscribe(ctx, p.hook(), nil)
 	if !a.granted() || !b.granted() {
-		p.skipAll("it could not subscribe: "+a.text+a.silent+b.silent)
+		p.skipAll("it could not subscribe: " + a.text + a.silent + b.silent)
 		return
 	}
 	id := a.string("id")
@@ -302,7 +302,7 @@ func twoPrincipals(ctx context.Context, p *probe) {
 	of := p.base().with(params{"delivery": k.delivery(), "cursor": null})
 	mine, its := p.subscribe(ctx, k, nil), p.call(ctx, other, "events/subscribe", of)
 	if !mine.granted() || !its.granted() {
-		p.skipAll("it could not subscribe: "+mine.text+" "+its.text+its.silent)
+		p.skipAll("it could not subscribe: " + mine.text + " " + its.text + its.silent)
 		return
 	}
 	if mine.string("id") != "" {
