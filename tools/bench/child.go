@@ -41,7 +41,6 @@ type spec struct {
 	PollEvery time.Duration // from one poll of a poller to the next
 	TTL       time.Duration // of webhook subscriptions; they are refreshed after refreshedAt of it
 	Conns     int           // connections for calls; 0 = enough
-	Processes int           // of the generator
 
 	Error    bool // compares receive times with the send times in the events
 	Portable bool // no receive times of the kernel
@@ -51,7 +50,6 @@ type spec struct {
 	URL, Admin string // of the target
 	Program    string // eventmeter
 	Dir        string // for files
-	Profile    string // beginning of the names of profiles; "" = none
 }
 
 // groups is the number of groups, at least one.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"runtime/pprof"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -117,21 +116,13 @@ func throughPhases(ctx context.Context, s spec, c client, clock *eventmeter.Cloc
 		collect()
 		wait(ctx, 3*sampled)
 	}
-	if err := heapProfile(s.Profile); err != nil {
-		return err
-	}
 	wait(ctx, s.Idle)
 	o.Paced = time.Now()
 	c.begin()
-	stop, err := cpuProfile(s.Profile)
-	if err != nil {
-		return err
-	}
 	before := mallocs()
 	err = p.publish(ctx, 16, loadgen.Constant{Rate: s.Rate * float64(s.groups())}, 0, s.Paced)
 	o.Delivered = until(ctx, c, n+p.reached.Load(), s.Timeout) - n
 	o.Ended = time.Now()
-	stop()
 	o.Lost = p.reached.Load() - o.Delivered + p.failed
 	o.Values["allocations"] = float64(mallocs()-before) / float64(max(1, o.Delivered))
 	c.finish(o)
@@ -219,33 +210,4 @@ func mallocs() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.Mallocs
-}
-
-// heapProfile writes what is in use.
-func heapProfile(name string) error {
-	if name == "" {
-		return nil
-	}
-	runtime.GC()
-	f, err := os.Create(name + ".heap")
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return pprof.Lookup("heap").WriteTo(f, 0)
-}
-
-// cpuProfile writes a CPU profile until stop is called.
-func cpuProfile(name string) (stop func(), err error) {
-	if name == "" {
-		return func() {}, nil
-	}
-	f, err := os.Create(name + ".pprof")
-	if err != nil {
-		return nil, err
-	}
-	return func() {
-		pprof.StopCPUProfile()
-		f.Close()
-	}, pprof.StartCPUProfile(f)
 }

@@ -8,14 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"syscall"
 	"time"
 
@@ -41,16 +37,6 @@ func generate(ctx context.Context, s spec, send func(reply) error) error {
 		return err
 	}
 	args := []string{"run", name, "--quiet", "--annotate", "none", "--out", out}
-	if s.Processes > 1 {
-		args = append(args, "--processes", fmt.Sprint(s.Processes))
-	}
-	at := ""
-	if s.Profile != "" {
-		if at, err = freePort(); err != nil {
-			return err
-		}
-		args = append(args, "--metrics", at, "--metrics-linger", "0s", "--pprof")
-	}
 	var log bytes.Buffer
 	c := exec.CommandContext(ctx, s.Program, args...)
 	c.Stderr = &log
@@ -63,17 +49,10 @@ func generate(ctx context.Context, s spec, send func(reply) error) error {
 	if err := send(reply{PID: c.Process.Pid}); err != nil {
 		return errors.Join(err, c.Cancel(), c.Wait())
 	}
-	running, over := context.WithCancel(ctx)
-	fetched := make(chan error, 1)
-	go func() { fetched <- fetchProfiles(running, at, s) }()
 	err = c.Wait()
-	over()
 	var exit *exec.ExitError
 	if err != nil && !(errors.As(err, &exit) && exit.ExitCode() == bottleneck) {
 		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(log.Bytes()))
-	}
-	if err := <-fetched; err != nil {
-		return err
 	}
 	o, err := readResult(filepath.Join(out, "result.json"))
 	if err != nil {
@@ -179,60 +158,4 @@ func readResult(name string) (*outcome, error) {
 		o.Values["failed"] += float64(n)
 	}
 	return o, nil
-}
-
-func freePort() (string, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer ln.Close()
-	return ln.Addr().String(), nil
-}
-
-// measuring is in the metrics of a run in its measured phase.
-var measuring = regexp.MustCompile(`eventmeter_phase\{phase="measure"[^}]*\} 1`)
-
-// fetchProfiles waits for the measured phase and fetches a heap profile and a CPU profile of it.
-func fetchProfiles(ctx context.Context, at string, s spec) error {
-	if s.Profile == "" {
-		return nil
-	}
-	for {
-		text, err := fetch(ctx, "http://"+at+"/metrics")
-		if ctx.Err() != nil {
-			return fmt.Errorf("profile: %w", ctx.Err())
-		}
-		if err == nil && measuring.Match(text) {
-			break
-		}
-		wait(ctx, sampled)
-	}
-	seconds := max(1, int(s.Paced.Seconds())-1)
-	for _, kind := range [][2]string{{".heap", "heap"}, {".pprof", fmt.Sprintf("profile?seconds=%d", seconds)}} {
-		text, err := fetch(ctx, "http://"+at+"/debug/pprof/"+kind[1])
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(s.Profile+kind[0], text, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func fetch(ctx context.Context, url string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s was answered %s", url, resp.Status)
-	}
-	return io.ReadAll(resp.Body)
 }

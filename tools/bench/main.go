@@ -56,7 +56,7 @@ receive times, of eventmeter and of reference clients in turn. It prints one tab
 A full run takes about half an hour; the machine should otherwise be idle.
 
 Rows: ` + strings.Join(rowNames(), ", ") + `.
-A name without its last part, such as push1 or curve, stands for all rows that begin with it.`,
+A name without its last part, such as error, stands for all rows that begin with it.`,
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -79,7 +79,6 @@ A name without its last part, such as push1 or curve, stands for all rows that b
 	fl.StringSliceVar(&b.only, "only", nil, "rows to measure, with commas between them (default all)")
 	fl.Float64Var(&b.scale, "scale", 1, "factor for numbers of streams, 0.001 to 4; durations become shorter by its root")
 	fl.IntVar(&b.repeats, "repeats", 3, "how often each client of a row is measured, in turn")
-	fl.StringVar(&b.profiles, "profiles", "", "folder for CPU profiles of the clients, and heap profiles before events arrive")
 	fl.StringVar(&b.program, "eventmeter", "", "program to measure (default: built from this checkout)")
 	fl.StringVar(&dir, "out", "", "folder for bench.json and README.md")
 	return c
@@ -114,7 +113,6 @@ type bench struct {
 	only     []string
 	scale    float64
 	repeats  int
-	profiles string
 	program  string
 	progress io.Writer
 
@@ -129,17 +127,10 @@ func (b *bench) prepare(ctx context.Context) error {
 		return fmt.Errorf("scale %g: use 0.001 to 4", b.scale)
 	case b.repeats < 1 || b.repeats > 15:
 		return fmt.Errorf("%d repeats: use 1 to 15", b.repeats)
-	case b.profiles != "" && b.scale < 0.05:
-		return fmt.Errorf("scale %g: profiles need some seconds, and so a scale of 0.05 or more", b.scale)
 	}
 	for _, name := range b.only {
 		if !slices.ContainsFunc(rows, func(r row) bool { return r.named(name) }) {
 			return fmt.Errorf("no row %q: use %s", name, strings.Join(rowNames(), ", "))
-		}
-	}
-	if b.profiles != "" {
-		if err := os.MkdirAll(b.profiles, 0o755); err != nil {
-			return err
 		}
 	}
 	path, err := os.Executable()
@@ -181,7 +172,7 @@ func (b *bench) measure(ctx context.Context) (*report, error) {
 		}
 		for round := range row.rounds(b.repeats) {
 			for i, c := range row.clients {
-				m, err := b.once(ctx, row, specs[i], round)
+				m, err := b.once(ctx, row, specs[i])
 				if ctx.Err() != nil {
 					return r, ctx.Err()
 				}
@@ -203,7 +194,7 @@ func (b *bench) measure(ctx context.Context) (*report, error) {
 }
 
 // once measures one client.
-func (b *bench) once(ctx context.Context, row row, s spec, round int) (*measurement, error) {
+func (b *bench) once(ctx context.Context, row row, s spec) (*measurement, error) {
 	fmt.Fprintf(b.progress, "%s: %s, %d streams\n", row.name, s.Name, s.Streams)
 	s.Program = b.program
 	var err error
@@ -211,9 +202,5 @@ func (b *bench) once(ctx context.Context, row row, s spec, round int) (*measurem
 		return nil, err
 	}
 	defer os.RemoveAll(s.Dir)
-	if b.profiles != "" {
-		name := strings.NewReplacer(" ", "_", ",", "").Replace(s.Name)
-		s.Profile = filepath.Join(b.profiles, fmt.Sprintf("%s-%s-%d", row.name, name, round))
-	}
 	return measure(ctx, b.self, s)
 }

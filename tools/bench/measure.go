@@ -137,14 +137,6 @@ func (w *watcher) end() []point {
 
 func (w *watcher) sample() {
 	p := point{at: time.Now(), target: used(w.target), client: used(w.client)}
-	if w.spec.Processes > 1 {
-		parts, _ := w.client.Children() // none at first
-		for _, part := range parts {
-			u := used(part)
-			p.client.cpu += u.cpu
-			p.client.memory += u.memory
-		}
-	}
 	if all, err := cpu.Times(false); err == nil && len(all) > 0 {
 		t := all[0]
 		p.busy = t.User + t.System + t.Nice + t.Irq + t.Softirq + t.Steal

@@ -61,18 +61,18 @@ func (v value) String() string {
 }
 
 // line is a line of the table.
-type line struct{ row, figure, mine, other, theirs, ratio, goal string }
+type line struct{ row, figure, mine, other, theirs, ratio string }
 
 // Table is the report as a Markdown table, with what a reader needs to know of it below.
 func (r *report) Table() string {
-	lines := []line{{"row", "figure", "measured", "beside it", "measured", "ratio", "goal"}, {}}
+	lines := []line{{"row", "figure", "measured", "beside it", "measured", "ratio"}, {}}
 	for _, row := range rows {
 		lines = append(lines, r.linesOf(row)...)
 	}
 	cells := func(l *line) []*string {
-		return []*string{&l.row, &l.figure, &l.mine, &l.other, &l.theirs, &l.ratio, &l.goal}
+		return []*string{&l.row, &l.figure, &l.mine, &l.other, &l.theirs, &l.ratio}
 	}
-	var widths [7]int
+	var widths [6]int
 	for i := range lines {
 		for c, text := range cells(&lines[i]) {
 			widths[c] = max(widths[c], len([]rune(*text)))
@@ -122,10 +122,6 @@ func (r *report) linesOf(row row) (lines []line) {
 			continue
 		}
 		l := line{figure: strings.TrimSuffix(f.what+", "+f.unit, ", "), mine: valueOf(mine).String()}
-		g, judged := row.goals[f.name]
-		if judged && !g.ratio {
-			l.goal = g.verdict(valueOf(mine).median, r.Scale)
-		}
 		for _, c := range row.clients[1:] {
 			theirs := runs[c.name][f.name]
 			if len(theirs) == 0 {
@@ -134,9 +130,6 @@ func (r *report) linesOf(row row) (lines []line) {
 			l.other, l.theirs, l.ratio = c.name, valueOf(theirs).String(), ""
 			if ratios := quotients(mine, theirs); len(ratios) > 0 && !slices.Contains(counts, f.name) {
 				l.ratio = valueOf(ratios).String()
-				if judged && g.ratio && c.name == row.clients[1].name {
-					l.goal = g.verdict(valueOf(ratios).median, r.Scale)
-				}
 			}
 			lines = append(lines, l)
 			l = line{}
@@ -156,21 +149,6 @@ func quotients(mine, theirs []float64) (all []float64) {
 		}
 	}
 	return all
-}
-
-func (g goal) verdict(v, scale float64) string {
-	text := "at most " + number(g.most)
-	if g.ratio {
-		text += " ×"
-	}
-	verdict := ": not met"
-	if v <= g.most {
-		verdict = ": met"
-	}
-	if scale < 1 {
-		verdict += ", at a smaller size"
-	}
-	return text + verdict
 }
 
 // tooBusy is how many processors other processes may use.

@@ -16,7 +16,7 @@ import (
 const (
 	// frameSize is the length of an event's frame in bytes, approximately.
 	frameSize = 371
-	// heartbeat is longer than any measurement, so that targets send only events.
+	// heartbeat is longer than any measurement, so that the reference server sends only events.
 	heartbeat = 30 * time.Minute
 )
 
@@ -39,15 +39,14 @@ func serveBaseline(ctx context.Context, s spec, send func(reply) error) error {
 	if err != nil {
 		return err
 	}
-	f := baseline.New(baseline.Options{Size: frameSize, Heartbeat: heartbeat, Batch: s.Batch})
+	f := baseline.New(baseline.Options{Size: frameSize, Batch: s.Batch})
 	var work sync.WaitGroup
-	errs := make([]error, 2)
-	work.Go(func() { f.Run(ctx) })
+	var errs [2]error
 	work.Go(func() { errs[0] = f.ServeHTTP1(ctx, one) })
 	work.Go(func() { errs[1] = f.ServeHTTP2(ctx, two) })
 	err = send(reply{Target: &addresses{HTTP1: at1 + "/mcp", HTTP2: at2 + "/mcp", Admin: at1}})
 	work.Wait()
-	if err := errors.Join(append(errs, err)...); err != nil {
+	if err := errors.Join(errs[0], errs[1], err); err != nil {
 		return err
 	}
 	return send(reply{Outcome: &outcome{Lost: f.Stats().Skipped}})

@@ -6,13 +6,12 @@
 // real work would be the bottleneck, and its cost could not be separated from the
 // client's.
 //
-// It keeps no cursors, filters nothing and has one event type. Events carry the
+// It sends no heartbeats, keeps no cursors, filters nothing and has one event type. Events carry the
 // time just before the write that sends them.
 package baseline
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -30,8 +29,6 @@ type Options struct {
 	// Size is the length of an event's frame in bytes, from "data: " to the blank
 	// line; 0 = 371. Shorter frames are padded to it.
 	Size int
-	// Heartbeat is the time between heartbeats; 0 = 15 s.
-	Heartbeat time.Duration
 	// Batch is the number of streams of an HTTP/2 connection that get an event
 	// with one write, and so share its send time; 0 = as many as fit into 64 KiB.
 	Batch int
@@ -81,9 +78,6 @@ func New(o Options) *Server {
 	if o.Size == 0 {
 		o.Size = 371
 	}
-	if o.Heartbeat == 0 {
-		o.Heartbeat = 15 * time.Second
-	}
 	return &Server{opts: o, groups: map[*group]struct{}{}}
 }
 
@@ -92,23 +86,6 @@ func (f *Server) Stats() Stats {
 	return Stats{
 		Streams: f.streams.Load(), Opened: f.opened.Load(),
 		Frames: f.frames.Load(), Skipped: f.skipped.Load(),
-	}
-}
-
-// Run sends heartbeats until ctx ends.
-func (f *Server) Run(ctx context.Context) {
-	beat := time.NewTicker(f.opts.Heartbeat)
-	defer beat.Stop()
-	heartbeat := newFrame(
-		[]byte(`data: {"jsonrpc":"2.0","method":"notifications/events/heartbeat","params":{"cursor":null,` + meta + `}}` + "\n\n"),
-	)
-	for {
-		select {
-		case <-beat.C:
-			f.broadcast(heartbeat)
-		case <-ctx.Done():
-			return
-		}
 	}
 }
 

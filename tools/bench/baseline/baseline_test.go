@@ -32,7 +32,6 @@ func start(t *testing.T, o baseline.Options, two bool) (*baseline.Server, *http.
 	f := baseline.New(o)
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
-	work.Go(func() { f.Run(ctx) })
 	work.Go(func() {
 		serve := f.ServeHTTP1
 		if two {
