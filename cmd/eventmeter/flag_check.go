@@ -165,7 +165,7 @@ func flagNames(c *cobra.Command) map[string]string {
 
 // isMeta reports whether a flag is about the command itself.
 func isMeta(flag string) bool {
-	return slices.Contains([]string{"help", "help-all", "version"}, flag)
+	return slices.Contains([]string{"help", "version"}, flag)
 }
 
 // applyEnvironment sets the flags of a command that variables name and the command line

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -33,9 +34,6 @@ func main() {
 func runCommand(ctx context.Context, args []string, io streams) error {
 	root := newRoot(io)
 	root.SetOut(io.out)
-	if c := wantsAll(root, args); c != nil {
-		return showHelp(c, true)
-	}
 	root.SetArgs(args)
 	root.SetIn(io.in)
 	root.SetErr(io.err)
@@ -76,10 +74,7 @@ passed on to targets or other programs that eventmeter starts.
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("eventmeter {{.Version}}\n")
-	root.PersistentFlags().Bool("help-all", false, "show all flags of a command, and explain the command")
-	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
-		_ = showHelp(c, false) // standard output may be closed
-	})
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 100"))
 	root.AddCommand(
 		newRunCommand(io),
 		newCapacityCommand(io),

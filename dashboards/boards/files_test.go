@@ -187,7 +187,7 @@ func checkCommand(t *testing.T, program string) {
 	services := read[composeFile](t, "compose.yaml").Services
 	for _, name := range []string{"target", "eventmeter"} {
 		args := services[name].Command
-		help, err := exectest.Command(program, args[0], "--help-all").Output()
+		help, err := exectest.Command(program, args[0], "--help").Output()
 		if err != nil {
 			t.Fatal(err)
 		}

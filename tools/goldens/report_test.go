@@ -79,7 +79,7 @@ func TestCompare(t *testing.T) {
 	golden(t, "compare/single.txt", run(t, dir, "compare", "a/0", "b/0"))
 }
 
-// The short and the long help of every command.
+// The help of every command.
 func TestHelp(t *testing.T) {
 	dir := t.TempDir()
 	golden(t, "help/eventmeter.txt", run(t, dir, "--help"))
@@ -88,6 +88,6 @@ func TestHelp(t *testing.T) {
 		"version", "completion",
 	}
 	for _, verb := range verbs {
-		golden(t, "help/"+verb+".txt", run(t, dir, verb, "--help")+"\n-- all --\n"+run(t, dir, verb, "--help-all"))
+		golden(t, "help/"+verb+".txt", run(t, dir, verb, "--help"))
 	}
 }
