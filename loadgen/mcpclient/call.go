@@ -2,6 +2,7 @@ package mcpclient
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -35,11 +36,11 @@ const (
 const maxQuoted = 4 << 10
 
 // bodyLimit returns the limit for the body of an answer, in bytes.
-func bodyLimit(status int) int {
+func (c *Caller) bodyLimit(status int) int {
 	if status < 200 || status > 299 {
 		return MaxRefusal
 	}
-	return maxAnswer
+	return cmp.Or(c.Limit, maxAnswer)
 }
 
 // Caller sends requests and reads their answers. It uses a transport instead of an
@@ -55,6 +56,7 @@ type Caller struct {
 	traffic   *wire.Traffic       // counts what goes over the pipe; nil = nothing does
 	Patience  *Patience           // how long to wait for the ends of answers; nil = not at all
 	Budget    *budget.Budget
+	Limit     int    // of an answer, in bytes; 0 = 32 MiB
 	Lane      uint16 // of Recorder
 	tokens    *tokens
 }
@@ -77,15 +79,16 @@ func (e *Endpoint) Caller(clock *eventmeter.Clock, traffic *wire.Traffic) Caller
 // Answer is the result of one call. Release returns its buffer; Msg and Buf are not
 // valid afterwards.
 type Answer struct {
-	Err    *CallError
-	Msg    wire.Message
-	At     eventmeter.Instant // when the last byte was read
-	Took   time.Duration
-	Up     int64
-	Down   int64
-	Date   time.Time // the Date header, zero if there was none
-	Status int
-	sent   bool // over a pipe: the request was queued for the server
+	Err     *CallError
+	Msg     wire.Message
+	At      eventmeter.Instant // when the last byte was read
+	Took    time.Duration
+	Up      int64
+	Down    int64
+	Date    time.Time // the Date header, zero if there was none
+	Status  int
+	sent    bool   // over a pipe: the request was queued for the server
+	session string // of an answer to initialize: the id of the session; "" = none
 	// Before are the methods of the notifications that preceded the answer on its
 	// stream, apart from progress and logs.
 	Before []string
@@ -189,6 +192,9 @@ func TransportError(ctx context.Context, err error) *CallError {
 func (a *Answer) Read(ctx context.Context, c *Caller, resp *http.Response, method string) {
 	a.Status = resp.StatusCode
 	a.Down = ResponseSize(resp)
+	if method == methodInitialize {
+		a.session = resp.Header.Get(HeaderSession)
+	}
 	if t, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
 		a.Date = t
 	}
@@ -293,7 +299,7 @@ func (a *Answer) readObject(c *Caller, body io.Reader) (bool, error) {
 		}
 		a.At = c.Clock.Now()
 		b = b[:len(b)+n]
-		if len(b) > bodyLimit(a.Status) {
+		if len(b) > c.bodyLimit(a.Status) {
 			err = wire.ErrTooLarge
 		}
 		if err != nil {
@@ -311,7 +317,7 @@ func (a *Answer) readObject(c *Caller, body io.Reader) (bool, error) {
 // it, such as progress and logs. Then it waits, within bounds, for the end of the
 // stream, so that the connection can be used again.
 func (a *Answer) readStream(c *Caller, body io.ReadCloser) (bool, error) {
-	parser := wire.EventParser{Limit: bodyLimit(a.Status), Budget: c.Budget}
+	parser := wire.EventParser{Limit: c.bodyLimit(a.Status), Budget: c.Budget}
 	defer parser.Reset()
 	piece := make([]byte, 4<<10)
 	found := false

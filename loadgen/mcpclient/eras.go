@@ -104,14 +104,6 @@ func (o *EndpointOptions) pin() error {
 	return nil
 }
 
-// spoken returns an error unless the session is of the version that was asked for.
-func (e *Endpoint) spoken(a *Session) error {
-	if e.opts.Version == "" || a.Version == e.opts.Version {
-		return nil
-	}
-	return e.unspoken(a.versions)
-}
-
 // unspoken returns the error for a target that does not speak the version that was
 // asked for. supported are the versions that it named.
 func (e *Endpoint) unspoken(supported []errtext.Said) error {

@@ -181,7 +181,8 @@ func (e *CallError) Failure() string {
 	return strings.TrimSpace("http " + strconv.Itoa(e.Status) + " " + e.oauth)
 }
 
-func (e *CallError) Error() string {
+// text returns the method and what went wrong, without a hint how to mend it.
+func (e *CallError) text() string {
 	what := e.Failure()
 	if e.Message != "" {
 		what += ": " + errtext.Line(string(e.Message))
@@ -191,6 +192,10 @@ func (e *CallError) Error() string {
 	if e.reason != "" {
 		what += " (" + errtext.Line(string(e.reason)) + ")"
 	}
+	return e.Method + ": " + what
+}
+
+func (e *CallError) Error() string {
 	hint := ""
 	switch {
 	case e.callback != "":
@@ -208,7 +213,7 @@ func (e *CallError) Error() string {
 	case errors.Is(e, ErrUnreachable):
 		hint = ": is the server up, and the URL right?"
 	}
-	return e.Method + ": " + what + hint
+	return e.text() + hint
 }
 
 // quote adds the first line of an answer that has no JSON-RPC error, without the secrets

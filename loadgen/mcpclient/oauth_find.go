@@ -310,3 +310,5 @@ func newTokens(e *Endpoint, o OAuth) (*tokens, error) {
 	}
 	return t, nil
 }
+
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

@@ -24,14 +24,14 @@ func TestErrorsQuoteTheAnswer(t *testing.T) {
 		"no such page": {func(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "\nno route for "+r.URL.String()+"\nsee the docs", 404)
 		},
-			mcpclient.ErrProtocol, "(no route for /mcp?key=…): is this the MCP endpoint?"},
+			mcpclient.ErrProtocol, "initialize: http 404: no route for /mcp?key=…: is this the MCP endpoint?"},
 		"no token": {func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "{\n \"error\": \"the token has expired\"\n}", http.StatusUnauthorized)
-		}, mcpclient.ErrAuth, `http 401: ` + mcpclient.ErrAuth.Error() + ` ({"error":"the token has expired"}): check the token`},
+		}, mcpclient.ErrAuth, mcpclient.ErrAuth.Error() + `: server/discover: http 401: {"error":"the token has expired"}: check the token`},
 		"busy": {func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "back at noon", http.StatusServiceUnavailable)
 		}, mcpclient.ErrThrottled,
-			"(back at noon): try again later"},
+			"http 503: back at noon: try again later"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(c.answer)

@@ -14,7 +14,6 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/wire"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // Era is a generation of the base protocol.
@@ -78,8 +77,8 @@ type Session struct {
 	ID            string
 	fallback      string // see ServerInfo.Fallback
 
-	Meta []byte             // the _meta object of modern requests; nil in other eras
-	sdk  *mcp.ClientSession // a legacy session that has to be ended
+	Meta []byte // the _meta object of modern requests; nil in other eras
+	ends func() // ends a legacy session; nil = there is nothing to end
 
 	making  sync.Mutex  // held while header fields are made
 	base    http.Header // the header fields that the requests of all methods share
@@ -174,13 +173,10 @@ func (p *Principal) open(ctx context.Context, observe func(eventmeter.Call)) (*S
 func (p *Principal) settle(ctx context.Context, observe func(eventmeter.Call)) (*Session, error) {
 	e := p.endpoint
 	handshake := func(era Era) (*Session, error) {
-		switch {
-		case era == Bare: // there is no handshake
+		if era == Bare { // there is no handshake
 			a := &Session{Era: Bare}
 			a.build(p)
 			return a, nil
-		case e.pipe != nil:
-			return p.handshakePipe(ctx, era, observe)
 		}
 		return p.handshake(ctx, era, observe)
 	}
@@ -216,8 +212,8 @@ func (p *Principal) End() {
 }
 
 func (a *Session) end() {
-	if a.sdk != nil {
-		_ = a.sdk.Close()
+	if a.ends != nil {
+		a.ends()
 	}
 }
 
@@ -228,7 +224,7 @@ func (a *Session) build(p *Principal) {
 		meta := wire.BeginObject(nil)
 		meta.String("io.modelcontextprotocol/protocolVersion", a.Version)
 		meta.Raw("io.modelcontextprotocol/clientInfo", e.clientInfo())
-		meta.Raw("io.modelcontextprotocol/clientCapabilities", e.capabilities())
+		meta.Raw("io.modelcontextprotocol/clientCapabilities", e.capabilities(Modern))
 		a.Meta = meta.End()
 	}
 	h := p.header()
@@ -250,33 +246,6 @@ func (p *Principal) header() http.Header {
 	h.Set("Accept", "application/json, text/event-stream")
 	h.Set("User-Agent", e.opts.ClientName+"/"+e.opts.ClientVersion)
 	return h
-}
-
-// Initialization returns header and body of a request that opens another session of the
-// legacy era for the principal. version is the one that was negotiated before.
-func (p *Principal) Initialization(version string) (http.Header, []byte) {
-	o := wire.BeginObject(nil)
-	o.String("protocolVersion", version)
-	o.Raw("capabilities", []byte("{}"))
-	o.Raw("clientInfo", p.endpoint.clientInfo())
-	return p.header(), wire.AppendRequest(nil, p.endpoint.NextID(), methodInitialize, o.End())
-}
-
-// Initialized returns the header fields of a session that the request of
-// [Principal.Initialization] opened.
-func (p *Principal) Initialized(id, version string) http.Header {
-	h := p.header()
-	h.Set(HeaderSession, id)
-	h.Set(headerVersion, version)
-	return h
-}
-
-// OpenedSession returns the session that the request of [Principal.Initialization]
-// opened.
-func (p *Principal) OpenedSession(id, version string) *Session {
-	a := &Session{Era: Legacy, Version: version, ID: id}
-	a.build(p)
-	return a
 }
 
 // Clone returns the same identity without a session.

@@ -59,11 +59,11 @@ func TestHandshakeIsAwaitedAsLongAsOneLikes(t *testing.T) {
 func TestHeaderWhileTheTokenChanges(t *testing.T) {
 	var issued atomic.Int64
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
 		if r.URL.Path != "/token" {
-			http.NotFound(w, r)
+			fmt.Fprint(w, `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18"}}`)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"access_token":"t%d","token_type":"Bearer"}`, issued.Add(1))
 	}))
 	defer srv.Close()
@@ -82,7 +82,11 @@ func TestHeaderWhileTheTokenChanges(t *testing.T) {
 		}
 	}
 	renew("")
-	a := p.OpenedSession("s", "2025-06-18")
+	c := ep.Caller(eventmeter.NewClock(), nil)
+	a, err := p.OpenSession(t.Context(), &c, "2025-06-18", func(string, *mcpclient.Answer) {})
+	if err != nil {
+		t.Fatal(err)
+	}
 	renew("t1")
 	var readers sync.WaitGroup
 	var done atomic.Bool

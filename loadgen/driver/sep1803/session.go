@@ -266,10 +266,11 @@ const pipeSession = "pipe"
 func (s *resourceSession) initialize(session *mcpclient.Session, cause eventmeter.Cause) error {
 	id, header := pipeSession, http.Header(nil)
 	if s.d.Pipe == nil {
-		var err error
-		if id, header, err = s.d.OpenSession(s.ctx, s.who, session.Version, cause); err != nil {
+		own, err := s.d.OpenSession(s.ctx, s.who, session.Version, cause)
+		if err != nil {
 			return err
 		}
+		id, header = own.ID, own.NamedHeader("", "")
 	}
 	s.d.tally.Count("sessions", 1)
 	s.mu.Lock()

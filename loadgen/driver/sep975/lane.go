@@ -240,13 +240,12 @@ func (d *lane) session(ctx context.Context, r *run) (*mcpclient.Session, error) 
 	if r.IsActive() {
 		cause = eventmeter.Reconnect
 	}
-	version := d.Endpoint.SessionVersion()
-	id, _, err := d.OpenSession(ctx, r.who, version, cause)
+	own, err := d.OpenSession(ctx, r.who, d.Endpoint.SessionVersion(), cause)
 	if err != nil {
 		return nil, err
 	}
-	r.own = r.who.OpenedSession(id, version)
-	return r.own, nil
+	r.own = own
+	return own, nil
 }
 
 // lost reports whether a refusal says that the server no longer knows the session. If so,

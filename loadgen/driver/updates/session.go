@@ -97,13 +97,13 @@ func (s *stream) initialize(ctx context.Context, version string) error {
 	if _, id := s.credentials(); id != "" {
 		return nil
 	}
-	id, fields, err := s.d.OpenSession(ctx, s.who, version, s.Cause())
+	own, err := s.d.OpenSession(ctx, s.who, version, s.Cause())
 	if err != nil {
 		return err
 	}
 	s.d.tally.Count("sessions", 1)
 	s.mu.Lock()
-	s.id, s.fields, s.opened = id, fields, s.opened+1
+	s.id, s.fields, s.opened = own.ID, own.NamedHeader("", ""), s.opened+1
 	s.mu.Unlock()
 	return nil
 }
