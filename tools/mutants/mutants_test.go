@@ -1,0 +1,309 @@
+package mutants
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eventmeter/eventmeter/internal/exectest"
+)
+
+var (
+	mutate = flag.Bool("mutants", false, "change code and run its tests; without it, only what takes seconds")
+	places = flag.Int("places", 200, "places to change")
+	only   = flag.String("only", "", "the package to change; empty = all")
+	seed   = flag.String("seed", "", "what the places are drawn with (default: the id of the commit)")
+)
+
+// root is the folder of the module.
+const root = "../.."
+
+// patience bounds the tests of one mutant; those that do not end in time have noticed it.
+const patience = 3 * time.Minute
+
+// packages are the packages whose code counts, with the packages whose tests must notice.
+var packages = map[string][]string{
+	"sinks/ledger":           {"./sinks/ledger"},
+	"results":                {"./results"},
+	"internal/stats":         {"./internal/stats"},
+	"internal/metrics":       {"./internal/metrics"},
+	"loadgen/driver":         {"./loadgen/driver/events", "./loadgen/driver/sep1803", "./loadgen/systems"},
+	"loadgen/driver/events":  {"./loadgen/driver/events", "./loadgen/systems"},
+	"loadgen/driver/sep1803": {"./loadgen/driver/sep1803", "./loadgen/systems"},
+	"loadgen/driver/sep2549": {"./loadgen/driver/sep2549", "./loadgen/systems"},
+	"loadgen/driver/updates": {"./loadgen/driver/updates", "./loadgen/systems"},
+}
+
+// mutant is a change of one place: the bytes from offset from to offset to become text.
+type mutant struct {
+	file     string // below root
+	line     int
+	from, to int
+	old      string
+	text     string
+	operator string
+}
+
+// String is also the line of equivalent.txt, without the number of the line, which changes.
+func (m mutant) String() string {
+	return fmt.Sprintf("%s: %s: %s → %s", m.file, m.operator, oneLine(m.old), oneLine(cmp.Or(m.text, "nothing")))
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+var (
+	comparisons = map[token.Token]string{
+		token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">", token.EQL: "!=", token.NEQ: "==",
+	}
+	signs = map[token.Token]string{
+		token.ADD: "-", token.SUB: "+", token.ADD_ASSIGN: "-=", token.SUB_ASSIGN: "+=", token.INC: "--", token.DEC: "++",
+	}
+)
+
+// mutantsOf are all changes of a file.
+func mutantsOf(file string, source []byte) (all []mutant, err error) {
+	fset := token.NewFileSet()
+	tree, err := parser.ParseFile(fset, file, source, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	at := func(p token.Pos) int { return fset.Position(p).Offset }
+	add := func(operator string, from, to token.Pos, text string) {
+		all = append(all, mutant{
+			file: file, line: fset.Position(from).Line, from: at(from), to: at(to), old: string(source[at(from):at(to)]),
+			text: text, operator: operator,
+		})
+	}
+	operators := func(pos token.Pos, op token.Token) {
+		end := pos + token.Pos(len(op.String()))
+		if text, ok := comparisons[op]; ok {
+			add("comparison", pos, end, text)
+		}
+		if text, ok := signs[op]; ok {
+			add("sign", pos, end, text)
+		}
+	}
+	ast.Inspect(tree, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GenDecl:
+			return n.Tok != token.IMPORT && n.Tok != token.CONST
+		case *ast.BinaryExpr:
+			operators(n.OpPos, n.Op)
+		case *ast.AssignStmt:
+			operators(n.TokPos, n.Tok)
+			if n.Tok != token.DEFINE {
+				add("dropped", n.Pos(), n.End(), "")
+			}
+		case *ast.IncDecStmt:
+			operators(n.TokPos, n.Tok)
+			add("dropped", n.Pos(), n.End(), "")
+		case *ast.ExprStmt:
+			add("dropped", n.Pos(), n.End(), "")
+		case *ast.BasicLit:
+			if v, err := strconv.Atoi(n.Value); err == nil && n.Kind == token.INT {
+				add("bound", n.Pos(), n.End(), strconv.Itoa(v+1))
+			}
+		case *ast.CallExpr:
+			for i := 1; i < len(n.Args); i++ {
+				a, b := n.Args[i-1], n.Args[i]
+				text := string(source[at(b.Pos()):at(b.End())]) + ", " + string(source[at(a.Pos()):at(a.End())])
+				add("swapped", a.Pos(), b.End(), text)
+			}
+		}
+		return true
+	})
+	return all, nil
+}
+
+// candidates are the changes of a package, in the order of its files.
+func candidates(t *testing.T, dir string) (all []mutant) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		source, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of, err := mutantsOf(filepath.Join(dir, filepath.Base(name)), source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, of...)
+	}
+	return all
+}
+
+// goTest runs tests with an overlay and says how they ended.
+func goTest(t *testing.T, overlay string, args ...string) (output string, ok bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	c := exectest.CommandContext(ctx, "go", append([]string{"test", "-short", "-failfast", "-vet=off", "-overlay", overlay}, args...)...)
+	c.Dir = root
+	text, err := c.CombinedOutput()
+	return string(text), err == nil
+}
+
+// try runs the tests of a package against a mutant.
+func try(t *testing.T, m mutant, tests []string) (compiles, noticed bool) {
+	t.Helper()
+	file := filepath.Join(root, m.file)
+	source, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	changed := filepath.Join(dir, "changed.go")
+	text := slices.Concat(source[:m.from], []byte(m.text), source[m.to:])
+	path, err := filepath.Abs(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{path: changed}})
+	if err == nil {
+		err = os.WriteFile(changed, text, 0o600)
+	}
+	list := filepath.Join(dir, "overlay.json")
+	if err == nil {
+		err = os.WriteFile(list, overlay, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := goTest(t, list, "-run", "^$", "./"+filepath.Dir(m.file)); !ok {
+		return false, false
+	}
+	_, ok := goTest(t, list, tests...)
+	return true, !ok
+}
+
+// equivalent are the changes that change no behaviour, with the reasons.
+func equivalent(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("equivalent.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if change, reason, ok := strings.Cut(strings.TrimSpace(line), "; because "); ok {
+			all[change] = reason
+		}
+	}
+	return all
+}
+
+func TestMutants(t *testing.T) {
+	if !*mutate {
+		t.Skip("takes an hour; see doc.go: go test -mutants")
+	}
+	if *seed == "" {
+		id, err := exectest.Command("git", "rev-parse", "HEAD").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		*seed = string(bytes.TrimSpace(id))
+	}
+	var all []mutant
+	for dir := range packages {
+		if *only == "" || *only == dir {
+			all = append(all, candidates(t, dir)...)
+		}
+	}
+	slices.SortFunc(all, func(a, b mutant) int { return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.from, b.from)) })
+	h := fnv.New64a()
+	h.Write([]byte(*seed))
+	random := rand.New(rand.NewPCG(h.Sum64(), 0))
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	known := equivalent(t)
+	var survivors []string
+	tried, same := 0, 0
+	end, bounded := t.Deadline()
+	for _, m := range all {
+		if tried == *places || bounded && time.Until(end) < 2*patience {
+			break
+		}
+		if reason := known[m.String()]; reason != "" {
+			same++
+			t.Logf("equivalent: %s (%s)", m, reason)
+			continue
+		}
+		compiles, noticed := try(t, m, packages[filepath.ToSlash(filepath.Dir(m.file))])
+		if !compiles {
+			continue
+		}
+		tried++
+		if !noticed {
+			survivors = append(survivors, fmt.Sprintf("%s (line %d)", m, m.line))
+			t.Logf("survived: %s", survivors[len(survivors)-1])
+		}
+	}
+	t.Logf("seed %s: %d of %d mutants were noticed, %d more change no behaviour; survivors:\n%s",
+		*seed, tried-len(survivors), tried, same, strings.Join(survivors, "\n"))
+	if tried == 0 || 10*len(survivors) > tried {
+		t.Errorf("%d of %d mutants survived", len(survivors), tried)
+	}
+}
+
+// TestOperators: each operator makes its changes, and no others.
+func TestOperators(t *testing.T) {
+	const source = `package p
+
+import "fmt"
+
+const bound = 5
+
+func f(a, b int) int {
+	n := 7
+	if a < b {
+		n += g(a, b)
+	}
+	n++
+	fmt.Println()
+	return n - 1
+}
+`
+	all, err := mutantsOf("p.go", []byte(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range all {
+		got = append(got, strings.TrimPrefix(m.String(), "p.go: "))
+	}
+	want := []string{
+		"bound: 7 → 8", "comparison: < → <=", "sign: += → -=", "dropped: n += g(a, b) → nothing", "swapped: a, b → b, a",
+		"sign: ++ → --", "dropped: n++ → nothing", "dropped: fmt.Println() → nothing", "sign: - → +", "bound: 1 → 2",
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for dir := range packages {
+		if len(candidates(t, dir)) == 0 {
+			t.Errorf("%s has nothing to change", dir)
+		}
+	}
+}
