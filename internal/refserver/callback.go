@@ -219,61 +219,81 @@ func newPoster(opts Options) (*poster, error) {
 // post signs a message for the current time and posts it.
 func (p *poster) post(ctx context.Context, m *message) (status int, reply []byte, failure string) {
 	now := time.Now()
-	if m.olderSecret != "" {
-		return p.send(ctx, m.url, m.olderHeader(now), m.body)
-	}
-	if m.breach != nil {
+	if m.breach != nil && !m.older {
 		m.id, m.body = m.breach.Post(m.id, m.body)
 	}
-	var signatures strings.Builder
-	for i, key := range m.keys {
-		if i > 0 {
-			signatures.WriteByte(' ')
-		}
-		signature, err := key.Sign(m.id, now, m.body)
-		if err != nil {
-			return 0, nil, failRefused
-		}
-		signatures.WriteString(signature)
-	}
-	if p.identity != nil {
-		signed := append(fmt.Appendf(nil, "%s.%d.", m.id, now.Unix()), m.body...)
-		signatures.WriteString(" v1a," + base64.StdEncoding.EncodeToString(ed25519.Sign(p.identity, signed)))
-	}
-	header := webhookHeader(m.id, now)
-	header[standardwebhooks.HeaderWebhookSignature] = []string{signatures.String()}
-	header["X-MCP-Subscription-Id"] = []string{m.subscriptionID}
-	if m.sign != "" {
-		m.applySignatureFault(header, now)
-	}
-	if m.breach != nil {
+	header := m.signed(now, p.identity)
+	if m.breach != nil && !m.older {
 		m.body = m.breach.Sent(header, m.body)
 	}
 	return p.send(ctx, m.url, header, m.body)
 }
 
-// olderHeader is the header of a message of the older revision, signed over the
-// timestamp and the body by the newest secret.
-func (m *message) olderHeader(now time.Time) http.Header {
-	secret, rpcErr := parseSecret(m.olderSecret)
-	if m.sign == "wrong" || rpcErr != nil {
-		secret = []byte("not the secret of this subscription")
-	}
-	if m.sign == "stale" {
-		now = now.Add(-time.Hour)
+// signed is the header of a message with its signatures for a time, as its fault says. The
+// keys are spelled as in the standards; net/http sends them unchanged.
+func (m *message) signed(now time.Time, identity ed25519.PrivateKey) http.Header {
+	keys, plain := m.keys, m.plain
+	switch m.sign {
+	case "missing":
+		keys, plain, identity = nil, nil, nil
+	case "stale":
+		now, keys, identity = now.Add(-time.Hour), keys[:min(len(keys), 1)], nil
+	case "wrong":
+		other := []byte("not the secret of this subscription")
+		if identity = nil; plain != nil {
+			plain = other
+		}
+		if signer, err := standardwebhooks.NewWebhookRaw(other); err == nil && len(keys) > 0 {
+			keys = []*standardwebhooks.Webhook{signer}
+		}
 	}
 	at := strconv.FormatInt(now.Unix(), 10)
-	mac := hmac.New(sha256.New, secret)
-	mac.Write([]byte(at + "."))
-	mac.Write(m.body)
-	h := http.Header{
-		"Content-Type": {"application/json"}, "User-Agent": {userAgent}, "X-Mcp-Timestamp": {at},
-		"X-Mcp-Signature": {"sha256=" + hex.EncodeToString(mac.Sum(nil))},
+	h := http.Header{"Content-Type": {"application/json"}, "User-Agent": {userAgent}}
+	if m.older {
+		h["X-Mcp-Timestamp"] = []string{at}
+		if plain != nil {
+			h["X-Mcp-Signature"] = []string{"sha256=" + plainSignature(plain, at, m.body)}
+		}
+		return h
 	}
-	if m.sign == "missing" {
-		delete(h, "X-Mcp-Signature")
+	h[standardwebhooks.HeaderWebhookID], h[standardwebhooks.HeaderWebhookTimestamp] = []string{m.id}, []string{at}
+	if plain != nil {
+		h["X-MCP-Timestamp"], h["X-MCP-Signature"] = []string{at}, []string{plainSignature(plain, at, m.body)}
+	}
+	var signatures []string
+	for _, key := range keys {
+		if signature, err := key.Sign(m.id, now, m.body); err == nil { // always
+			signatures = append(signatures, signature)
+		}
+	}
+	if m.subscriptionID != "" {
+		h["X-MCP-Subscription-Id"] = []string{m.subscriptionID}
+		if identity != nil {
+			text := append(fmt.Appendf(nil, "%s.%s.", m.id, at), m.body...)
+			signatures = append(signatures, "v1a,"+base64.StdEncoding.EncodeToString(ed25519.Sign(identity, text)))
+		}
+	}
+	if signatures != nil {
+		h[standardwebhooks.HeaderWebhookSignature] = []string{strings.Join(signatures, " ")}
 	}
 	return h
+}
+
+// plainSignature is the HMAC of a timestamp, a dot and a body.
+func plainSignature(key []byte, at string, body []byte) string {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(at + "."))
+	mac.Write(body)
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// plainKey is the key in a secret, or one that nobody knows.
+func plainKey(secret string) []byte {
+	key, rpcErr := parseSecret(secret)
+	if rpcErr != nil {
+		return []byte("not the secret of this subscription")
+	}
+	return key
 }
 
 // keysPath is where the public key of [SignBoth] is.
@@ -288,17 +308,6 @@ func (p *poster) serveKeys(w http.ResponseWriter, r *http.Request) bool {
 	x := base64.RawURLEncoding.EncodeToString(p.identity.Public().(ed25519.PublicKey))
 	writeJSON(w, http.StatusOK, []byte(`{"keys":[{"kty":"OKP","crv":"Ed25519","use":"sig","alg":"EdDSA","x":"`+x+`"}]}`))
 	return true
-}
-
-// webhookHeader is the header of every webhook message. The keys are spelled as
-// in the standard; net/http sends them unchanged.
-func webhookHeader(id string, now time.Time) http.Header {
-	return http.Header{
-		"Content-Type":                          {"application/json"},
-		"User-Agent":                            {userAgent},
-		standardwebhooks.HeaderWebhookID:        {id},
-		standardwebhooks.HeaderWebhookTimestamp: {strconv.FormatInt(now.Unix(), 10)},
-	}
 }
 
 const userAgent = "eventmeter-target/0.1"
@@ -359,12 +368,13 @@ func (p *poster) close() {
 // message is one webhook message, ready to be posted.
 type message struct {
 	url            *url.URL
-	subscriptionID string
+	subscriptionID string // "" = of SEP-1803, where no header names it
 	id             string
 	body           []byte
 	keys           []*standardwebhooks.Webhook // the newest first
+	plain          []byte                      // the key of [plainSignature]; nil = none
 	sign           string                      // how a fault signs it, "" = correctly
-	olderSecret    string                      // signs it in the older revision; "" = another revision
+	older          bool                        // it has the header of the older revision
 	breach         *breach.Set                 // nil = none
 }
 

@@ -3,15 +3,13 @@ package refserver
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/refserver/breach"
@@ -51,7 +49,7 @@ func (s *Server) installFaults() {
 		s.hooks.gone = func() { s.faultInjector.count(f, eventmeter.Webhook) }
 	}
 	if _, ok := s.faultInjector.serverFault(faults.NoRetry, eventmeter.Webhook); ok {
-		s.hooks.retryMax = -1
+		s.hooks.opts.RetryMax = -1
 	}
 }
 
@@ -74,7 +72,7 @@ func (s *Server) forget() {
 		s.hooks.remove(h, nil)
 	}
 	s.hooks.proofs.forget()
-	s.resources.forget()
+	s.resources.endAll(everybody)
 	s.lists.forget(s.base)
 	s.forgetMu.Lock()
 	close(s.forgotten)
@@ -338,53 +336,21 @@ func (m *message) applyFault(f *faults.Fault, attempts int) {
 	}
 }
 
-// applySignatureFault changes the signature headers as a Signature fault says.
-func (m *message) applySignatureFault(h http.Header, now time.Time) {
-	switch m.sign {
-	case "missing":
-		h[standardwebhooks.HeaderWebhookSignature] = nil
-	case "stale":
-		then := now.Add(-time.Hour)
-		h[standardwebhooks.HeaderWebhookTimestamp] = []string{strconv.FormatInt(then.Unix(), 10)}
-		if signature, err := m.keys[0].Sign(m.id, then, m.body); err == nil {
-			h[standardwebhooks.HeaderWebhookSignature] = []string{signature}
-		}
-	case "wrong":
-		other, err := standardwebhooks.NewWebhookRaw([]byte("not the secret of this subscription"))
-		if err != nil {
-			return
-		}
-		if signature, err := other.Sign(m.id, now, m.body); err == nil {
-			h[standardwebhooks.HeaderWebhookSignature] = []string{signature}
-		}
-	}
-}
-
-// deliverEarly posts an event to a callback that is not verified yet, if a
-// fault says so. The event carries no probe.
-func (s *Server) deliverEarly(ctx context.Context, h *hook, key *standardwebhooks.Webhook) {
-	f, ok := s.faultInjector.serverFault(faults.Early, eventmeter.Webhook)
-	switch {
-	case h.direct:
-		return
-	case ok:
+// deliverEarly posts an event without a probe before its callback is verified, or knows
+// its secret, if a fault says so. name is the event's type.
+func (s *Server) deliverEarly(ctx context.Context, m *message, name string) {
+	if f, ok := s.faultInjector.serverFault(faults.Early, eventmeter.Webhook); ok {
 		s.faultInjector.count(f, eventmeter.Webhook)
-	case !s.breach.Breaks(breach.VerificationRequiredBeforeDelivery, eventmeter.Webhook):
+	} else if m.subscriptionID == "" || !s.breach.Breaks(breach.VerificationRequiredBeforeDelivery, eventmeter.Webhook) {
 		return
 	}
-	id := s.broker.nextID()
-	body, err := json.Marshal(
-		map[string]any{
-			"eventId":   id,
-			"name":      h.topic.kind.name,
-			"timestamp": time.Now().UTC().Format(timeLayout),
-			"data":      map[string]any{},
-		},
-	)
-	if err != nil { // strings always encode
-		return
+	m.id = s.broker.nextID()
+	what := `"type":"early"`
+	if m.subscriptionID != "" {
+		what = `"eventId":"` + m.id + `","name":"` + name + `"`
 	}
-	s.hooks.poster.post(ctx, &message{url: h.url, subscriptionID: h.id, id: id, body: body, keys: []*standardwebhooks.Webhook{key}})
+	m.body = fmt.Appendf(nil, `{%s,"timestamp":"%s","data":{}}`, what, time.Now().UTC().Format(timeLayout))
+	s.hooks.poster.post(ctx, m) // the outcome does not matter
 }
 
 // applyToLists changes the lifetime of lists as faults say.
@@ -451,41 +417,6 @@ func (u *updates) appendFaulty(dst []byte, e *event, t *topic) (_ []byte, cut bo
 	}
 	return u.appendUpdate(dst, e, t), false
 }
-
-// signMessage signs a message, as a Signature fault says if there is one.
-func (h *resourceHook) signMessage(m *message, header http.Header, now time.Time) {
-	switch m.sign {
-	case "missing":
-	case "stale":
-		then := now.Add(-time.Hour)
-		header[standardwebhooks.HeaderWebhookTimestamp] = []string{strconv.FormatInt(then.Unix(), 10)}
-		h.sign(header, m.id, then, m.body)
-	case "wrong":
-		_, sign := newSecret(h.secretType)
-		sign(header, m.id, now, m.body)
-	default:
-		h.sign(header, m.id, now, m.body)
-	}
-}
-
-// deliverEarly posts an event without a probe to a callback before its secret
-// is known, if a fault says so.
-func (rs *resources) deliverEarly(h *resourceHook) {
-	s := rs.server
-	f, ok := s.faultInjector.serverFault(faults.Early, eventmeter.Webhook)
-	if !ok {
-		return
-	}
-	s.faultInjector.count(f, eventmeter.Webhook)
-	m := &message{
-		id:   s.broker.nextID(),
-		body: []byte(`{"type":"early","timestamp":"` + time.Now().UTC().Format(timeLayout) + `","data":{}}`),
-	}
-	rs.post(s.hooks.ctx, h, m) // the outcome does not matter
-}
-
-// forget ends every subscription, in band and out of band, without notice.
-func (rs *resources) forget() { rs.endAll(func(string) bool { return true }) }
 
 // The faults of resumable requests. Faults of single messages hit progress
 // messages by their number, in every request alike.

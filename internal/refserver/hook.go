@@ -3,9 +3,6 @@ package refserver
 import (
 	"context"
 	crand "crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -22,16 +19,20 @@ import (
 	"github.com/eventmeter/eventmeter/internal/refserver/state"
 )
 
-// hook is one webhook subscription. Its tokens, at most InFlight, are its
-// places in the queue of the pool: the holder of a token may make one attempt.
+// hook is one webhook subscription, of any system. Its tokens, at most InFlight, are
+// its places in the queue of the pool: the holder of a token may make one attempt.
 type hook struct {
 	hooks     *hooks
 	key       string // principal, url, name and arguments
 	id        string
 	principal string
 	url       *url.URL
-	topic     *topic
-	direct    bool // see makeDirect
+	topic     *topic // nil with of
+	// direct says that deliveries start without a handshake, and that there are
+	// neither cursors nor envelopes.
+	direct bool
+	of     *outOfBand // what SEP-1803 adds; nil = another system
+	number int        // grows with the age of the server
 	// kept is what a restart needs of the subscription, apart from what a
 	// refresh changes.
 	kept state.Subscription
@@ -43,7 +44,7 @@ type hook struct {
 	tokens atomic.Int32
 
 	mu      sync.Mutex
-	reader  *reader // nil before the handshake and after the end
+	source  source // nil before the handshake and after the end
 	secrets []secret
 	// waiting are the events that were taken and are neither acknowledged nor
 	// given up, in order; due are those whose retry is due.
@@ -56,6 +57,13 @@ type hook struct {
 	status   status
 }
 
+// source is where a subscription takes its events from.
+type source interface {
+	one() batch
+	pending() bool
+	close()
+}
+
 // secret is a signing key; until is zero for the current one.
 type secret struct {
 	text  string
@@ -66,6 +74,7 @@ type secret struct {
 // delivery is one message with its retries.
 type delivery struct {
 	event    *event // nil for an envelope
+	topic    *topic // of the event
 	id       string
 	envelope []byte
 	attempts int
@@ -88,7 +97,7 @@ type status struct {
 func (h *hook) wake() {
 	for {
 		n := h.tokens.Load()
-		if int(n) >= h.hooks.inFlight {
+		if int(n) >= h.hooks.opts.InFlight {
 			return
 		}
 		if h.tokens.CompareAndSwap(n, n+1) {
@@ -107,28 +116,26 @@ func (h *hook) next() (*delivery, *message) {
 		return nil, nil
 	}
 	h.inFlight++
-	m := &message{url: h.url, subscriptionID: h.id, id: d.id, keys: h.keys(time.Now())}
-	if !h.direct {
+	m := &message{url: h.url, id: d.id, keys: h.keys(time.Now()), body: d.envelope}
+	if h.of != nil {
+		m.plain, m.body = h.of.key, d.directBody()
+		return d, m
+	}
+	if m.subscriptionID = h.id; !h.direct {
 		m.breach = h.hooks.breach
 	}
 	if h.older() {
-		m.olderSecret = h.secrets[0].text
+		m.plain, m.older = plainKey(h.secrets[0].text), true
 	}
 	if d.event == nil {
 		d.busy = true
-		m.body = d.envelope
 		return d, m
 	}
-	if h.direct {
-		m.body = append(append(append(make([]byte, 0, len(d.event.fields)+2), '{'), d.event.fields...), '}')
-		return d, m
+	m.body = append(append(make([]byte, 0, len(d.event.fields)+64), '{'), d.event.fields...)
+	if !h.direct {
+		// The safe watermark: everything before the first event that still waits.
+		m.body = h.topic.appendCursorValue(append(m.body, `,"cursor":`...), h.waiting[0].event.n-1)
 	}
-	// The safe watermark: everything before the first event that still waits.
-	m.body = make([]byte, 0, len(d.event.fields)+64)
-	m.body = append(m.body, '{')
-	m.body = append(m.body, d.event.fields...)
-	m.body = append(m.body, `,"cursor":`...)
-	m.body = h.topic.appendCursorValue(m.body, h.waiting[0].event.n-1)
 	m.body = append(m.body, '}')
 	return d, m
 }
@@ -149,15 +156,14 @@ func (h *hook) choose() *delivery {
 			h.due = h.due[1:]
 			return d
 		}
-		if h.reader == nil || len(h.waiting) >= h.hooks.window {
+		if h.source == nil || len(h.waiting) >= h.hooks.opts.Window {
 			return nil
 		}
-		var one [1]*event
-		b := h.reader.take(one[:0], 1)
+		b := h.source.one()
 		var d *delivery
 		if len(b.events) > 0 {
-			d = &delivery{event: b.events[0], id: b.events[0].id}
-			if h.hooks.messageIDs && !h.direct {
+			d = &delivery{event: b.events[0], topic: b.topic, id: b.events[0].id}
+			if h.hooks.opts.WebhookID == WebhookIDMessage && !h.direct {
 				d.id = envelopeID("event")
 			}
 			h.waiting = append(h.waiting, d)
@@ -184,7 +190,7 @@ func (h *hook) ready() bool {
 	case len(h.due) > 0:
 		return true
 	}
-	return h.reader != nil && len(h.waiting) < h.hooks.window && h.reader.pending()
+	return h.source != nil && len(h.waiting) < h.hooks.opts.Window && h.source.pending()
 }
 
 // announceGap queues the envelope that says where delivery continues.
@@ -208,7 +214,9 @@ func (h *hook) settle(d *delivery, httpStatus int, failure string) (retryIn time
 	now := time.Now()
 	h.inFlight--
 	d.attempts++
-	h.status.tried(now, failure == "", h.hooks.suspendAfter)
+	if h.of == nil {
+		h.status.tried(now, failure == "", h.hooks.opts.SuspendAfter)
+	}
 	if failure == "" {
 		h.status.lastDelivery, h.status.lastError, h.status.failedSince = now, "", time.Time{}
 	} else {
@@ -233,7 +241,7 @@ func (hs *hooks) gaveUp(d *delivery, httpStatus int) bool {
 		httpStatus == http.StatusRequestEntityTooLarge && !hs.breach.Breaks(breach.Delivery413NonRetryable, eventmeter.Webhook), d.once:
 		return true
 	}
-	return d.attempts > hs.retryMax && !hs.breach.Breaks(breach.DeliveryRetriesBounded, eventmeter.Webhook)
+	return d.attempts > hs.opts.RetryMax && !hs.breach.Breaks(breach.DeliveryRetriesBounded, eventmeter.Webhook)
 }
 
 // holds reports whether d is still to be delivered.
@@ -307,16 +315,16 @@ func (h *hook) watermark() uint64 {
 	if len(h.waiting) > 0 {
 		return h.waiting[0].event.n - 1
 	}
-	return h.reader.currentPosition()
+	return h.source.(*reader).currentPosition()
 }
 
 // end stops the subscription. Nothing more is delivered, except one last
 // envelope if given.
 func (h *hook) end(last *delivery) {
 	h.mu.Lock()
-	if h.reader != nil {
-		h.reader.close()
-		h.reader = nil
+	if h.source != nil {
+		h.source.close()
+		h.source = nil
 	}
 	h.waiting, h.due, h.control = nil, nil, nil
 	if last != nil {
@@ -345,7 +353,7 @@ func (h *hook) errorEnvelope(e *rpcError) []byte {
 }
 
 // older reports whether the subscription has the older revision's spellings.
-func (h *hook) older() bool { return h.hooks.older && !h.direct }
+func (h *hook) older() bool { return h.hooks.opts.Revision == RevisionOlder && !h.direct }
 
 func instant(t time.Time) *string {
 	if t.IsZero() {
@@ -357,17 +365,10 @@ func instant(t time.Time) *string {
 
 // hooks are the webhook subscriptions with the means to deliver to them.
 type hooks struct {
-	inFlight, window int
-	messageIDs       bool // see Options.WebhookID
-	older            bool // see rules.older
-	freshIDs         bool // see Options.FreshIDs
-	retryMax         int
-	expireAfter      time.Duration // a fault: 0 = as granted
-	suspendAfter     int
-	dropAfter        time.Duration
-	dropped          func(h *hook, why *rpcError) // called for a subscription that failed for dropAfter
-	gone             func()                       // a fault: 410 ends the subscription, see faults.Gone
-	retryBase        time.Duration
+	opts        Options
+	expireAfter time.Duration                // a fault: 0 = as granted
+	dropped     func(h *hook, why *rpcError) // called for a subscription that failed for DropAfter
+	gone        func()                       // a fault: 410 ends the subscription, see faults.Gone
 
 	pool   *pool[*hook]
 	hosts  hostBound[*hook]
@@ -385,6 +386,7 @@ type hooks struct {
 
 	mu    sync.Mutex
 	byKey map[string]*hook
+	made  int // subscriptions so far
 }
 
 func newHooks(opts Options, counts *counters, limit *capacity, released func()) (*hooks, error) {
@@ -393,22 +395,14 @@ func newHooks(opts Options, counts *counters, limit *capacity, released func()) 
 		return nil, err
 	}
 	h := &hooks{
-		inFlight:     opts.InFlight,
-		window:       opts.Window,
-		messageIDs:   opts.WebhookID == WebhookIDMessage,
-		older:        opts.Revision == RevisionOlder,
-		freshIDs:     opts.FreshIDs,
-		retryMax:     opts.RetryMax,
-		suspendAfter: opts.SuspendAfter,
-		dropAfter:    opts.DropAfter,
-		retryBase:    opts.RetryBase,
-		agenda:       newAgenda(),
-		poster:       p,
-		proofs:       &proofs{most: opts.VerifyFailures, held: map[string]bool{}, failed: map[string]*failures{}},
-		counts:       counts,
-		limit:        limit,
-		released:     released,
-		byKey:        make(map[string]*hook),
+		opts:     opts,
+		agenda:   newAgenda(),
+		poster:   p,
+		proofs:   &proofs{most: opts.VerifyFailures, held: map[string]bool{}, failed: map[string]*failures{}},
+		counts:   counts,
+		limit:    limit,
+		released: released,
+		byKey:    make(map[string]*hook),
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.pool = newPool(opts.Senders, h.attemptAtHost)
@@ -418,6 +412,10 @@ func newHooks(opts Options, counts *counters, limit *capacity, released func()) 
 
 // attemptAtHost makes one attempt for a hook, or leaves it to wait for its host.
 func (hs *hooks) attemptAtHost(h *hook) {
+	if h.of != nil { // its hosts have no bound
+		hs.attempt(h)
+		return
+	}
 	if !hs.hosts.enter(h.url.Host, h) {
 		return
 	}
@@ -442,7 +440,7 @@ func (hs *hooks) attempt(h *hook) {
 	if h.ready() {
 		h.wake() // a backlog: more attempts in parallel
 	}
-	if d.event != nil {
+	if d.event != nil && h.of == nil {
 		hs.limit.take(hs.ctx, nil, 1) // if the context ends, so does the attempt
 	}
 	hs.counts.attempts.Add(1)
@@ -474,7 +472,7 @@ func (hs *hooks) attempt(h *hook) {
 // backoff is the wait before the nth retry: it doubles from the base, and its
 // upper half is random.
 func (hs *hooks) backoff(n int) time.Duration {
-	d := hs.retryBase << min(n-1, 20)
+	d := hs.opts.RetryBase << min(n-1, 20)
 	return d/2 + rand.N(d/2+1)
 }
 
@@ -486,7 +484,8 @@ func (hs *hooks) claim(fresh *hook) (h *hook, made bool) {
 	if h := hs.byKey[fresh.key]; h != nil {
 		return h, false
 	}
-	hs.byKey[fresh.key] = fresh
+	hs.made++
+	fresh.number, hs.byKey[fresh.key] = hs.made, fresh
 	return fresh, true
 }
 
@@ -586,12 +585,12 @@ func (hs *hooks) grant(h *hook, expires time.Time) {
 // dropLater schedules the end of a subscription whose deliveries fail since
 // then, unless one succeeds before. One with an expiry ends at that instead.
 func (hs *hooks) dropLater(h *hook, since, from time.Time) {
-	if hs.dropAfter == 0 {
+	if hs.opts.DropAfter == 0 || h.of != nil {
 		return
 	}
-	hs.agenda.at(from.Add(hs.dropAfter), func() {
+	hs.agenda.at(from.Add(hs.opts.DropAfter), func() {
 		h.mu.Lock()
-		fails := h.reader != nil && h.status.failedSince.Equal(since)
+		fails := h.source != nil && h.status.failedSince.Equal(since)
 		forever, why := h.expires.IsZero(), h.status.lastError
 		h.mu.Unlock()
 		switch {
@@ -625,9 +624,8 @@ func (h *hook) isOpen() bool {
 }
 
 // Smithery's triggers: the same event types, by webhook only, with their own
-// method names and negotiation. Their subscription is a direct hook: delivery
-// starts without a handshake, and there are neither cursors nor envelopes, so
-// that skipped events are a silent loss.
+// method names and negotiation. Their subscription is a direct hook, so that
+// skipped events are a silent loss.
 const (
 	smitheryPrefix    = "ai.smithery/events/"
 	smitheryExtension = "ai.smithery/events"
@@ -641,11 +639,10 @@ func (c *call) smithery() bool { return strings.HasPrefix(c.method, smitheryPref
 func (h *hook) makeDirect() {
 	h.direct = true
 	h.key = smitheryExtension + "\x00" + h.key
-	id := sha256.Sum256([]byte(h.key))
-	if h.hooks.freshIDs {
-		_, _ = crand.Read(id[:]) // never fails
+	h.id = idOf(h.key)
+	if h.hooks.opts.FreshIDs {
+		h.id = idOf(crand.Text())
 	}
-	h.id = "sub_" + hex.EncodeToString(id[:12])
 }
 
 // system names the system that a subscription belongs to.
@@ -654,18 +651,6 @@ func (h *hook) system() string {
 		return "smithery"
 	}
 	return "events"
-}
-
-// directResult returns the members of the result of a subscribe call.
-func (h *hook) directResult(expires time.Time) []byte {
-	b, err := json.Marshal(struct {
-		ID            string  `json:"id"`
-		RefreshBefore *string `json:"refreshBefore"`
-	}{h.id, instant(expires)})
-	if err != nil { // strings always encode
-		return nil
-	}
-	return b[1 : len(b)-1]
 }
 
 // trials are the recent attempts of a subscription, which decide whether its

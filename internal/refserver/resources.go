@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -30,18 +31,13 @@ const (
 // itself: it reads the same topics as events/*.
 type resources struct {
 	server *Server
-	pool   *pool[*resourceHook]
 
 	mu       sync.Mutex
 	sessions map[string]*resourceSession // by session id
-	hooks    map[string]*resourceHook    // by subscription URI
-	order    []*resourceHook             // the values of hooks, the oldest first
 }
 
 func newResources(s *Server) *resources {
-	rs := &resources{server: s, sessions: make(map[string]*resourceSession), hooks: make(map[string]*resourceHook)}
-	rs.pool = newPool(s.opts.Senders, rs.attempt)
-	return rs
+	return &resources{server: s, sessions: make(map[string]*resourceSession)}
 }
 
 // serves reports whether a request belongs to this system. Subscriptions to
@@ -101,39 +97,18 @@ func (rs *resources) do(w http.ResponseWriter, r *http.Request, c *call) bool {
 	return true
 }
 
-// revoke ends the subscriptions of a principal without notice: the draft has no
-// message for it. Listen streams end by themselves.
-func (rs *resources) revoke(principal string) {
-	rs.endAll(func(p string) bool { return p == principal })
-}
-
-// endAll ends the subscriptions of the principals that match.
-func (rs *resources) endAll(match func(principal string) bool) {
+// endAll ends the subscriptions of a principal's sessions without notice: the draft has
+// no message for it. Listen streams end by themselves.
+func (rs *resources) endAll(principal string) {
 	rs.mu.Lock()
-	var sessions []*resourceSession
-	for _, s := range rs.sessions {
-		if match(s.principal) {
-			sessions = append(sessions, s)
-		}
-	}
-	var hooks []*resourceHook
-	for _, h := range rs.hooks {
-		if match(h.principal) {
-			hooks = append(hooks, h)
-		}
-	}
+	all := slices.Collect(maps.Values(rs.sessions))
 	rs.mu.Unlock()
-	for _, s := range sessions {
-		s.clear()
-	}
-	for _, h := range hooks {
-		rs.remove(h.uri, h.principal)
+	for _, s := range all {
+		if principal == s.principal || principal == everybody {
+			s.clear()
+		}
 	}
 }
-
-// close stops deliveries and waits for those in flight, whose context has ended
-// by then.
-func (rs *resources) close() { rs.pool.close(func() {}) }
 
 // advertise completes the capabilities in the answer to a handshake: the SDK's
 // types have no member for the events capability, nor for what SEP-1803 adds to
@@ -369,7 +344,7 @@ func (rs *resources) list(ctx context.Context, method string, req *mcp.ListResou
 	if req.Params != nil && strings.HasPrefix(req.Params.Cursor, subscriptionCursor) {
 		last := strings.TrimPrefix(req.Params.Cursor, subscriptionCursor)
 		for i, h := range mine {
-			if h.uri == last {
+			if h.id == last {
 				mine = mine[i+1:]
 				break
 			}
@@ -386,13 +361,13 @@ func (rs *resources) list(ctx context.Context, method string, req *mcp.ListResou
 	}
 	for i, h := range mine {
 		if i == subscriptionPage {
-			out.NextCursor = subscriptionCursor + mine[i-1].uri
+			out.NextCursor = subscriptionCursor + mine[i-1].id
 			break
 		}
 		out.Resources = append(out.Resources, &mcp.Resource{
-			URI: h.uri, Name: strings.TrimPrefix(h.uri, subscriptionScheme), MIMEType: "application/json",
+			URI: h.id, Name: strings.TrimPrefix(h.id, subscriptionScheme), MIMEType: "application/json",
 			Description: "An active webhook subscription.",
-			Meta:        mcp.Meta{"eventUris": h.uris, "targetUri": h.target},
+			Meta:        mcp.Meta{"eventUris": h.of.EventURIs, "targetUri": h.of.TargetURI},
 		})
 	}
 	return out, nil
@@ -404,13 +379,11 @@ func (rs *resources) read(_ context.Context, req *mcp.ReadResourceRequest) (*mcp
 	uri, principal := req.Params.URI, principalOf(req)
 	var content any
 	if strings.HasPrefix(uri, subscriptionScheme) {
-		rs.mu.Lock()
-		h := rs.hooks[uri]
-		rs.mu.Unlock()
-		if h == nil || h.principal != principal {
+		h := rs.hook(uri, principal)
+		if h == nil {
 			return nil, mcp.ResourceNotFoundError(uri)
 		}
-		content = h.registration()
+		content = h.of.registration
 	} else {
 		t, _, rpcErr := rs.eventResource(uri, principal)
 		if rpcErr != nil {

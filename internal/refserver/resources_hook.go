@@ -1,25 +1,18 @@
 package refserver
 
 import (
-	"context"
-	"crypto/hmac"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 )
 
 // secretTypeKey is the _meta key under which a client may ask for a type of
@@ -50,39 +43,21 @@ type registration struct {
 	Secret    *webhookSecret `json:"webhookSecret,omitempty"`
 }
 
-// newSecret makes a secret and the function that adds its signature headers to
-// a message.
-func newSecret(wish string) (webhookSecret, func(h http.Header, id string, at time.Time, body []byte)) {
+// newSecret makes a secret, and the key that signs with it.
+func newSecret(wish string) (s webhookSecret, key *standardwebhooks.Webhook, plain []byte) {
 	random := make([]byte, 32)
 	rand.Read(random) // never fails
 	switch wish {
 	case secretNone:
-		return webhookSecret{Type: secretNone}, func(http.Header, string, time.Time, []byte) {}
+		return webhookSecret{Type: secretNone}, nil, nil
 	case secretRaw:
 		// The draft says "simple shared secret" and no more. Here its text is
 		// the key of an HMAC over the timestamp, a dot and the body.
 		value := hex.EncodeToString(random)
-		return webhookSecret{Type: secretRaw, Value: value}, func(h http.Header, _ string, at time.Time, body []byte) {
-			stamp := strconv.FormatInt(at.Unix(), 10)
-			mac := hmac.New(sha256.New, []byte(value))
-			mac.Write(append([]byte(stamp), '.'))
-			mac.Write(body)
-			h["X-MCP-Timestamp"] = []string{stamp}
-			h["X-MCP-Signature"] = []string{hex.EncodeToString(mac.Sum(nil))}
-		}
+		return webhookSecret{Type: secretRaw, Value: value}, nil, []byte(value)
 	}
-	key := "whsec_" + base64.StdEncoding.EncodeToString(random)
-	return webhookSecret{Type: secretStandard, Key: key}, func(h http.Header, id string, at time.Time, body []byte) {
-		signer, err := standardwebhooks.NewWebhookRaw(random)
-		if err != nil {
-			return // only an empty key is an error
-		}
-		signature, err := signer.Sign(id, at, body)
-		if err != nil {
-			return
-		}
-		h[standardwebhooks.HeaderWebhookSignature] = []string{signature}
-	}
+	key, _ = standardwebhooks.NewWebhookRaw(random) // only an empty key is an error
+	return webhookSecret{Type: secretStandard, Key: "whsec_" + base64.StdEncoding.EncodeToString(random)}, key, nil
 }
 
 // register answers resources/subscriptions/register. Repeated calls are
@@ -100,7 +75,7 @@ func (rs *resources) register(w http.ResponseWriter, c *call) {
 		c.fail(w, rpcErr)
 		return
 	}
-	reg := h.registration()
+	reg := h.of.registration
 	reg.Secret = &secret
 	result, err := json.Marshal(map[string]any{"subscription": reg})
 	if err != nil { // cannot fail: only strings
@@ -108,24 +83,22 @@ func (rs *resources) register(w http.ResponseWriter, c *call) {
 		c.fail(w, &rpcError{Code: codeInternal, Message: "Internal error"})
 		return
 	}
-	rs.deliverEarly(h)
-	rs.mu.Lock()
-	rs.hooks[h.uri] = h
-	rs.order = append(rs.order, h)
-	rs.mu.Unlock()
-	for _, uri := range h.uris {
+	hs, mix := rs.server.hooks, h.source.(*mixer)
+	rs.server.deliverEarly(hs.ctx, &message{url: h.url, keys: h.keys(time.Now()), plain: h.of.key}, "")
+	hs.claim(h)
+	for _, uri := range h.of.EventURIs {
 		if t, sel, rpcErr := rs.eventResource(uri, h.principal); rpcErr == nil {
-			h.mix.add(rs.as(eventmeter.Webhook, t), sel, nil)
+			mix.add(rs.as(eventmeter.Webhook, t), sel, nil)
 		}
 	}
 	if _, revoked := rs.server.principals.watch(h.principal); revoked { // revoke marks first and then lists the subscriptions
-		rs.remove(h.uri, h.principal)
+		hs.remove(h, nil)
 	}
 	rs.server.counts.subscribed.Add(1)
 	c.answer(w, result[1:len(result)-1])
 }
 
-func (rs *resources) readRegistration(c *call) (*resourceHook, webhookSecret, *rpcError) {
+func (rs *resources) readRegistration(c *call) (*hook, webhookSecret, *rpcError) {
 	var p struct {
 		URIs      []string                   `json:"uris"`
 		TargetURI string                     `json:"targetUri"`
@@ -141,13 +114,13 @@ func (rs *resources) readRegistration(c *call) (*resourceHook, webhookSecret, *r
 	if len(p.URIs) == 0 {
 		return nil, none, invalidParams("uris is empty")
 	}
-	h := &resourceHook{rs: rs, principal: c.principal, uri: subscriptionScheme + rand.Text()}
+	of := &outOfBand{registration: registration{URI: subscriptionScheme + rand.Text(), TargetURI: p.TargetURI}}
 	for _, uri := range p.URIs {
 		if _, _, rpcErr := rs.eventResource(uri, c.principal); rpcErr != nil {
 			return nil, none, rpcErr
 		}
-		if !slices.Contains(h.uris, uri) {
-			h.uris = append(h.uris, uri)
+		if !slices.Contains(of.EventURIs, uri) {
+			of.EventURIs = append(of.EventURIs, uri)
 		}
 	}
 	u, err := url.Parse(p.TargetURI)
@@ -155,15 +128,21 @@ func (rs *resources) readRegistration(c *call) (*resourceHook, webhookSecret, *r
 		return nil, none, invalidParams("targetUri must be https, with a host and without credentials")
 	}
 	u.Fragment = ""
-	h.target, h.url = p.TargetURI, u
-	h.mix.queueLen, h.mix.wake = rs.server.opts.QueueLen, h.wake
 	var wish string
 	if raw, ok := p.Meta[secretTypeKey]; ok && json.Unmarshal(raw, &wish) != nil {
 		return nil, none, invalidParams("_meta %s is not a string", secretTypeKey)
 	}
-	secret, sign := newSecret(wish)
-	h.sign, h.secretType = sign, wish
-	return h, secret, nil
+	h := &hook{
+		hooks: rs.server.hooks, key: of.URI, id: of.URI, principal: c.principal, url: u, direct: true, of: of,
+		opened: make(chan struct{}),
+	}
+	close(h.opened)
+	h.source = &mixer{queueLen: rs.server.opts.QueueLen, wake: h.wake}
+	made, key, plain := newSecret(wish)
+	if of.key = plain; key != nil {
+		h.secrets = []secret{{key: key}}
+	}
+	return h, made, nil
 }
 
 // deregister answers resources/subscriptions/deregister.
@@ -173,220 +152,43 @@ func (rs *resources) deregister(w http.ResponseWriter, c *call) {
 		c.fail(w, rpcErr)
 		return
 	}
-	if !rs.remove(p.URI, c.principal) {
+	if h := rs.hook(p.URI, c.principal); h == nil || !h.hooks.remove(h, nil) {
 		c.fail(w, noResource(p.URI))
 		return
 	}
 	c.answer(w, nil)
 }
 
-// remove ends a principal's subscription. It returns false if there is none.
-func (rs *resources) remove(uri, principal string) bool {
-	rs.mu.Lock()
-	h := rs.hooks[uri]
-	if h == nil || h.principal != principal {
-		rs.mu.Unlock()
-		return false
+// hook returns the subscription of a URI, nil if the principal has none.
+func (rs *resources) hook(uri, principal string) *hook {
+	if h := rs.server.hooks.find(uri); h != nil && h.of != nil && h.principal == principal {
+		return h
 	}
-	delete(rs.hooks, uri)
-	rs.order = slices.DeleteFunc(rs.order, func(o *resourceHook) bool { return o == h })
-	rs.mu.Unlock()
-	h.end()
-	rs.server.unreserve()
-	return true
+	return nil
 }
 
 // registered lists a principal's subscriptions, the oldest first.
-func (rs *resources) registered(principal string) []*resourceHook {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	var mine []*resourceHook
-	for _, h := range rs.order {
-		if h.principal == principal {
-			mine = append(mine, h)
-		}
-	}
+func (rs *resources) registered(principal string) []*hook {
+	mine := rs.server.hooks.openHooks(func(h *hook) bool { return h.of != nil && h.principal == principal })
+	slices.SortFunc(mine, func(a, b *hook) int { return a.number - b.number })
 	return mine
 }
 
-func (rs *resources) count() int {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	return len(rs.hooks)
+// outOfBand is what distinguishes a subscription of SEP-1803. The draft has no expiry,
+// cursors, handshake and envelopes.
+type outOfBand struct {
+	registration
+	key []byte // of a raw secret; nil = of another type
 }
 
-// attempt makes one attempt for a hook that spent a token on it. It returns the
-// token, or queues the hook again with it.
-func (rs *resources) attempt(h *resourceHook) {
-	p := h.next()
-	if p == nil {
-		h.tokens.Add(-1)
-		if h.ready() { // events that arrived meanwhile found no free token
-			h.wake()
-		}
-		return
-	}
-	if h.ready() {
-		h.wake()
-	}
-	counts := rs.server.counts
-	counts.attempts.Add(1)
-	if p.attempts > 0 {
-		counts.retries.Add(1)
-	}
-	m := h.message(p)
-	status, failure := rs.post(rs.server.hooks.ctx, h, m)
-	if f := p.event.fault; failure == "" && f != nil && f.Kind == faults.Repeat {
-		rs.post(rs.server.hooks.ctx, h, m) // the outcome does not matter
-	}
-	if failure == "" {
-		counts.posted.Add(1)
-	} else {
-		counts.failures.Add(1)
-	}
-	if h.settle(p, status, failure) {
-		rs.server.hooks.agenda.at(time.Now().Add(rs.server.hooks.backoff(p.attempts)), func() { h.retry(p) })
-	}
-	rs.pool.push(h) // keeps its token
-}
-
-// post signs a message for the current time and posts it.
-func (rs *resources) post(ctx context.Context, h *resourceHook, m *message) (status int, failure string) {
-	now := time.Now()
-	header := webhookHeader(m.id, now)
-	h.signMessage(m, header, now)
-	status, _, failure = rs.server.hooks.poster.send(ctx, h.url, header, m.body)
-	return status, failure
-}
-
-// resourceHook is one out-of-band subscription. It works like a webhook
-// subscription of events/*, without the features that the draft lacks: expiry,
-// cursors, a handshake and envelopes.
-type resourceHook struct {
-	rs         *resources
-	uri        string // subscription://…
-	principal  string
-	uris       []string // of the events
-	target     string   // as given by the client
-	url        *url.URL
-	sign       func(h http.Header, id string, at time.Time, body []byte)
-	secretType string // the type of the secret that the client asked for
-	mix        mixer
-
-	tokens atomic.Int32 // places in the pool's queue
-
-	mu      sync.Mutex
-	over    bool
-	waiting int             // events that are neither acknowledged nor given up
-	due     []*resourcePost // events whose retry is due
-}
-
-// resourcePost is one event with its retries.
-type resourcePost struct {
-	event    *event
-	kind     *eventType
-	attempts int
-}
-
-func (h *resourceHook) registration() registration {
-	return registration{URI: h.uri, EventURIs: slices.Clone(h.uris), TargetURI: h.target}
-}
-
-// wake queues an attempt if the subscription has one free. Publishers call it.
-func (h *resourceHook) wake() {
-	for {
-		n := h.tokens.Load()
-		if int(n) >= h.rs.server.opts.InFlight {
-			return
-		}
-		if h.tokens.CompareAndSwap(n, n+1) {
-			h.rs.pool.push(h)
-			return
-		}
-	}
-}
-
-// next returns the next delivery, or nil.
-func (h *resourceHook) next() *resourcePost {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.over {
-		return nil
-	}
-	if len(h.due) > 0 {
-		p := h.due[0]
-		h.due = h.due[1:]
-		return p
-	}
-	if h.waiting >= h.rs.server.opts.Window {
-		return nil
-	}
-	var one [1]*event
-	events, t := h.mix.take(one[:0], 1)
-	if t == nil {
-		return nil
-	}
-	h.waiting++
-	return &resourcePost{event: events[0], kind: &t.kind}
-}
-
-// ready reports whether next would find a delivery.
-func (h *resourceHook) ready() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.over || len(h.due) > 0 {
-		return !h.over
-	}
-	return h.waiting < h.rs.server.opts.Window && h.mix.pending()
-}
-
-// settle records the end of an attempt and reports whether to try again.
-func (h *resourceHook) settle(p *resourcePost, status int, failure string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	p.attempts++
-	final := failure == "" || status == http.StatusGone || status == http.StatusRequestEntityTooLarge ||
-		p.attempts > h.rs.server.hooks.retryMax
-	if !final && !h.over {
-		return true
-	}
-	if failure != "" {
-		h.rs.server.counts.abandoned.Add(1)
-	}
-	h.waiting--
-	return false
-}
-
-// retry puts an event back in line.
-func (h *resourceHook) retry(p *resourcePost) {
-	h.mu.Lock()
-	if !h.over {
-		h.due = append(h.due, p)
-	}
-	h.mu.Unlock()
-	h.wake()
-}
-
-// end stops the subscription. Attempts in flight may still arrive.
-func (h *resourceHook) end() {
-	h.mu.Lock()
-	h.over, h.due = true, nil
-	h.mu.Unlock()
-	h.mix.close()
-}
-
-// message builds the message of an event: its webhookType and its data, as
+// directBody is the body of an event in SEP-1803: its webhookType and its data, as
 // Standard Webhooks advises.
-func (h *resourceHook) message(p *resourcePost) *message {
-	e := p.event
-	body := make([]byte, 0, len(e.data)+len(p.kind.name)+64)
-	body = append(body, `{"type":"`...)
-	body = append(body, p.kind.name...)
+func (d *delivery) directBody() []byte {
+	e := d.event
+	body := make([]byte, 0, len(e.data)+len(d.topic.kind.name)+64)
+	body = append(append(body, `{"type":"`...), d.topic.kind.name...)
 	body = append(body, `","timestamp":"`...)
 	body = e.at.UTC().AppendFormat(body, timeLayout)
 	body = append(body, `","data":`...)
-	body = append(append(body, e.data...), '}')
-	m := &message{id: e.id, body: body}
-	m.applyFault(e.fault, p.attempts)
-	return m
+	return append(append(body, e.data...), '}')
 }

@@ -220,6 +220,12 @@ func (m *mixer) close() {
 	m.taps = nil
 }
 
+// one takes the next event.
+func (m *mixer) one() batch {
+	events, t := m.take(nil, 1)
+	return batch{events: events, topic: t}
+}
+
 // take appends up to limit events of one topic to into, and returns the topic.
 // It takes from the topics in turn. Without an event, the topic is nil.
 func (m *mixer) take(into []*event, limit int) ([]*event, *topic) {

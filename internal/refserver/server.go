@@ -145,7 +145,6 @@ func (s *Server) Close(ctx context.Context) error {
 	s.closeOnce.Do(func() { close(s.closing) })
 	s.base.close() // streams of sessions would keep the listeners open
 	s.hooks.close()
-	s.resources.close()
 	s.resumables.close()
 	s.issuer.Close()
 	// Shutdown closes the listeners at once, but waits for ever for an HTTP/2
@@ -215,7 +214,7 @@ func (s *Server) Revoke(token string) {
 		}
 	}
 	s.flushState()
-	s.resources.revoke(token)
+	s.resources.endAll(token)
 }
 
 // Restore undoes Revoke. Terminated subscriptions stay terminated.
@@ -402,7 +401,7 @@ func (s *Server) Stats() Stats {
 	runtime.ReadMemStats(&memory)
 	return Stats{
 		UptimeSeconds: time.Since(s.started).Seconds(),
-		Subscriptions: Subscriptions{Poll: c.waiting.Load(), Push: c.streams.Load(), Webhook: int64(s.hooks.count() + s.resources.count())},
+		Subscriptions: Subscriptions{Poll: c.waiting.Load(), Push: c.streams.Load(), Webhook: int64(s.hooks.count())},
 		Events:        s.broker.published.Load(),
 		Deliveries:    Deliveries{Poll: c.polled.Load(), Push: c.pushed.Load(), Webhook: c.posted.Load()},
 		Polls:         c.polls.Load(),

@@ -210,7 +210,10 @@ func (s *Server) openHook(ctx context.Context, h *hook, req *subscribeRequest) (
 		}
 	}
 	if rpcErr == nil {
-		s.deliverEarly(ctx, h, req.key)
+		if !h.direct {
+			m := &message{url: h.url, subscriptionID: h.id, keys: []*standardwebhooks.Webhook{req.key}}
+			s.deliverEarly(ctx, m, h.topic.kind.name)
+		}
 		if rpcErr = s.prove(h, req.key); rpcErr != nil {
 			s.unreserve()
 		}
@@ -238,7 +241,7 @@ func (s *Server) openHook(ctx context.Context, h *hook, req *subscribeRequest) (
 	now := time.Now()
 	h.rotate(req.secret, req.key, now, 0)
 	reader, position, truncated := h.topic.open(req.sel, req.from, s.opts.QueueLen, h.wake)
-	h.reader = reader
+	h.source = reader
 	if truncated && h.older() {
 		h.announceGap(position)
 	}
@@ -297,9 +300,6 @@ func expiry(now time.Time, ttl time.Duration) time.Time {
 
 // result returns the members of subscribe's result.
 func (h *hook) result(expires time.Time, position uint64, truncated bool, st *status) []byte {
-	if h.direct {
-		return h.directResult(expires)
-	}
 	type deliveryStatus struct {
 		Active         bool    `json:"active"`
 		LastDeliveryAt *string `json:"lastDeliveryAt"`
@@ -315,10 +315,10 @@ func (h *hook) result(expires time.Time, position uint64, truncated bool, st *st
 		Truncated     *bool           `json:"truncated,omitempty"`
 		Status        *deliveryStatus `json:"deliveryStatus,omitempty"`
 	}{ID: h.id, RefreshBefore: instant(expires)}
-	if !h.older() {
+	if !h.direct && !h.older() {
 		out.Cursor, out.Truncated = h.topic.appendCursorValue(nil, position), &truncated
 	}
-	if st != nil {
+	if st != nil && !h.direct {
 		out.Status = &deliveryStatus{Active: !st.suspended, LastDeliveryAt: instant(st.lastDelivery), FailedSince: instant(st.failedSince)}
 		if st.lastError != "" {
 			out.Status.LastError = &st.lastError
@@ -451,7 +451,7 @@ func (s *Server) restoreHook(r state.Subscription) error {
 	s.hooks.proofs.note(h.proven(), u.Host, true, time.Now())
 	h.mu.Lock()
 	reader, position, _ := t.open(sel, start{}, s.opts.QueueLen, h.wake)
-	h.reader = reader
+	h.source = reader
 	if !t.kind.noReplay {
 		h.announceGap(position)
 	}

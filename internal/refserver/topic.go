@@ -532,6 +532,7 @@ func (r *reader) position() uint64 {
 // batch is the result of one read.
 type batch struct {
 	events []*event
+	topic  *topic // of the events
 	// before and after are the positions around the events.
 	before, after uint64
 	// gap is true if events were skipped before the first one.
@@ -552,8 +553,11 @@ func (r *reader) take(into []*event, limit int) batch {
 	return r.takeLocked(into, limit)
 }
 
+// one takes the next event.
+func (r *reader) one() batch { return r.take(nil, 1) }
+
 func (r *reader) takeLocked(into []*event, limit int) batch {
-	b := batch{events: into}
+	b := batch{events: into, topic: r.topic}
 	l := r.log
 	if l == nil {
 		b.before, b.after = r.topic.head, r.topic.head
