@@ -132,8 +132,13 @@ func (b *base) serveSession(w http.ResponseWriter, r *http.Request, principal st
 		}
 		defer b.sessions.unreserve()
 	}
-	watch := &sessionWatch{ResponseWriter: w, sessions: b.sessions, principal: principal, can: can}
-	b.legacy.ServeHTTP(watch, r)
+	// The client may use a new session as soon as it sees the header.
+	b.legacy.ServeHTTP(&response{ResponseWriter: w, begin: func(int) bool {
+		if id := w.Header().Get(headerSession); id != "" {
+			b.sessions.add(id, principal, can)
+		}
+		return false
+	}}, r)
 	if r.Method == http.MethodDelete && session != "" {
 		b.sessions.drop(session)
 	}
@@ -202,48 +207,6 @@ func (s *sessions) drop(id string) {
 	delete(s.owners, id)
 	delete(s.able, id)
 }
-
-// sessionWatch records the session id of an answer before the client sees it.
-type sessionWatch struct {
-	http.ResponseWriter
-	sessions  *sessions
-	principal string
-	can       abilities
-	seen      bool
-}
-
-func (w *sessionWatch) note() {
-	if w.seen {
-		return
-	}
-	w.seen = true
-	if id := w.Header().Get(headerSession); id != "" {
-		w.sessions.add(id, w.principal, w.can)
-	}
-}
-
-// WriteHeader implements [http.ResponseWriter].
-func (w *sessionWatch) WriteHeader(status int) {
-	w.note()
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements [http.ResponseWriter].
-func (w *sessionWatch) Write(b []byte) (int, error) {
-	w.note()
-	return w.ResponseWriter.Write(b)
-}
-
-// Flush implements [http.Flusher].
-func (w *sessionWatch) Flush() {
-	w.note()
-	if f, ok := w.ResponseWriter.(http.Flusher); ok {
-		f.Flush()
-	}
-}
-
-// Unwrap lets [http.ResponseController] reach the wrapped writer.
-func (w *sessionWatch) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // requests counts the running handlers, so that Close can wait for them. A
 // plain WaitGroup does not work: requests may begin during the wait.

@@ -44,10 +44,10 @@ func BenchmarkFanOut(b *testing.B) {
 			for i := range streams {
 				wg.Go(func() {
 					r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", nil)
-					s.stream(
+					s.do(
 						&countWriter{http.Header{}, &frames},
 						r,
-						&call{id: fmt.Append(nil, i), params: []byte(`{"name":"tick","cursor":null}`)},
+						&call{method: "events/stream", id: fmt.Append(nil, i), params: []byte(`{"name":"tick","cursor":null}`)},
 					)
 				})
 			}

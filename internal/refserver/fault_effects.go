@@ -133,30 +133,27 @@ func (s *Server) withStall(h http.Handler) http.Handler {
 }
 
 // breaksStream answers a request for a stream in a way that breaks a row.
-func (s *Server) breaksStream(w http.ResponseWriter, c *call) bool {
+func (s *Server) breaksStream(c *call) bool {
 	switch {
 	case s.breach == nil:
 		return false
 	case s.breach.Breaks(breach.StreamImplemented, eventmeter.Push):
-		c.answer(w, nil)
+		c.answer(nil)
 	case s.breach.Breaks(breach.StreamErrorBeforeOpen, eventmeter.Push):
-		http.Error(w, "no such stream", http.StatusBadRequest)
+		http.Error(c.w, "no such stream", http.StatusBadRequest)
 	case s.breach.Breaks(breach.StreamExemptFromConcurrencyCap, eventmeter.Push):
-		http.Error(w, "too many connections", http.StatusServiceUnavailable)
+		http.Error(c.w, "too many connections", http.StatusServiceUnavailable)
 	default:
 		return false
 	}
 	return true
 }
 
-// beat sends a heartbeat if it is due. It returns when to look again.
-func (st *stream) beat() (again time.Duration, ok bool) {
+// heartbeat sends a heartbeat if it is due. It returns when to look again.
+func (st *stream) heartbeat() (again time.Duration, ok bool) {
 	s, every := st.server, st.server.opts.Heartbeat
-	if _, missed := s.faultInjector.serverFault(
-		faults.Heartbeats,
-		eventmeter.Push,
-	); missed ||
-		s.breach.Breaks(breach.StreamHeartbeatRequired, eventmeter.Push) {
+	_, missed := s.faultInjector.serverFault(faults.Heartbeats, eventmeter.Push)
+	if missed || s.breach.Breaks(breach.StreamHeartbeatRequired, eventmeter.Push) {
 		return every, true
 	}
 	if s.breach.Breaks(breach.StreamHeartbeatInterval, eventmeter.Push) {
@@ -165,8 +162,15 @@ func (st *stream) beat() (again time.Duration, ok bool) {
 	if rest := every - time.Since(st.written); rest > 0 {
 		return rest, true
 	}
-	// Read the position again: events that the filter dropped have moved it.
-	return every, st.heartbeat()
+	switch {
+	case st.call.rules.spellsOlder():
+		ok = st.notify("heartbeat", nil)
+	case s.breach.Breaks(breach.StreamHeartbeatNotSSEComment, eventmeter.Push):
+		ok = st.write([]byte(": still here\n\n"))
+	default: // the position is read again: events that the filter dropped have moved it
+		ok = st.notify("heartbeat", st.cursorMember(nil, st.reader.currentPosition()))
+	}
+	return every, ok
 }
 
 // startOf is where a call wants to begin.
@@ -264,9 +268,12 @@ func (r *reader) skipCut() {
 	}
 }
 
-// appendFaulty appends an event whose fault changes its frame; out holds the
-// frames before it. It returns false if the stream is over.
-func (st *stream) appendFaulty(out []byte, e *event) ([]byte, bool) {
+// appendAny appends an event, whose fault may change its frame; out holds the frames
+// before it. It returns false if the stream is over.
+func (st *stream) appendAny(out []byte, e *event) ([]byte, bool) {
+	if e.fault == nil {
+		return st.appendEvent(out, e), true
+	}
 	switch e.fault.Kind {
 	case faults.Cut:
 		if e.fault.Replay {
@@ -401,21 +408,22 @@ func (ls *lists) apply(l *list, stamp eventmeter.Stamp, probed bool) {
 	}
 }
 
-// appendFaulty appends an event whose fault changes its frame; cut says that
-// the stream is over.
-func (u *updates) appendFaulty(dst []byte, e *event, t *topic) (_ []byte, cut bool) {
-	switch e.fault.Kind {
-	case faults.Cut:
-		u.cut = true
-		if e.fault.Replay {
-			dst = u.appendUpdate(dst, e, t)
-		}
-		return dst, true
-	case faults.Malformed:
+// appendAny is [stream.appendAny] for a stream of SEP-1803.
+func (u *updates) appendAny(dst []byte, e *event, t *topic) ([]byte, bool) {
+	if e.fault == nil || e.fault.Kind != faults.Cut || e.fault.Replay {
 		dst = u.appendUpdate(dst, e, t)
-		return append(dst[:len(dst)-len("}}\n\n")], "\n\n"...), false // its braces never close
 	}
-	return u.appendUpdate(dst, e, t), false
+	switch {
+	case e.fault == nil:
+	case e.fault.Kind == faults.Cut:
+		u.cut = true
+		u.server.faultInjector.countIn(faults.SEP1803, *e.fault)
+		u.write(dst)
+		return dst[:0], false
+	case e.fault.Kind == faults.Malformed:
+		dst = append(dst[:len(dst)-len("}}\n\n")], "\n\n"...) // its braces never close
+	}
+	return dst, true
 }
 
 // The faults of resumable requests. Faults of single messages hit progress

@@ -63,14 +63,13 @@ func (f *mcpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// The stream of a session, which carries list_changed.
 		r, stop := f.server.whileValid(r)
 		defer stop()
-		var leave func()
-		w, leave = f.server.typeListeners.join(w, nil)
+		l, leave := f.server.typeListeners.join(w, nil)
 		defer leave()
 		ctx, end := context.WithCancel(r.Context())
 		defer end()
 		r = r.WithContext(ctx)
-		defer f.server.notifySession(w, r.Header.Get(headerSession), end)()
-		f.server.resources.stream(w, r, principal, func(w http.ResponseWriter, r *http.Request) { f.base.serve(w, r, principal) })
+		defer f.server.notifySession(l, r.Header.Get(headerSession), end)()
+		f.server.resources.stream(l, r, principal)
 	default:
 		f.base.serve(w, r, principal)
 		if r.Method == http.MethodDelete {
@@ -122,8 +121,8 @@ func (f *mcpHandler) post(w http.ResponseWriter, r *http.Request, principal stri
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	if f.server.opts.SSEAnswers {
-		sse := &sseAnswer{ResponseWriter: w, server: f.server}
-		defer sse.end()
+		sse, end := f.server.sseAnswer(w)
+		defer end()
 		w = sse
 	}
 	w, done := advertise(w, body, f.server.breach)
@@ -269,71 +268,31 @@ func isLoopback(address string) bool {
 // the same.
 func supportedVersions() []string { return mcp.SupportedProtocolVersions() }
 
-// sseAnswer sends a JSON answer as an event stream of one message. It buffers
-// the answer until end; everything else passes through.
-type sseAnswer struct {
-	http.ResponseWriter
-	server *Server
-	began  bool
-	keeps  bool // the answer is JSON
-	body   bytes.Buffer
-}
-
-// WriteHeader implements [http.ResponseWriter]. Errors stay as they are.
-func (w *sseAnswer) WriteHeader(status int) {
-	if w.began {
-		return
-	}
-	w.began = status >= http.StatusOK
-	h := w.Header()
-	media, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
-	if w.keeps = status == http.StatusOK && media == "application/json"; w.keeps {
-		w.server.streamHeader(h)
-		h.Del("Content-Length")
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements [http.ResponseWriter].
-func (w *sseAnswer) Write(b []byte) (int, error) {
-	if !w.began {
-		w.WriteHeader(http.StatusOK)
-	}
-	if w.keeps {
-		return w.body.Write(b)
-	}
-	return w.ResponseWriter.Write(b)
-}
-
-// Flush implements [http.Flusher].
-func (w *sseAnswer) Flush() {
-	if !w.began {
-		w.WriteHeader(http.StatusOK)
-	}
-	if !w.keeps {
-		_ = http.NewResponseController(w.ResponseWriter).Flush()
-	}
-}
-
-// Unwrap lets [http.ResponseController] reach the wrapped writer.
-func (w *sseAnswer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// end sends the message. The stream ends a moment later, as with servers that
-// flush a message separately.
-func (w *sseAnswer) end() {
-	if !w.keeps {
-		return
-	}
-	var b bytes.Buffer
-	b.WriteString("event: message\n")
-	for line := range bytes.Lines(w.body.Bytes()) {
-		b.WriteString("data: ")
-		b.Write(bytes.TrimRight(line, "\r\n"))
+// sseAnswer sends a JSON answer as an event stream of one message, which it holds back
+// until end. Errors stay as they are, and everything else passes through. The stream ends
+// a moment later, as with servers that flush a message separately.
+func (s *Server) sseAnswer(w http.ResponseWriter) (sse *response, end func()) {
+	sse = &response{ResponseWriter: w, begin: func(status int) bool {
+		media, _, _ := mime.ParseMediaType(w.Header().Get("Content-Type"))
+		return status == http.StatusOK && media == "application/json"
+	}}
+	return sse, func() {
+		if !sse.held {
+			return
+		}
+		s.streamHeader(w.Header())
+		w.Header().Del("Content-Length")
+		var b bytes.Buffer
+		b.WriteString("event: message\n")
+		for line := range bytes.Lines(sse.body.Bytes()) {
+			b.WriteString("data: ")
+			b.Write(bytes.TrimRight(line, "\r\n"))
+			b.WriteByte('\n')
+		}
 		b.WriteByte('\n')
+		sse.send(b.Bytes())
+		_ = http.NewResponseController(w).Flush()
 	}
-	b.WriteByte('\n')
-	_, _ = w.ResponseWriter.Write(b.Bytes()) // the client may be gone
-	_ = http.NewResponseController(w.ResponseWriter).Flush()
 }
 
 // listen serves subscriptions/listen for a client that wants notifications of
@@ -356,7 +315,7 @@ func (f *mcpHandler) listen(w http.ResponseWriter, r *http.Request, e envelope, 
 		f.base.serve(l, r, principal)
 		return
 	}
-	f.server.listenAlone(l, r, &call{method: e.Method, id: e.ID, modern: true, principal: principal})
+	f.server.listenAlone(&call{w: l, r: r, method: e.Method, id: e.ID, modern: true, principal: principal})
 }
 
 // namespaces are the prefixes of the methods that this server answers itself.
@@ -368,7 +327,7 @@ var namespaces = []string{eventsPrefix, smitheryPrefix}
 // methods are the calls in those namespaces. A system adds its own here. They
 // are called after the checks of the base protocol, and never for a principal
 // whose access was revoked.
-var methods = map[string]func(*Server, http.ResponseWriter, *http.Request, *call){
+var methods = map[string]func(*Server, *call) *rpcError{
 	"events/list":                  (*Server).list,
 	"events/poll":                  (*Server).poll,
 	"events/stream":                (*Server).stream,
@@ -407,20 +366,16 @@ func (s *Server) mayBeServedHere(body []byte) bool {
 
 // do answers one call of a system that this server implements itself.
 func (s *Server) do(w http.ResponseWriter, r *http.Request, c *call) {
-	if _, revoked := s.principals.watch(c.principal); revoked {
-		c.fail(w, forbidden(reasonRevoked))
-		return
-	}
-	if c.breach.Breaks(breach.FallbackMethodNotFound, "") {
-		c.fail(w, &rpcError{Code: codeInternal, Message: "Internal error"})
-		return
-	}
-	if answer, ok := methods[c.method]; ok {
-		answer(s, w, r, c)
-		return
-	}
-	if s.resources.do(w, r, c) {
-		return
-	}
-	c.fail(w, &rpcError{Code: codeMethodNotFound, Message: "Method not found: " + c.method})
+	c.serve(w, r, func(c *call) *rpcError {
+		if _, revoked := s.principals.watch(c.principal); revoked {
+			return forbidden(reasonRevoked)
+		}
+		if c.breach.Breaks(breach.FallbackMethodNotFound, "") {
+			return internal("")
+		}
+		if answer, ok := methods[c.method]; ok {
+			return answer(s, c)
+		}
+		return s.resources.do(c)
+	})
 }

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
@@ -32,7 +32,7 @@ type typeListeners struct {
 // join wraps a response until leave is called, which must happen before its
 // handler returns.
 func (ls *typeListeners) join(w http.ResponseWriter, id json.RawMessage) (l *typeListener, leave func()) {
-	l = &typeListener{ResponseWriter: w, id: id, atBoundary: true}
+	l = &typeListener{ResponseWriter: w, id: id, atBoundary: true, begun: make(chan struct{})}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if ls.open == nil {
@@ -52,13 +52,10 @@ func (ls *typeListeners) join(w http.ResponseWriter, id json.RawMessage) (l *typ
 // announce sends a notification without params on every stream.
 func (ls *typeListeners) announce(method string) {
 	ls.mu.Lock()
-	all := make([]*typeListener, 0, len(ls.open))
-	for l := range ls.open {
-		all = append(all, l)
-	}
+	all := slices.Collect(maps.Keys(ls.open))
 	ls.mu.Unlock()
 	for _, l := range all {
-		l.announce(method)
+		l.send(appendChange(nil, method, "", l.id))
 	}
 }
 
@@ -70,22 +67,13 @@ type typeListener struct {
 	// ackPending is true until the SDK has written its acknowledgement, which
 	// does not mention changes of event types.
 	ackPending bool
+	begun      chan struct{} // closed when it is an event stream, and its header is out
 
 	mu         sync.Mutex
-	started    bool     // it is an event stream, and its header is out
+	started    bool     // begun is closed
 	atBoundary bool     // the last write ended a message
 	waiting    [][]byte // messages that could not be sent yet
 	closed     bool
-}
-
-func (l *typeListener) announce(method string) {
-	b := append([]byte("data: "), `{"jsonrpc":"2.0","method":"`...)
-	b = append(append(b, method...), '"')
-	if l.id != nil {
-		b = append(b, `,"params":{"_meta":{"`+subscriptionIDKey+`":`...)
-		b = append(append(b, l.id...), "}}"...)
-	}
-	l.send(append(b, "}\n\n"...))
 }
 
 // send writes a message between those of the other writer.
@@ -113,8 +101,9 @@ func (l *typeListener) flushWaiting() {
 
 // begin records that the header goes out. The caller holds the lock.
 func (l *typeListener) begin(status int) {
-	if status == http.StatusOK && strings.HasPrefix(l.Header().Get("Content-Type"), "text/event-stream") {
+	if !l.started && status == http.StatusOK && strings.HasPrefix(l.Header().Get("Content-Type"), "text/event-stream") {
 		l.started = true
+		close(l.begun)
 	}
 }
 
@@ -190,36 +179,15 @@ func wantsTypes(params json.RawMessage) bool {
 }
 
 // listenAlone serves a stream that carries only changes of event types.
-func (s *Server) listenAlone(l *typeListener, r *http.Request, c *call) {
-	s.streamHeader(l.Header())
-	meta := `"_meta":{"` + subscriptionIDKey + `":` + string(c.id) + `}`
-	l.WriteHeader(http.StatusOK)
+func (s *Server) listenAlone(c *call) {
+	e := s.newEventStream(c, ": still here\n\n")
+	s.streamHeader(c.w.Header())
 	agreed := `{"eventsListChanged":true}`
 	if !s.rules.optIn { // nothing to agree to: every such stream carries them
 		agreed = `{}`
 	}
-	l.send(
-		[]byte(
-			`data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":` + agreed + `,` + meta + "}}\n\n",
-		),
-	)
-	alive := time.NewTicker(s.opts.Heartbeat)
-	defer alive.Stop()
-	for {
-		changed, revoked := s.principals.watch(c.principal)
-		if revoked {
-			return
-		}
-		select {
-		case <-alive.C:
-			l.send([]byte(": still here\n\n"))
-		case <-changed:
-		case <-s.closing:
-			l.send(append(c.resultOpen([]byte("data: ")), meta+"}}\n\n"...))
-			return
-		case <-r.Context().Done():
-			return
-		}
+	if e.acknowledge(agreed) && e.run(c.r.Context()) {
+		e.end()
 	}
 }
 
@@ -238,70 +206,40 @@ func (p listenParams) lists() (k kinds) {
 }
 
 // listenLists serves subscriptions/listen.
-func (s *Server) listenLists(w http.ResponseWriter, r *http.Request, c *call, want kinds, items map[string]bool) {
+func (s *Server) listenLists(c *call, want kinds, items map[string]bool) *rpcError {
 	if !c.modern {
-		c.fail(w, &rpcError{Code: codeMethodNotFound, Message: "Method not found: " + c.method})
-		return
+		return methodNotFound(c.method)
 	}
 	if rpcErr := s.reserve(); rpcErr != nil {
-		c.fail(w, rpcErr)
-		return
+		return rpcErr
 	}
 	defer s.unreserve()
 	if len(items) > 0 {
 		if rpcErr := s.faultInjector.refuse(faults.Updates, eventmeter.Push); rpcErr != nil {
-			c.fail(w, rpcErr)
-			return
+			return rpcErr
 		}
 	}
 	l := &listListener{want: want, items: items}
 	defer s.lists.listeners.join(l)()
-	forgotten := s.forgetSignal()
-	s.streamHeader(w.Header())
-	flush := http.NewResponseController(w).Flush
-	send := func(b []byte) bool {
-		_, err := w.Write(b)
-		return err == nil && flush() == nil
+	e := s.newEventStream(c, ":\n\n")
+	e.wakeup, e.forgotten = l.wakeup, s.forgetSignal()
+	e.deliver = func() bool {
+		changes := s.lists.listeners.take(l)
+		return changes == nil || e.write(appendAll(nil, changes, c.id))
 	}
-	meta := `"_meta":{"` + subscriptionIDKey + `":` + string(c.id) + `}`
-	open := send(
-		[]byte(
-			`data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{` + string(
-				l.agreed(),
-			) + `},` + meta + "}}\n\n",
-		),
-	)
-	alive := time.NewTicker(s.opts.Heartbeat)
-	defer alive.Stop()
-	for open {
-		changed, revoked := s.principals.watch(c.principal)
-		if revoked {
-			return
-		}
-		select {
-		case <-l.wakeup:
-			open = send(appendAll(nil, s.lists.listeners.take(l), c.id))
-		case <-alive.C:
-			open = send([]byte(":\n\n"))
-		case <-changed:
-		case <-forgotten:
-			return
-		case <-s.closing:
-			send(append(c.resultOpen([]byte("data: ")), meta+"}}\n\n"...))
-			return
-		case <-r.Context().Done():
-			return
-		}
+	s.streamHeader(c.w.Header())
+	if e.acknowledge("{"+string(l.agreed())+"}") && e.run(c.r.Context()) {
+		e.end()
 	}
+	return nil
 }
 
 // notifySession writes changes to the stream of a legacy session until leave is
 // called, and calls end if the server forgets the session. leave waits for a write in
 // progress.
-func (s *Server) notifySession(w http.ResponseWriter, session string, end context.CancelFunc) (leave func()) {
+func (s *Server) notifySession(l *typeListener, session string, end context.CancelFunc) (leave func()) {
 	ls := s.lists
-	l, wrapped := w.(*typeListener)
-	if ls == nil || session == "" || !wrapped {
+	if ls == nil || session == "" {
 		return func() {}
 	}
 	me := &listListener{session: session, want: 1<<numLists - 1}

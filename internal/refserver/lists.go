@@ -550,7 +550,7 @@ func appendChange(dst []byte, method, uri string, id []byte) []byte {
 			if uri != "" {
 				dst = append(dst, ',')
 			}
-			dst = append(dst, `"_meta":{"`+subscriptionIDKey+`":`...)
+			dst = append(dst, frameMeta[1:]...)
 			dst = append(append(dst, id...), '}')
 		}
 		dst = append(dst, '}')

@@ -53,7 +53,26 @@ func (f *mcpHandler) serveLists(w http.ResponseWriter, r *http.Request, body []b
 	case isList && p.Cursor != "" && !strings.HasPrefix(p.Cursor, cursorPrefix), !isList && !ls.serves(e.Method, p):
 		return body, false
 	}
-	f.answerList(w, r, e, p, kind, isList, principal)
+	modern, status, rpcErr := f.era(r.Header, e)
+	if rpcErr == nil && modern {
+		status, rpcErr = checkName(r.Header, e.Method, p)
+	}
+	if rpcErr != nil {
+		writeRPCError(w, status, e.ID, rpcErr)
+		return body, true
+	}
+	c := &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal}
+	c.serve(w, r, func(c *call) *rpcError {
+		if !isList {
+			return f.server.answerEntry(c, p)
+		}
+		members, ok := ls.all[kind].page(p.Cursor)
+		if !ok {
+			return invalidParams("the cursor %q is not, or no longer, one of this list", p.Cursor)
+		}
+		ls.countScope(p.Cursor == "")
+		return c.answer(members)
+	})
 	return body, true
 }
 
@@ -83,62 +102,32 @@ func (ls *lists) serves(method string, p listParams) bool {
 	return false
 }
 
-// answerList checks a request against the base protocol and answers it.
-func (f *mcpHandler) answerList(
-	w http.ResponseWriter,
-	r *http.Request,
-	e envelope,
-	p listParams,
-	kind listKind,
-	isList bool,
-	principal string,
-) {
-	ls := f.server.lists
-	modern, status, rpcErr := f.era(r.Header, e)
-	if rpcErr == nil && modern {
-		status, rpcErr = checkName(r.Header, e.Method, p)
-	}
-	if rpcErr != nil {
-		writeRPCError(w, status, e.ID, rpcErr)
-		return
-	}
-	c := &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal}
-	if isList {
-		members, ok := ls.all[kind].page(p.Cursor)
-		if !ok {
-			c.fail(w, invalidParams("the cursor %q is not, or no longer, one of this list", p.Cursor))
-			return
-		}
-		ls.countScope(p.Cursor == "")
-		c.answer(w, members)
-		return
-	}
-	switch e.Method {
+// answerEntry answers a call that is about an entry of a list, or listens for changes.
+func (s *Server) answerEntry(c *call, p listParams) *rpcError {
+	ls := s.lists
+	switch c.method {
 	case "resources/read":
 		members, _ := ls.content(p.URI)
-		c.answer(w, members)
+		return c.answer(members)
 	case "resources/subscribe", "resources/unsubscribe":
-		session := r.Header.Get(headerSession)
+		session := c.r.Header.Get(headerSession)
 		if session == "" {
-			c.fail(w, invalidParams("%s needs a session", e.Method))
-			return
+			return invalidParams("%s needs a session", c.method)
 		}
-		on := e.Method == "resources/subscribe"
+		on := c.method == "resources/subscribe"
 		if rpcErr := ls.refuse(p.URI, on); rpcErr != nil {
-			c.fail(w, rpcErr)
-			return
+			return rpcErr
 		}
 		ls.listeners.subscribe(session, p.URI, on)
-		c.answer(w, []byte(`"_meta":{}`))
+		return c.answer([]byte(`"_meta":{}`))
 	case methodListen:
-		f.server.listenLists(w, r, c, p.lists(), ls.itemsOf(p.listenParams))
+		return s.listenLists(c, p.lists(), ls.itemsOf(p.listenParams))
 	case "tools/call":
 		text, _ := ls.all[listTools].describe(p.Name)
-		c.answer(w, append(quote([]byte(`"content":[{"type":"text","text":`), text), "}]"...))
-	case "prompts/get":
-		text, _ := ls.all[listPrompts].describe(p.Name)
-		c.answer(w, append(quote([]byte(`"messages":[{"role":"user","content":{"type":"text","text":`), text), "}}]"...))
+		return c.answer(append(quote([]byte(`"content":[{"type":"text","text":`), text), "}]"...))
 	}
+	text, _ := ls.all[listPrompts].describe(p.Name) // prompts/get
+	return c.answer(append(quote([]byte(`"messages":[{"role":"user","content":{"type":"text","text":`), text), "}}]"...))
 }
 
 // checkName checks the header that mirrors a name or a URI.
@@ -200,7 +189,7 @@ func withoutCursor(body []byte) []byte {
 // serveRespelled lets the SDK answer, and converts the answer to the spelling of
 // the earlier draft, or leaves the hints out.
 func (f *mcpHandler) serveRespelled(w http.ResponseWriter, r *http.Request, principal string) {
-	buffered := &bufferedResponse{ResponseWriter: w, status: http.StatusOK}
+	buffered := holding(w)
 	f.base.serve(buffered, r, principal)
 	if f.server.lists.opts.NoHints {
 		buffered.send(hints.ReplaceAll(buffered.body.Bytes(), nil))

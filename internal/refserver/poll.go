@@ -2,7 +2,6 @@ package refserver
 
 import (
 	"encoding/json"
-	"net/http"
 	"slices"
 	"strconv"
 	"time"
@@ -82,20 +81,18 @@ func millis(ms int64) time.Duration {
 
 // list answers events/list. A cursor names the last type of its page, so that
 // types may come and go between two pages.
-func (s *Server) list(w http.ResponseWriter, _ *http.Request, c *call) {
+func (s *Server) list(c *call) *rpcError {
 	var p struct {
 		Cursor string `json:"cursor"`
 	}
 	if len(c.params) > 0 {
-		if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
-			c.fail(w, rpcErr)
-			return
+		if rpcErr := c.decode(&p); rpcErr != nil {
+			return rpcErr
 		}
 	}
 	types, next, ok := s.typesPage(p.Cursor)
 	if !ok {
-		c.fail(w, invalidParams("cursor is none of this list"))
-		return
+		return invalidParams("cursor is none of this list")
 	}
 	b := []byte(`"events":[`)
 	for _, t := range types {
@@ -130,7 +127,7 @@ func (s *Server) list(w http.ResponseWriter, _ *http.Request, c *call) {
 	if next != "" {
 		b = quote(append(b, `,"nextCursor":`...), next)
 	}
-	c.answer(w, b)
+	return c.answer(b)
 }
 
 // typesPage returns the offered types of the page that a cursor names, and the
@@ -160,15 +157,14 @@ func (s *Server) typesPage(cursor string) (page []*topic, next string, ok bool) 
 const typesCursor = "after:"
 
 // poll answers events/poll, at once or when an event arrives.
-func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
+func (s *Server) poll(c *call) *rpcError {
 	var p struct {
 		eventParams
 		MaxEvents *int64 `json:"maxEvents"`
 		TimeoutMs *int64 `json:"timeoutMs"`
 	}
-	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
-		c.fail(w, rpcErr)
-		return
+	if rpcErr := c.decode(&p); rpcErr != nil {
+		return rpcErr
 	}
 	t, sel, _, rpcErr := s.resolve(eventmeter.Poll, c, p.eventParams)
 	if rpcErr == nil && p.Cursor == nil {
@@ -184,8 +180,7 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
 		rpcErr = invalidParams("timeoutMs is negative")
 	}
 	if rpcErr != nil {
-		c.fail(w, rpcErr)
-		return
+		return rpcErr
 	}
 	limit, wait := s.opts.PollMaxEvents, time.Duration(0)
 	if p.MaxEvents != nil && !s.breach.Breaks(breach.PollMaxEventsCap, eventmeter.Poll) {
@@ -197,36 +192,26 @@ func (s *Server) poll(w http.ResponseWriter, r *http.Request, c *call) {
 	s.counts.polls.Add(1)
 	b := t.readOnce(sel, s.startOf(eventmeter.Poll, c, t, p.eventParams), limit)
 	if len(b.events) == 0 && !b.gap && wait > 0 && p.Cursor != nil {
-		if b, rpcErr = s.longPoll(r, c, t, sel, b.after, limit, wait); rpcErr != nil {
-			c.fail(w, rpcErr)
-			return
+		if b, rpcErr = s.longPoll(c, t, sel, b.after, limit, wait); rpcErr != nil {
+			return rpcErr
 		}
 	}
 	if b.gap && c.rules.spellsOlder() {
-		c.fail(w, expiredCursor())
-		return
+		return expiredCursor()
 	}
-	if !s.capacity.take(r.Context(), s.closing, len(b.events)) {
-		return // the client is gone, or the server closes
+	if !s.capacity.take(c.r.Context(), s.closing, len(b.events)) {
+		return nil // the client is gone, or the server closes
 	}
 	if len(b.events) == 0 {
 		s.counts.emptyPolls.Add(1)
 	}
 	s.counts.polled.Add(int64(len(b.events)))
-	c.answer(w, s.pollResult(c, t, b))
+	return c.answer(s.pollResult(c, t, b))
 }
 
 // longPoll waits for the first events after a position. The wait starts where
 // readOnce ended.
-func (s *Server) longPoll(
-	r *http.Request,
-	c *call,
-	t *topic,
-	sel selection,
-	after uint64,
-	limit int,
-	wait time.Duration,
-) (batch, *rpcError) {
+func (s *Server) longPoll(c *call, t *topic, sel selection, after uint64, limit int, wait time.Duration) (batch, *rpcError) {
 	woken := make(chan struct{}, 1)
 	cursor := t.cursor(after)
 	reader, _, truncated := t.open(sel, start{cursor: &cursor}, 0, func() { signal(woken) })
@@ -257,7 +242,7 @@ func (s *Server) longPoll(
 			return b, nil
 		case <-s.closing: // answered early and empty
 			return b, nil
-		case <-r.Context().Done():
+		case <-c.r.Context().Done():
 			return b, nil
 		}
 	}

@@ -54,15 +54,9 @@ func (rs *resources) serves(body []byte) (envelope, bool) {
 		var p uriParams
 		return e, json.Unmarshal(e.Params, &p) == nil && strings.HasPrefix(p.URI, eventScheme)
 	case methodListen:
-		var p resourceListenParams
-		if json.Unmarshal(e.Params, &p) != nil {
-			return e, false
-		}
-		for _, uri := range p.Notifications.ResourceSubscriptions {
-			if strings.HasPrefix(uri, eventScheme) {
-				return e, true
-			}
-		}
+		var p listenParams
+		return e, json.Unmarshal(e.Params, &p) == nil &&
+			slices.ContainsFunc(p.Notifications.URIs, func(uri string) bool { return strings.HasPrefix(uri, eventScheme) })
 	}
 	return e, false
 }
@@ -71,30 +65,21 @@ type uriParams struct {
 	URI string `json:"uri"`
 }
 
-type resourceListenParams struct {
-	Notifications struct {
-		ResourceSubscriptions []string `json:"resourceSubscriptions"`
-	} `json:"notifications"`
-}
-
-// do answers one call. It returns false if the call does not belong to this
-// system.
-func (rs *resources) do(w http.ResponseWriter, r *http.Request, c *call) bool {
+// do answers one call.
+func (rs *resources) do(c *call) *rpcError {
 	switch {
 	case c.method == methodRegister:
-		rs.register(w, c)
+		return rs.register(c)
 	case c.method == methodDeregister:
-		rs.deregister(w, c)
+		return rs.deregister(c)
 	case c.method == methodListen && c.modern:
-		rs.listen(w, r, c)
+		return rs.listen(c)
 	case c.method == methodResourceSubscribe && !c.modern:
-		rs.subscribe(w, r, c)
+		return rs.subscribe(c)
 	case c.method == methodResourceUnsubscribe && !c.modern:
-		rs.unsubscribe(w, r, c)
-	default:
-		return false
+		return rs.unsubscribe(c)
 	}
-	return true
+	return methodNotFound(c.method)
 }
 
 // endAll ends the subscriptions of a principal's sessions without notice: the draft has
@@ -118,7 +103,7 @@ func advertise(w http.ResponseWriter, body []byte, broken *breach.Set) (_ http.R
 	if !bytes.Contains(body, []byte(`"initialize"`)) && !bytes.Contains(body, []byte(`"server/discover"`)) {
 		return w, func() {}
 	}
-	b := &bufferedResponse{ResponseWriter: w, status: http.StatusOK}
+	b := holding(w)
 	return b, func() {
 		body := b.body.Bytes()
 		if b.status == http.StatusOK {
@@ -185,36 +170,34 @@ func (rs *resources) drop(id string) {
 }
 
 // subscribe answers resources/subscribe. A repeated call changes nothing.
-func (rs *resources) subscribe(w http.ResponseWriter, r *http.Request, c *call) {
-	s, uri, rpcErr := rs.ofSession(r, c)
+func (rs *resources) subscribe(c *call) *rpcError {
+	s, uri, rpcErr := rs.ofSession(c)
 	if rpcErr == nil {
 		rpcErr = s.add(uri)
 	}
 	if rpcErr != nil {
-		c.fail(w, rpcErr)
-		return
+		return rpcErr
 	}
-	c.answer(w, nil)
+	return c.answer(nil)
 }
 
 // unsubscribe answers resources/unsubscribe. An unknown subscription is no
 // error.
-func (rs *resources) unsubscribe(w http.ResponseWriter, r *http.Request, c *call) {
-	s, uri, rpcErr := rs.ofSession(r, c)
+func (rs *resources) unsubscribe(c *call) *rpcError {
+	s, uri, rpcErr := rs.ofSession(c)
 	if rpcErr != nil {
-		c.fail(w, rpcErr)
-		return
+		return rpcErr
 	}
 	s.remove(uri)
-	c.answer(w, nil)
+	return c.answer(nil)
 }
 
-func (rs *resources) ofSession(r *http.Request, c *call) (*resourceSession, string, *rpcError) {
+func (rs *resources) ofSession(c *call) (*resourceSession, string, *rpcError) {
 	var p uriParams
-	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
+	if rpcErr := c.decode(&p); rpcErr != nil {
 		return nil, "", rpcErr
 	}
-	id := r.Header.Get(headerSession) // the MCP handler has checked that the session exists
+	id := c.r.Header.Get(headerSession) // the MCP handler has checked that the session exists
 	if id == "" {
 		return nil, "", &rpcError{Code: codeInvalidRequest, Message: c.method + " needs a session: updates come on its stream"}
 	}

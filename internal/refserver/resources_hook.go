@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"net/http"
 	"net/url"
 	"slices"
 	"time"
@@ -63,7 +62,7 @@ func newSecret(wish string) (s webhookSecret, key *standardwebhooks.Webhook, pla
 // register answers resources/subscriptions/register. Repeated calls are
 // independent: each makes a subscription with a secret of its own, and
 // deliveries may arrive before the answer.
-func (rs *resources) register(w http.ResponseWriter, c *call) {
+func (rs *resources) register(c *call) *rpcError {
 	h, secret, rpcErr := rs.readRegistration(c)
 	if rpcErr == nil {
 		rpcErr = rs.server.faultInjector.refuse("sep-1803", eventmeter.Webhook)
@@ -72,16 +71,14 @@ func (rs *resources) register(w http.ResponseWriter, c *call) {
 		rpcErr = rs.server.reserve()
 	}
 	if rpcErr != nil {
-		c.fail(w, rpcErr)
-		return
+		return rpcErr
 	}
 	reg := h.of.registration
 	reg.Secret = &secret
 	result, err := json.Marshal(map[string]any{"subscription": reg})
 	if err != nil { // cannot fail: only strings
 		rs.server.unreserve()
-		c.fail(w, &rpcError{Code: codeInternal, Message: "Internal error"})
-		return
+		return internal("")
 	}
 	hs, mix := rs.server.hooks, h.source.(*mixer)
 	rs.server.deliverEarly(hs.ctx, &message{url: h.url, keys: h.keys(time.Now()), plain: h.of.key}, "")
@@ -95,7 +92,7 @@ func (rs *resources) register(w http.ResponseWriter, c *call) {
 		hs.remove(h, nil)
 	}
 	rs.server.counts.subscribed.Add(1)
-	c.answer(w, result[1:len(result)-1])
+	return c.answer(result[1 : len(result)-1])
 }
 
 func (rs *resources) readRegistration(c *call) (*hook, webhookSecret, *rpcError) {
@@ -108,7 +105,7 @@ func (rs *resources) readRegistration(c *call) (*hook, webhookSecret, *rpcError)
 	if c.principal == "" {
 		return nil, none, forbidden("authentication required")
 	}
-	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
+	if rpcErr := c.decode(&p); rpcErr != nil {
 		return nil, none, rpcErr
 	}
 	if len(p.URIs) == 0 {
@@ -146,17 +143,15 @@ func (rs *resources) readRegistration(c *call) (*hook, webhookSecret, *rpcError)
 }
 
 // deregister answers resources/subscriptions/deregister.
-func (rs *resources) deregister(w http.ResponseWriter, c *call) {
+func (rs *resources) deregister(c *call) *rpcError {
 	var p uriParams
-	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
-		c.fail(w, rpcErr)
-		return
+	if rpcErr := c.decode(&p); rpcErr != nil {
+		return rpcErr
 	}
 	if h := rs.hook(p.URI, c.principal); h == nil || !h.hooks.remove(h, nil) {
-		c.fail(w, noResource(p.URI))
-		return
+		return noResource(p.URI)
 	}
-	c.answer(w, nil)
+	return c.answer(nil)
 }
 
 // hook returns the subscription of a URI, nil if the principal has none.

@@ -110,9 +110,8 @@ type keptMessage struct {
 
 // jobConn is one connection of a job.
 type jobConn struct {
-	wakeup     chan struct{}
-	superseded chan struct{} // closed when another connection took over
-	next       int           // index in job.kept, where a fault allows several connections
+	wakeup chan struct{}
+	next   int // index in job.kept, where a fault allows several connections
 }
 
 // The states of a request, as requests/getStatus spells them.
@@ -198,7 +197,7 @@ func (q *resumables) begin(c *call, session string, w workArguments) (*job, *job
 	if q.closed {
 		q.mu.Unlock()
 		q.server.unreserve()
-		return nil, nil, &rpcError{Code: codeInternal, Message: "Internal error: the server is closing"}
+		return nil, nil, internal(": the server is closing")
 	}
 	q.jobs[j.token] = j
 	if session != "" {
@@ -212,7 +211,7 @@ func (q *resumables) begin(c *call, session string, w workArguments) (*job, *job
 	q.counts.held.Add(1)
 	conn, ok := j.attach()
 	if !ok { // closed meanwhile; no other goroutine knows the job yet
-		return nil, nil, &rpcError{Code: codeInternal, Message: "Internal error: the server is closing"}
+		return nil, nil, internal(": the server is closing")
 	}
 	q.agenda.at(j.due(), j.advance)
 	return j, conn, nil
@@ -270,7 +269,7 @@ func (j *job) attachLocked() (*jobConn, bool) {
 		return nil, false
 	}
 	if j.conn != nil && !j.allowsTwo() {
-		close(j.conn.superseded)
+		signal(j.conn.wakeup)
 		j.owner.counts.superseded.Add(1)
 		if j.session == "" { // else the client says what was delivered
 			j.confirm(time.Now())
@@ -281,7 +280,7 @@ func (j *job) attachLocked() (*jobConn, bool) {
 		j.deadline = time.Time{}
 	}
 	j.next = 0
-	j.conn = &jobConn{wakeup: make(chan struct{}, 1), superseded: make(chan struct{})}
+	j.conn = &jobConn{wakeup: make(chan struct{}, 1)}
 	j.conns = append(j.conns, j.conn)
 	return j.conn, true
 }
@@ -494,6 +493,7 @@ type jobBatch struct {
 	fresh      int  // messages that were not written before
 	final      bool // the response is the last message
 	gone       bool // the request is no longer held
+	superseded bool // another connection took over
 	cut        bool // a fault ends the connection after them
 	generation int  // generation of the kept messages
 }
@@ -508,6 +508,7 @@ func (j *job) take(conn *jobConn, into [][]byte, limit, room int) jobBatch {
 	if j.allowsTwo() {
 		next = conn.next
 	} else if j.conn != conn {
+		b.superseded = true
 		return b
 	}
 	if j.gone {
@@ -566,7 +567,7 @@ func (q *resumables) record(j *job) *rpcError {
 	}
 	work, err := json.Marshal(j.work)
 	if err != nil {
-		return &rpcError{Code: codeInternal, Message: "Internal error: " + err.Error()}
+		return internal(": " + err.Error())
 	}
 	q.server.state.SetRequest(j.token, state.Request{
 		ID: j.id, Principal: j.principal, Modern: j.modern, MaxWait: j.maxWait,
@@ -621,7 +622,7 @@ func (j *job) snapshot() (status string, pending, asks, ok bool) {
 
 // policyFrame is the notification that makes the request resumable.
 func (j *job) policyFrame() []byte {
-	b := append(make([]byte, 0, 200), `data: {"jsonrpc":"2.0","method":"notifications/requests/resumePolicy","params":{"requestId":`...)
+	b := append(make([]byte, 0, 200), notification+`requests/resumePolicy","params":{"requestId":`...)
 	b = append(b, j.id...)
 	b = append(b, `,"resumeToken":"`...)
 	b = append(b, j.token...)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 const (
@@ -35,7 +36,7 @@ func (f *mcpHandler) serveResumable(w http.ResponseWriter, r *http.Request, body
 	if json.Unmarshal(body, &e) != nil {
 		return false
 	}
-	var do func(w http.ResponseWriter, r *http.Request, c *call)
+	var do func(*call) *rpcError
 	switch e.Method {
 	case "initialize":
 		return f.initialize(w, r, e, principal)
@@ -64,7 +65,7 @@ func (f *mcpHandler) serveResumable(w http.ResponseWriter, r *http.Request, body
 			&rpcError{Code: codeHeaderMismatch, Message: "Header mismatch: " + headerName + " does not name the tool"},
 		)
 	default:
-		do(w, r, c)
+		c.serve(w, r, do)
 	}
 	return true
 }
@@ -72,7 +73,7 @@ func (f *mcpHandler) serveResumable(w http.ResponseWriter, r *http.Request, body
 // workOf says how a call of the slow tool by a client that can resume it is
 // answered: by SEP-975 to those that declare it, else with ids of events in
 // sessions, which know Last-Event-ID; nil for every other call.
-func (f *mcpHandler) workOf(r *http.Request, e envelope) func(http.ResponseWriter, *http.Request, *call) {
+func (f *mcpHandler) workOf(r *http.Request, e envelope) func(*call) *rpcError {
 	var p struct {
 		Name string `json:"name"`
 	}
@@ -82,29 +83,29 @@ func (f *mcpHandler) workOf(r *http.Request, e envelope) func(http.ResponseWrite
 	session := r.Header.Get(headerSession)
 	switch {
 	case f.abilitiesOf(r, e.Params).resume:
-		return func(w http.ResponseWriter, r *http.Request, c *call) { f.server.callWork(w, r, c, "") }
+		return func(c *call) *rpcError { return f.server.callWork(c, "") }
 	case session != "" && r.Header.Get(headerVersion) < modernVersion && strings.Contains(r.Header.Get("Accept"), "text/event-stream"):
-		return func(w http.ResponseWriter, r *http.Request, c *call) { f.server.callWork(w, r, c, session) }
+		return func(c *call) *rpcError { return f.server.callWork(c, session) }
 	}
 	return nil
 }
 
 // anyOf says how a request of a client that can resume it is answered with
 // [Options.ResumeAny]; nil for one that is not resumable.
-func (f *mcpHandler) anyOf(r *http.Request, e envelope, body []byte) func(http.ResponseWriter, *http.Request, *call) {
+func (f *mcpHandler) anyOf(r *http.Request, e envelope, body []byte) func(*call) *rpcError {
 	switch {
 	case f.server.opts.ResumeAny == 0, !validID(e.ID), e.Method == methodListen, e.Method == "server/discover", e.Method == "ping",
 		strings.HasPrefix(e.Method, "requests/"), isServedHere(e.Method), !f.abilitiesOf(r, e.Params).resume:
 		return nil
 	}
-	return func(w http.ResponseWriter, r *http.Request, c *call) { f.callAny(w, r, c, body) }
+	return func(c *call) *rpcError { return f.callAny(c, body) }
 }
 
 // callAny serves a request whose response is made at once and sent later. What is
 // no JSON-RPC response is passed on.
-func (f *mcpHandler) callAny(w http.ResponseWriter, r *http.Request, c *call, body []byte) {
-	buffered := &bufferedResponse{ResponseWriter: w, status: http.StatusOK}
-	f.route(buffered, r, body, c.principal)
+func (f *mcpHandler) callAny(c *call, body []byte) *rpcError {
+	buffered := holding(c.w)
+	f.route(buffered, c.r, body, c.principal)
 	var response struct {
 		ID    json.RawMessage `json:"id"`
 		Error json.RawMessage `json:"error"`
@@ -113,16 +114,16 @@ func (f *mcpHandler) callAny(w http.ResponseWriter, r *http.Request, c *call, bo
 	text := buffered.body.Bytes() // of an error, too, whose status is another
 	if json.Unmarshal(text, &response) != nil || string(response.ID) != string(c.id) || json.Compact(&compact, text) != nil {
 		buffered.send(text)
-		return
+		return nil
 	}
-	w.Header().Del("Content-Length")
+	c.w.Header().Del("Content-Length")
 	work := workArguments{Steps: 1, StepMs: f.server.opts.ResumeAny.Seconds() * 1000, Fail: response.Error != nil, answer: compact.Bytes()}
 	j, conn, rpcErr := f.server.resumables.begin(c, "", work)
 	if rpcErr != nil {
-		c.fail(w, rpcErr)
-		return
+		return rpcErr
 	}
-	f.server.serveJob(w, r, j, conn, j.policyFrame())
+	f.server.serveJob(c, j, conn, j.policyFrame())
+	return nil
 }
 
 // abilitiesOf are what the client of a request has declared with it, or for its
@@ -190,40 +191,39 @@ func nameOf(h http.Header) string {
 
 // callWork serves tools/call of the slow tool. Its messages have ids if there is a
 // session.
-func (s *Server) callWork(w http.ResponseWriter, r *http.Request, c *call, session string) {
+func (s *Server) callWork(c *call, session string) *rpcError {
 	var p struct {
 		Arguments workArguments `json:"arguments"`
 		Meta      struct {
 			ProgressToken json.RawMessage `json:"progressToken"`
 		} `json:"_meta"`
 	}
-	rpcErr := decodeParams(c.params, &p)
+	rpcErr := c.decode(&p)
 	if rpcErr == nil {
 		rpcErr = p.Arguments.check()
 	}
-	if rpcErr == nil && p.Arguments.Ask > 0 && (c.modern || !s.handler.abilitiesOf(r, c.params).elicit) {
+	if rpcErr == nil && p.Arguments.Ask > 0 && (c.modern || !s.handler.abilitiesOf(c.r, c.params).elicit) {
 		rpcErr = invalidParams(
 			"ask needs a session, or a request of its era, whose client declares elicitation: servers of %s ask their clients nothing",
 			modernVersion,
 		)
 	}
 	if rpcErr != nil {
-		c.fail(w, rpcErr)
-		return
+		return rpcErr
 	}
 	if validID(p.Meta.ProgressToken) {
 		p.Arguments.token = p.Meta.ProgressToken
 	}
 	j, conn, rpcErr := s.resumables.begin(c, session, p.Arguments)
 	if rpcErr != nil {
-		c.fail(w, rpcErr)
-		return
+		return rpcErr
 	}
 	first := j.policyFrame
 	if session != "" {
 		first = j.primingFrame
 	}
-	s.serveJob(w, r, j, conn, first())
+	s.serveJob(c, j, conn, first())
+	return nil
 }
 
 // resumeParams are the params of both methods.
@@ -233,21 +233,18 @@ type resumeParams struct {
 }
 
 // requestStatus serves requests/getStatus.
-func (s *Server) requestStatus(w http.ResponseWriter, _ *http.Request, c *call) {
+func (s *Server) requestStatus(c *call) *rpcError {
 	var p resumeParams
-	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
-		c.fail(w, rpcErr)
-		return
+	if rpcErr := c.decode(&p); rpcErr != nil {
+		return rpcErr
 	}
 	j, rpcErr := s.resumables.find(c, p.RequestID, p.ResumeToken)
 	if rpcErr != nil {
-		c.fail(w, rpcErr)
-		return
+		return rpcErr
 	}
 	status, pending, asks, ok := j.snapshot()
 	if !ok {
-		c.fail(w, notResumable())
-		return
+		return notResumable()
 	}
 	s.resumables.counts.polled.Add(1)
 	b := append(make([]byte, 0, 80), `"status":"`...)
@@ -255,33 +252,30 @@ func (s *Server) requestStatus(w http.ResponseWriter, _ *http.Request, c *call) 
 	b = append(b, `","hasPendingMessage":`...)
 	b = strconv.AppendBool(b, pending)
 	b = append(b, `,"hasInputRequest":`...)
-	c.answer(w, strconv.AppendBool(b, asks))
+	return c.answer(strconv.AppendBool(b, asks))
 }
 
 // resumeRequest serves requests/resume: the request continues under its own id,
 // which the resume repeats.
-func (s *Server) resumeRequest(w http.ResponseWriter, r *http.Request, c *call) {
+func (s *Server) resumeRequest(c *call) *rpcError {
 	var p resumeParams
-	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
-		c.fail(w, rpcErr)
-		return
+	if rpcErr := c.decode(&p); rpcErr != nil {
+		return rpcErr
 	}
 	j, rpcErr := s.resumables.find(c, c.id, p.ResumeToken)
 	if rpcErr != nil {
-		c.fail(w, rpcErr)
-		return
+		return rpcErr
 	}
 	if rpcErr := j.refuseResume(); rpcErr != nil {
-		c.fail(w, rpcErr)
-		return
+		return rpcErr
 	}
 	conn, ok := j.attach()
 	if !ok {
-		c.fail(w, notResumable())
-		return
+		return notResumable()
 	}
 	s.resumables.counts.resumed.Add(1)
-	s.serveJob(w, r, j, conn, nil)
+	s.serveJob(c, j, conn, nil)
+	return nil
 }
 
 // resumesByID reports whether a GET asks for the rest of an answer's stream.
@@ -320,7 +314,7 @@ func (s *Server) resumeByID(w http.ResponseWriter, r *http.Request, principal st
 		refuse(invalidEventID("forgottenEvents", "events after this Last-Event-ID are no longer kept"))
 	default:
 		s.resumables.counts.resumed.Add(1)
-		s.serveJob(w, r, j, conn, nil)
+		s.serveJob(&call{w: w, r: r}, j, conn, nil)
 	}
 }
 
@@ -330,69 +324,50 @@ func invalidEventID(reason, what string) *rpcError {
 
 // serveJob writes a job's messages on a connection until the response, or until
 // either side ends the connection.
-func (s *Server) serveJob(w http.ResponseWriter, r *http.Request, j *job, conn *jobConn, first []byte) {
+func (s *Server) serveJob(c *call, j *job, conn *jobConn, first []byte) {
 	defer j.detach(conn)
-	s.streamHeader(w.Header())
-	flush := http.NewResponseController(w).Flush
-	if _, err := w.Write(first); err != nil || flush() != nil {
-		return
-	}
+	s.streamHeader(c.w.Header())
+	e := s.newEventStream(c, "")
 	var frames [][]byte
 	// Messages that are sent again do not count for hanging up: otherwise a
 	// server might never reach the new ones.
 	room := cmp.Or(j.work.HangUp, math.MaxInt)
-	for {
-		b := j.take(conn, frames[:0], streamBatch, room)
-		frames = b.frames
-		for _, frame := range frames {
-			if _, err := w.Write(frame); err != nil {
-				return
+	e.wakeup = conn.wakeup
+	e.over = func(bool) bool { return false }
+	e.beat = func() (time.Duration, bool) { return s.opts.Heartbeat, true } // none
+	e.deliver = func() bool {
+		for more := true; more; more = len(frames) == streamBatch {
+			b := j.take(conn, frames[:0], streamBatch, room)
+			frames = b.frames
+			// The draft does not define the fate of the former connection. Here the
+			// latest wins, and the former gets an error. By the base protocol an error
+			// would be the response.
+			if b.superseded && j.session == "" {
+				e.write(j.errorFrame(&rpcError{
+					Code:    codeSuperseded,
+					Message: "Superseded: the request was resumed on another connection",
+					Data:    map[string]string{"reason": "superseded"},
+				}))
+			}
+			if b.superseded || len(frames) > 0 && !e.write(frames...) {
+				return false
+			}
+			if len(frames) > 0 {
+				j.wrote(conn, b)
+			}
+			if b.final || b.gone {
+				return false
+			}
+			if room -= b.fresh; room == 0 || b.cut {
+				s.resumables.counts.hungUp.Add(1)
+				e.write(j.retryFrame())
+				return false
 			}
 		}
-		if len(frames) > 0 {
-			if flush() != nil {
-				return
-			}
-			j.wrote(conn, b)
-		}
-		if b.final || b.gone {
-			return
-		}
-		if room -= b.fresh; room == 0 || b.cut {
-			s.resumables.counts.hungUp.Add(1)
-			_, _ = w.Write(j.retryFrame()) // the client may be gone
-			return
-		}
-		if len(frames) == streamBatch {
-			continue
-		}
-		select {
-		case <-conn.wakeup:
-		case <-conn.superseded:
-			// The draft does not define the fate of the former connection. Here
-			// the latest wins, and the former gets an error. By the base protocol
-			// an error would be the response.
-			if j.session != "" {
-				return
-			}
-			_, _ = w.Write(
-				j.errorFrame(
-					&rpcError{
-						Code:    codeSuperseded,
-						Message: "Superseded: the request was resumed on another connection",
-						Data:    map[string]string{"reason": "superseded"},
-					},
-				),
-			)
-			return
-		case <-s.closing:
-			if s.state != nil && j.session == "" {
-				return // the next process goes on with it
-			}
-			_, _ = w.Write(j.errorFrame(&rpcError{Code: codeInternal, Message: "Internal error: the server is closing"}))
-			return
-		case <-r.Context().Done():
-			return
-		}
+		return true
+	}
+	// With a state, the next process goes on with a request of SEP-975.
+	if e.write(first) && e.run(c.r.Context()) && (s.state == nil || j.session != "") {
+		e.write(j.errorFrame(internal(": the server is closing")))
 	}
 }

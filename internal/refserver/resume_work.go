@@ -203,7 +203,7 @@ func (q *resumables) answered(w http.ResponseWriter, body []byte, principal stri
 }
 
 func (j *job) progressFrame() []byte {
-	b := append(make([]byte, 0, 160), `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`...)
+	b := append(make([]byte, 0, 160), notification+`progress","params":{"progressToken":`...)
 	b = append(b, j.work.token...)
 	b = append(b, `,"progress":`...)
 	b = strconv.AppendInt(b, int64(j.step), 10)
@@ -215,7 +215,7 @@ func (j *job) progressFrame() []byte {
 func (j *job) logFrame(seq int) []byte {
 	b := append(
 		make([]byte, 0, 160),
-		`data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"work","data":{"seq":`...)
+		notification+`message","params":{"level":"info","logger":"work","data":{"seq":`...)
 	b = strconv.AppendInt(b, int64(seq), 10)
 	b = append(b, `,"step":`...)
 	b = strconv.AppendInt(b, int64(j.step), 10)

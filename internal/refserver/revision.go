@@ -170,6 +170,15 @@ func invalidParams(format string, args ...any) *rpcError {
 	return &rpcError{Code: codeInvalidParams, Message: "Invalid params: " + fmt.Sprintf(format, args...)}
 }
 
+// internal is an internal error; what follows the standard words, if it is not "".
+func internal(what string) *rpcError {
+	return &rpcError{Code: codeInternal, Message: "Internal error" + what}
+}
+
+func methodNotFound(method string) *rpcError {
+	return &rpcError{Code: codeMethodNotFound, Message: "Method not found: " + method}
+}
+
 func noSuchEvent() *rpcError {
 	return named(eventNotFound, "Not found", map[string]string{"kind": "event"})
 }

@@ -2,6 +2,7 @@ package refserver
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -17,6 +18,8 @@ const (
 
 // call is one request of an event system with the facts about its sender.
 type call struct {
+	w         http.ResponseWriter
+	r         *http.Request
 	method    string
 	id        json.RawMessage
 	params    json.RawMessage
@@ -67,20 +70,32 @@ func (c *call) resultOpen(dst []byte) []byte {
 	return dst
 }
 
-// answer writes a result, given as the members of its object.
-func (c *call) answer(w http.ResponseWriter, members []byte) {
+// serve answers a call by do, or with the error that do returns.
+func (c *call) serve(w http.ResponseWriter, r *http.Request, do func(*call) *rpcError) {
+	c.w, c.r = w, r
+	if rpcErr := do(c); rpcErr != nil {
+		c.fail(rpcErr)
+	}
+}
+
+// decode decodes the params, see decodeParams.
+func (c *call) decode(into any) *rpcError { return decodeParams(c.params, into) }
+
+// answer writes a result, given as the members of its object. It returns nil.
+func (c *call) answer(members []byte) *rpcError {
 	b := c.resultOpen(make([]byte, 0, len(members)+len(c.id)+80))
 	b = append(b, members...)
 	b = append(b, "}}"...)
 	if len(members) == 0 {
 		b = bytes.Replace(b, []byte(`",}}`), []byte(`"}}`), 1)
 	}
-	c.send(w, http.StatusOK, b)
+	c.send(http.StatusOK, b)
+	return nil
 }
 
 // fail writes an error response. The modern era maps two codes to HTTP statuses
 // of their own, as the base protocol's implementations do.
-func (c *call) fail(w http.ResponseWriter, e *rpcError) {
+func (c *call) fail(e *rpcError) {
 	e = c.rules.spell(e)
 	status := http.StatusOK
 	if c.modern {
@@ -91,24 +106,24 @@ func (c *call) fail(w http.ResponseWriter, e *rpcError) {
 			status = http.StatusNotFound
 		}
 	}
-	if b := encodeRPCError(w, c.id, e); b != nil {
-		c.send(w, status, b)
+	if b := encodeRPCError(c.w, c.id, e); b != nil {
+		c.send(status, b)
 	}
 }
 
 // send writes an answer.
-func (c *call) send(w http.ResponseWriter, status int, body []byte) {
+func (c *call) send(status int, body []byte) {
 	if c.breach != nil {
 		h := http.Header{}
 		status, body = c.breach.Answer(c.method, c.params, status, body, h)
 		if media := h.Get("Content-Type"); media != "" {
-			w.Header().Set("Content-Type", media)
-			w.WriteHeader(status)
-			_, _ = w.Write(body) // the client may be gone
+			c.w.Header().Set("Content-Type", media)
+			c.w.WriteHeader(status)
+			_, _ = c.w.Write(body) // the client may be gone
 			return
 		}
 	}
-	writeJSON(w, status, body)
+	writeJSON(c.w, status, body)
 }
 
 // writeRPCError writes an error response; a nil id is written as null.
@@ -166,27 +181,59 @@ func isJSON(r *http.Request) bool {
 	return strings.EqualFold(strings.TrimSpace(media), "application/json")
 }
 
-// bufferedResponse buffers an answer until it is complete.
-type bufferedResponse struct {
+// response is an [http.ResponseWriter] between a handler and the client.
+type response struct {
 	http.ResponseWriter
-	status int
-	body   bytes.Buffer
+	// begin is called once, before the header goes out. If it returns true, the
+	// answer is held back for send.
+	begin  func(status int) (hold bool)
+	status int // 0 = no header yet
+	held   bool
+	body   bytes.Buffer // what was held back
+}
+
+// holding returns a response that holds every answer back.
+func holding(w http.ResponseWriter) *response {
+	return &response{ResponseWriter: w, begin: func(int) bool { return true }, held: true}
 }
 
 // WriteHeader implements [http.ResponseWriter].
-func (b *bufferedResponse) WriteHeader(status int) { b.status = status }
+func (w *response) WriteHeader(status int) {
+	if w.status != 0 {
+		return
+	}
+	if status >= http.StatusOK {
+		w.status, w.held = status, w.begin(status)
+	}
+	if !w.held {
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
 
 // Write implements [http.ResponseWriter].
-func (b *bufferedResponse) Write(p []byte) (int, error) { return b.body.Write(p) }
+func (w *response) Write(b []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	if w.held {
+		return w.body.Write(b)
+	}
+	return w.ResponseWriter.Write(b)
+}
 
-// Flush implements [http.Flusher]. It does nothing: the answer is sent as a
-// whole.
-func (b *bufferedResponse) Flush() {}
+// Flush implements [http.Flusher].
+func (w *response) Flush() {
+	w.WriteHeader(http.StatusOK)
+	if !w.held {
+		_ = http.NewResponseController(w.ResponseWriter).Flush() // the handler notices a client that is gone
+	}
+}
 
-// send sends body as the answer.
-func (b *bufferedResponse) send(body []byte) {
-	b.ResponseWriter.WriteHeader(b.status)
-	_, _ = b.ResponseWriter.Write(body) // the client may be gone
+// Unwrap lets [http.ResponseController] reach the wrapped writer.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// send sends body in place of what was held back.
+func (w *response) send(body []byte) {
+	w.ResponseWriter.WriteHeader(cmp.Or(w.status, http.StatusOK))
+	_, _ = w.ResponseWriter.Write(body) // the client may be gone
 }
 
 const (

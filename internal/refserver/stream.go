@@ -19,29 +19,136 @@ const streamBatch = 64
 // writes, so that idle streams cost none.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4096); return &b }}
 
+// eventStream is an answer that stays open: what the streams of all systems have in
+// common. One goroutine uses it.
+type eventStream struct {
+	server    *Server
+	call      *call
+	wakeup    chan struct{}
+	written   time.Time       // when the last frame was written
+	forgotten <-chan struct{} // closed when the Forget fault strikes
+	cut       bool            // it ends without a result, by a fault
+	events    []*event        // scratch
+
+	// deliver writes what waits, and beat shows that the stream lives, and returns when
+	// to do so again. Both return false to end the stream. over does so in advance; revoked
+	// says that the principal has lost its access.
+	deliver func() bool
+	beat    func() (again time.Duration, ok bool)
+	over    func(revoked bool) bool
+}
+
+// newEventStream makes a stream that ends when its principal loses its access, and writes
+// comment in each interval.
+func (s *Server) newEventStream(c *call, comment string) *eventStream {
+	e := &eventStream{server: s, call: c, wakeup: make(chan struct{}, 1), written: time.Now()}
+	e.deliver = func() bool { return true }
+	e.beat = func() (time.Duration, bool) { return s.opts.Heartbeat, e.write([]byte(comment)) }
+	e.over = func(revoked bool) bool { return revoked }
+	return e
+}
+
+// run serves the stream until the client disconnects, the stream is over, or the server
+// closes, which it reports.
+func (e *eventStream) run(ctx context.Context) (closing bool) {
+	silence := time.NewTimer(e.server.opts.Heartbeat)
+	defer silence.Stop()
+	for {
+		changed, revoked := e.server.principals.watch(e.call.principal)
+		if e.over(revoked) || !e.deliver() {
+			return false
+		}
+		if cap(e.events) > 8 { // an idle stream keeps little
+			e.events = nil
+		}
+		select {
+		case <-e.wakeup:
+		case <-silence.C:
+			again, ok := e.beat()
+			if !ok {
+				return false
+			}
+			silence.Reset(again)
+		case <-changed: // some principal was revoked; the loop checks which
+		case <-e.forgotten:
+			e.cut = true
+			return false
+		case <-e.server.closing:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// write writes frames at once. It returns false if the client is gone.
+func (e *eventStream) write(frames ...[]byte) bool {
+	e.written = time.Now()
+	for _, b := range frames {
+		if e.call.breach != nil {
+			b = e.call.breach.Frames(b)
+		}
+		if _, err := e.call.w.Write(b); err != nil {
+			return false
+		}
+	}
+	return http.NewResponseController(e.call.w).Flush() == nil
+}
+
+// writeEvents writes events in one piece. frame appends that of an event, and returns false
+// if the stream is over.
+func (e *eventStream) writeEvents(events []*event, frame func(dst []byte, e *event) ([]byte, bool)) bool {
+	out := buffers.Get().(*[]byte)
+	frames, ok := (*out)[:0], true
+	for _, event := range events {
+		if frames, ok = frame(frames, event); !ok {
+			break
+		}
+	}
+	ok = ok && e.write(frames)
+	*out = frames
+	if cap(frames) <= 1<<20 { // do not keep a huge batch in the pool
+		buffers.Put(out)
+	}
+	e.server.counts.pushed.Add(int64(len(events)))
+	clear(events)
+	e.events = events[:0]
+	return ok
+}
+
+// acknowledge says what a stream of subscriptions/listen will carry.
+func (e *eventStream) acknowledge(agreed string) bool {
+	b := []byte(notification + `subscriptions/acknowledged","params":{"notifications":` + agreed + frameMeta)
+	return e.write(append(append(b, e.call.id...), frameEnd...))
+}
+
+// end writes the response that closes the stream.
+func (e *eventStream) end() {
+	c := e.call
+	if c.breach.Breaks(breach.StreamFinalResultTiming, eventmeter.Push) {
+		return
+	}
+	b := append(c.resultOpen([]byte("data: ")), `"_meta":{`...)
+	if c.rules == nil || c.rules.complete {
+		b = append(append(b, `"`+subscriptionIDKey+`":`...), c.id...)
+	}
+	e.write(append(b, frameEnd...))
+}
+
 // stream is one open events/stream.
 type stream struct {
-	server         *Server
-	call           *call
+	*eventStream
 	topic          *topic
 	reader         *reader
-	wakeup         chan struct{}
-	out            http.ResponseWriter
-	flush          func() error
-	ctx            context.Context // of the request
 	batch          int             // most events of one write
-	written        time.Time       // when the last frame was written
-	events         []*event        // scratch
 	transientError *transientError // the topic's last transient error that was sent
 	schema         uint32          // the topic's, when the stream was opened
-	// forgotten is closed when the Forget fault strikes.
-	forgotten <-chan struct{}
 }
 
 // stream serves events/stream: a request whose answer stays open.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call) {
+func (s *Server) stream(c *call) *rpcError {
 	var p eventParams
-	rpcErr := decodeParams(c.params, &p)
+	rpcErr := c.decode(&p)
 	var t *topic
 	var sel selection
 	if rpcErr == nil {
@@ -50,31 +157,25 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call) {
 	if rpcErr == nil {
 		rpcErr = s.faultInjector.refuse("events", eventmeter.Push)
 	}
-	if rpcErr == nil && s.breaksStream(w, c) {
-		return
+	if rpcErr == nil && s.breaksStream(c) {
+		return nil
 	}
 	if rpcErr == nil {
 		rpcErr = s.reserve()
 	}
 	if rpcErr != nil {
-		c.fail(w, rpcErr)
-		return
+		return rpcErr
 	}
 	defer s.leave()
 	s.counts.streams.Add(1)
 	defer s.counts.streams.Add(-1)
-	r, stop := s.whileValid(r)
+	r, stop := s.whileValid(c.r)
 	defer stop()
 	st := &stream{
-		server:         s,
-		call:           c,
+		eventStream:    s.newEventStream(c, ""),
 		topic:          t,
-		wakeup:         make(chan struct{}, 1),
-		out:            w,
-		flush:          http.NewResponseController(w).Flush,
 		transientError: t.transientError.Load(),
 		schema:         t.schema.Load(),
-		ctx:            r.Context(),
 		batch:          streamBatch,
 	}
 	if s.capacity != nil {
@@ -85,57 +186,43 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call) {
 	st.reader, position, truncated = t.open(sel, s.startOf(eventmeter.Push, c, t, p), s.opts.QueueLen, func() { signal(st.wakeup) })
 	defer st.reader.close()
 	if truncated && c.rules.spellsOlder() {
-		c.fail(w, expiredCursor())
-		return
+		return expiredCursor()
 	}
-	s.streamHeader(w.Header())
+	s.streamHeader(c.w.Header())
 	st.reader.skipCut()
 	st.forgotten = s.forgetSignal()
-	if s.breach.Breaks(breach.StreamActiveConfirmation, eventmeter.Push) && st.write(nil) || st.active(position, truncated) {
-		st.run(r)
+	st.over, st.beat = st.isOver, st.heartbeat
+	st.deliver = func() bool { return st.deliverAll(r.Context()) }
+	open := s.breach.Breaks(breach.StreamActiveConfirmation, eventmeter.Push) && st.write(nil) || st.active(position, truncated)
+	if open && st.run(r.Context()) {
+		st.end()
 	}
+	return nil
 }
 
-// run delivers until the client disconnects, the principal loses its access or
-// the server closes.
-func (st *stream) run(r *http.Request) {
+// isOver reports whether the stream has to end, which it then tells the client.
+func (st *stream) isOver(revoked bool) bool {
 	s := st.server
-	heartbeat := time.NewTimer(s.opts.Heartbeat)
-	defer heartbeat.Stop()
-	for {
-		changed, revoked := s.principals.watch(st.call.principal)
-		if why := st.over(revoked); why != nil {
-			if s.breach.Breaks(breach.StreamTerminatedEndsSubscription, eventmeter.Push) ||
-				st.notify("terminated", errorMember(st.call.rules.spell(why))) {
-				st.end()
-			}
-			return
-		}
-		if !st.deliver() {
-			return
-		}
-		select {
-		case <-st.wakeup:
-		case <-heartbeat.C:
-			again, ok := st.beat()
-			if !ok {
-				return
-			}
-			heartbeat.Reset(again)
-		case <-changed: // some principal was revoked; the loop checks which
-		case <-st.forgotten: // the fault closes the stream without a result
-			return
-		case <-s.closing:
-			st.end()
-			return
-		case <-r.Context().Done():
-			return
-		}
+	var why *rpcError
+	switch {
+	case revoked && !s.breach.Breaks(breach.AuthzDeliveryTimeReverify, eventmeter.Push):
+		why = forbidden(reasonRevoked)
+	case st.topic.withdrawn.Load() && !s.breach.Breaks(breach.RemovalTerminatesSubscriptions, eventmeter.Push):
+		why = noSuchEvent()
+	case st.topic.schema.Load() != st.schema:
+		why = schemaChanged()
+	default:
+		return false
 	}
+	if s.breach.Breaks(breach.StreamTerminatedEndsSubscription, eventmeter.Push) ||
+		st.notify("terminated", errorMember(st.call.rules.spell(why))) {
+		st.end()
+	}
+	return true
 }
 
-// deliver writes all waiting events. It returns false if the client is gone.
-func (st *stream) deliver() bool {
+// deliverAll writes all waiting events. It returns false if the client is gone.
+func (st *stream) deliverAll(ctx context.Context) bool {
 	for {
 		if t := st.topic.transientError.Load(); t != st.transientError {
 			st.transientError = t
@@ -150,7 +237,7 @@ func (st *stream) deliver() bool {
 		if b.gap && !st.announceGap(b.before) {
 			return false
 		}
-		if !st.server.capacity.take(st.ctx, st.server.closing, len(b.events)) {
+		if !st.server.capacity.take(ctx, st.server.closing, len(b.events)) {
 			select {
 			case <-st.server.closing:
 				st.end()
@@ -158,30 +245,10 @@ func (st *stream) deliver() bool {
 			}
 			return false
 		}
-		out := buffers.Get().(*[]byte)
-		frames, ok := (*out)[:0], true
-		for _, e := range b.events {
-			if e.fault == nil {
-				frames = st.appendEvent(frames, e)
-			} else if frames, ok = st.appendFaulty(frames, e); !ok {
-				break
-			}
-		}
-		ok = ok && st.write(frames)
-		*out = frames
-		if cap(frames) <= 1<<20 { // do not keep a huge batch in the pool
-			buffers.Put(out)
-		}
-		st.server.counts.pushed.Add(int64(len(b.events)))
-		clear(b.events)
-		st.events = b.events[:0]
-		if !ok {
+		if !st.writeEvents(b.events, st.appendAny) {
 			return false
 		}
 		if !b.more {
-			if cap(st.events) > 8 {
-				st.events = nil
-			}
 			return true
 		}
 	}
@@ -206,16 +273,6 @@ func (st *stream) active(position uint64, truncated bool) bool {
 	return st.notify("active", strconv.AppendBool(b, truncated))
 }
 
-func (st *stream) heartbeat() bool {
-	if st.call.rules.spellsOlder() {
-		return st.notify("heartbeat", nil)
-	}
-	if st.server.breach.Breaks(breach.StreamHeartbeatNotSSEComment, eventmeter.Push) {
-		return st.write([]byte(": still here\n\n"))
-	}
-	return st.notify("heartbeat", st.cursorMember(nil, st.reader.currentPosition()))
-}
-
 func (st *stream) cursorMember(dst []byte, position uint64) []byte {
 	return st.topic.appendCursorValue(append(dst, `"cursor":`...), position)
 }
@@ -234,8 +291,7 @@ func (st *stream) notify(name string, members []byte) bool {
 }
 
 func (st *stream) appendNotification(b []byte, name string, members []byte) []byte {
-	b = append(b, `data: {"jsonrpc":"2.0","method":"notifications/events/`...)
-	b = append(b, name...)
+	b = append(append(b, notification+"events/"...), name...)
 	b = append(b, `","params":{`...)
 	b = append(b, members...)
 	if st.call.rules.spellsOlder() {
@@ -258,42 +314,6 @@ func (st *stream) appendEvent(dst []byte, e *event) []byte {
 	dst = append(dst, e.frame[:len(e.frame)-len(frameMeta)]...)
 	dst = append(append(dst, `,"requestId":`...), st.call.id...)
 	return append(dst, olderFrameEnd...)
-}
-
-// end writes the response that closes the stream.
-func (st *stream) end() {
-	if st.server.breach.Breaks(breach.StreamFinalResultTiming, eventmeter.Push) {
-		return
-	}
-	b := append(st.call.resultOpen([]byte("data: ")), `"_meta":{`...)
-	if st.call.rules.complete {
-		b = append(append(b, `"`+subscriptionIDKey+`":`...), st.call.id...)
-	}
-	st.write(append(b, frameEnd...))
-}
-
-func (st *stream) write(b []byte) bool {
-	st.written = time.Now()
-	if st.server.breach != nil {
-		b = st.server.breach.Frames(b)
-	}
-	if _, err := st.out.Write(b); err != nil {
-		return false
-	}
-	return st.flush() == nil
-}
-
-// over returns why a stream has to end, or nil.
-func (st *stream) over(revoked bool) *rpcError {
-	switch {
-	case revoked && !st.server.breach.Breaks(breach.AuthzDeliveryTimeReverify, eventmeter.Push):
-		return forbidden(reasonRevoked)
-	case st.topic.withdrawn.Load() && !st.server.breach.Breaks(breach.RemovalTerminatesSubscriptions, eventmeter.Push):
-		return noSuchEvent()
-	case st.topic.schema.Load() != st.schema:
-		return schemaChanged()
-	}
-	return nil
 }
 
 // streamHeader sets the header of every event stream.

@@ -53,7 +53,7 @@ func (s *Server) readSubscription(c *call) (subscribeParams, *hook, selection, *
 	if c.principal == "" {
 		return p, nil, selection{}, forbidden("authentication required")
 	}
-	if rpcErr := decodeParams(c.params, &p); rpcErr != nil {
+	if rpcErr := c.decode(&p); rpcErr != nil {
 		return p, nil, selection{}, rpcErr
 	}
 	t, sel, canonical, rpcErr := s.resolve(eventmeter.Webhook, c, p.eventParams)
@@ -161,44 +161,41 @@ func (s *Server) grantFor(ttl json.RawMessage) (time.Duration, *rpcError) {
 
 // subscribe answers events/subscribe: it opens a subscription after the
 // callback has proved that it wants it, or refreshes an open one.
-func (s *Server) subscribe(w http.ResponseWriter, r *http.Request, c *call) {
+func (s *Server) subscribe(c *call) *rpcError {
 	req, rpcErr := s.readSubscribe(c)
 	for rpcErr == nil {
 		h, made := s.hooks.claim(req.fresh)
 		if made {
 			var result []byte
-			if result, rpcErr = s.openHook(r.Context(), h, req); rpcErr != nil {
+			if result, rpcErr = s.openHook(c.r.Context(), h, req); rpcErr != nil {
 				break
 			}
 			if rpcErr = s.flushState(); rpcErr != nil {
 				s.hooks.remove(h, nil)
 				break
 			}
-			c.answer(w, result)
-			return
+			return c.answer(result)
 		}
 		// Another call may be in the handshake of the same subscription.
 		select {
 		case <-h.opened:
-		case <-r.Context().Done():
-			return
+		case <-c.r.Context().Done():
+			return nil
 		case <-s.closing:
-			rpcErr = &rpcError{Code: codeInternal, Message: "Shutting down"}
-			continue
+			return &rpcError{Code: codeInternal, Message: "Shutting down"}
 		}
 		if s.breach.Breaks(breach.VerificationCachedPerPrincipalURL, eventmeter.Webhook) {
-			s.challenge(r.Context(), h, req.key) // the outcome does not matter
+			s.challenge(c.r.Context(), h, req.key) // the outcome does not matter
 		}
 		if result, ok := s.refreshHook(h, req); ok {
 			if rpcErr = s.flushState(); rpcErr != nil {
 				break
 			}
 			s.counts.refreshes.Add(1)
-			c.answer(w, result)
-			return
+			return c.answer(result)
 		}
 	}
-	c.fail(w, rpcErr)
+	return rpcErr
 }
 
 // openHook does the handshake of a new subscription and starts its deliveries.
@@ -335,22 +332,19 @@ func (h *hook) result(expires time.Time, position uint64, truncated bool, st *st
 }
 
 // unsubscribe answers events/unsubscribe.
-func (s *Server) unsubscribe(w http.ResponseWriter, _ *http.Request, c *call) {
+func (s *Server) unsubscribe(c *call) *rpcError {
 	_, want, _, rpcErr := s.readSubscription(c)
 	if rpcErr != nil {
-		c.fail(w, rpcErr)
-		return
+		return rpcErr
 	}
 	h := s.hooks.find(want.key)
 	if h == nil || !h.isOpen() || !s.hooks.remove(h, nil) {
-		c.fail(w, noSuchSubscription())
-		return
+		return noSuchSubscription()
 	}
 	if rpcErr := s.flushState(); rpcErr != nil {
-		c.fail(w, rpcErr)
-		return
+		return rpcErr
 	}
-	c.answer(w, nil)
+	return c.answer(nil)
 }
 
 // proven names what a proof is about.
@@ -394,7 +388,7 @@ func (s *Server) makeIdentity() error {
 func (s *Server) flushState() *rpcError {
 	if err := s.state.Flush(); err != nil {
 		s.opts.Logger.Error("state", "error", err)
-		return &rpcError{Code: codeInternal, Message: "Internal error: the server cannot keep this over a restart"}
+		return internal(": the server cannot keep this over a restart")
 	}
 	return nil
 }

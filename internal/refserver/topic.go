@@ -352,7 +352,9 @@ type event struct {
 
 // frameMeta comes before the id that names the stream of a frame, frameEnd after it.
 // In the older revision, requestId names it, and olderFrameEnd follows.
+// Every notification begins with notification.
 const (
+	notification  = `data: {"jsonrpc":"2.0","method":"notifications/`
 	frameMeta     = `,"_meta":{"` + subscriptionIDKey + `":`
 	frameEnd      = "}}}\n\n"
 	olderFrameEnd = "}}\n\n"
@@ -361,7 +363,7 @@ const (
 // newEvent encodes an event. data is valid compact JSON; newEvent does not keep
 // it.
 func newEvent(t *topic, n uint64, id, key string, at time.Time, data []byte) *event {
-	const open = `data: {"jsonrpc":"2.0","method":"notifications/events/event","params":{`
+	const open = notification + `events/event","params":{`
 	size := len(open) + len(data) + len(t.kind.name) + len(id) + 200
 	b := make([]byte, 0, size)
 	b = append(b, open...)
