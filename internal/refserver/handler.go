@@ -125,38 +125,31 @@ func (f *mcpHandler) post(w http.ResponseWriter, r *http.Request, principal stri
 		defer end()
 		w = sse
 	}
+	var e envelope
+	if json.Unmarshal(body, &e) != nil {
+		e = envelope{} // the SDK answers with the error
+	}
 	w, done := advertise(w, body, f.server.breach)
 	defer done()
-	if e, ours := f.server.resources.serves(body); ours {
+	switch {
+	case f.server.resources.serves(e):
 		f.serveEvents(w, r, e, principal)
-		return
+	case !f.serveResumable(w, r, e, body, principal):
+		f.route(w, r, e, body, principal)
 	}
-	if f.serveResumable(w, r, body, principal) {
-		return
-	}
-	f.route(w, r, body, principal)
 }
 
 // route is post for what cannot be resumed.
-func (f *mcpHandler) route(w http.ResponseWriter, r *http.Request, body []byte, principal string) {
-	body, answered := f.serveLists(w, r, body, principal)
-	if answered {
-		return
-	}
-	if !f.server.mayBeServedHere(body) {
+func (f *mcpHandler) route(w http.ResponseWriter, r *http.Request, e envelope, body []byte, principal string) {
+	switch {
+	case f.serveLists(w, r, e, body, principal):
+	case isServedHere(e.Method):
+		f.serveEvents(w, r, e, principal)
+	case e.Method == methodListen && (wantsTypes(e.Params) || !f.server.rules.optIn):
+		f.listen(w, r, e, principal)
+	default:
 		f.base.serve(w, r, principal)
-		return
 	}
-	var e envelope
-	if err := json.Unmarshal(body, &e); err != nil || !isServedHere(e.Method) {
-		if err == nil && e.Method == methodListen && (wantsTypes(e.Params) || !f.server.rules.optIn) {
-			f.listen(w, r, e, principal)
-			return
-		}
-		f.base.serve(w, r, principal)
-		return
-	}
-	f.serveEvents(w, r, e, principal)
 }
 
 // serveEvents checks a request against the base protocol and answers it.
@@ -174,21 +167,21 @@ func (f *mcpHandler) check(w http.ResponseWriter, r *http.Request, e envelope, p
 		return nil
 	}
 	if !validID(e.ID) {
-		writeRPCError(
-			w,
-			http.StatusBadRequest,
-			nil,
-			&rpcError{Code: codeInvalidRequest, Message: e.Method + " is a request: it needs an id"},
-		)
+		writeRPCError(w, http.StatusBadRequest, nil, &rpcError{Code: codeInvalidRequest, Message: e.Method + " is a request: it needs an id"})
 		return nil
 	}
+	return f.callOf(w, r, e, principal)
+}
+
+// callOf is check for a request with an id, whatever its media type.
+func (f *mcpHandler) callOf(w http.ResponseWriter, r *http.Request, e envelope, principal string) *call {
 	modern, status, rpcErr := f.era(r.Header, e)
 	if rpcErr != nil {
 		writeRPCError(w, status, e.ID, rpcErr)
 		return nil
 	}
-	c := &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal, rules: f.server.rulesOf(e.Method)}
-	if c.rules != nil {
+	c := &call{w: w, r: r, method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal}
+	if c.rules = f.server.rulesOf(e.Method); c.rules != nil {
 		c.breach = f.server.breach
 	}
 	return c
@@ -199,7 +192,7 @@ func (f *mcpHandler) check(w http.ResponseWriter, r *http.Request, e envelope, p
 func (f *mcpHandler) era(h http.Header, e envelope) (modern bool, status int, rpcErr *rpcError) {
 	header, meta := h.Get(headerVersion), requestMeta(e.Params)
 	mismatch := func(format string, args ...any) (bool, int, *rpcError) {
-		return true, http.StatusBadRequest, &rpcError{Code: codeHeaderMismatch, Message: "Header mismatch: " + fmt.Sprintf(format, args...)}
+		return true, http.StatusBadRequest, headerMismatch(fmt.Sprintf(format, args...))
 	}
 	for _, version := range []string{header, meta} {
 		if version != "" && !slices.Contains(f.supported, version) {
@@ -298,13 +291,12 @@ func (s *Server) sseAnswer(w http.ResponseWriter) (sse *response, end func()) {
 // listen serves subscriptions/listen for a client that wants notifications of
 // changed event types: alone, or with the SDK if the client wants more.
 func (f *mcpHandler) listen(w http.ResponseWriter, r *http.Request, e envelope, principal string) {
-	modern, status, rpcErr := f.era(r.Header, e)
-	if rpcErr != nil {
-		writeRPCError(w, status, e.ID, rpcErr)
+	c := f.callOf(w, r, e, principal)
+	if c == nil {
 		return
 	}
 	var p listenParams
-	if !modern || !validID(e.ID) || json.Unmarshal(e.Params, &p) != nil {
+	if !c.modern || !validID(e.ID) || json.Unmarshal(e.Params, &p) != nil {
 		f.base.serve(w, r, principal)
 		return
 	}
@@ -315,7 +307,8 @@ func (f *mcpHandler) listen(w http.ResponseWriter, r *http.Request, e envelope, 
 		f.base.serve(l, r, principal)
 		return
 	}
-	f.server.listenAlone(&call{w: l, r: r, method: e.Method, id: e.ID, modern: true, principal: principal})
+	c.w = l
+	f.server.listenAlone(c)
 }
 
 // namespaces are the prefixes of the methods that this server answers itself.
@@ -340,28 +333,7 @@ var methods = map[string]func(*Server, *call) *rpcError{
 
 // isServedHere reports whether this server, not the SDK, answers a method.
 func isServedHere(method string) bool {
-	for _, n := range namespaces {
-		if strings.HasPrefix(method, n) {
-			return true
-		}
-	}
-	return false
-}
-
-// mayBeServedHere is a cheap test of a body: it rules out nearly every request
-// for the SDK. A request to listen for changes of event types passes. The slash
-// is left out because JSON can spell it in two ways.
-func (s *Server) mayBeServedHere(body []byte) bool {
-	if !s.rules.optIn && bytes.Contains(body, []byte("listen")) {
-		return true
-	}
-	for _, n := range namespaces {
-		word, _, _ := strings.Cut(n, "/")
-		if bytes.Contains(body, []byte(word)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(namespaces, func(n string) bool { return strings.HasPrefix(method, n) })
 }
 
 // do answers one call of a system that this server implements itself.

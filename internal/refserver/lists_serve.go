@@ -28,17 +28,12 @@ type listParams struct {
 }
 
 // serveLists answers requests for this server's lists. If a request is not for
-// them, it returns the body to pass on: the SDK's own entries follow at the end
-// of each list.
-func (f *mcpHandler) serveLists(w http.ResponseWriter, r *http.Request, body []byte, principal string) (onward []byte, done bool) {
+// them, it returns false: the SDK's own entries follow at the end of each list.
+func (f *mcpHandler) serveLists(w http.ResponseWriter, r *http.Request, e envelope, body []byte, principal string) bool {
 	ls := f.server.lists
-	if ls == nil || !mayBeList(body) {
-		return body, false
-	}
-	var e envelope
 	var p listParams
-	if json.Unmarshal(body, &e) != nil || !validID(e.ID) || len(e.Params) > 0 && json.Unmarshal(e.Params, &p) != nil {
-		return body, false
+	if ls == nil || !validID(e.ID) || len(e.Params) > 0 && json.Unmarshal(e.Params, &p) != nil {
+		return false
 	}
 	kind, isList := methodKinds[e.Method]
 	switch {
@@ -47,21 +42,22 @@ func (f *mcpHandler) serveLists(w http.ResponseWriter, r *http.Request, body []b
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		if ls.opts.Older || ls.opts.NoHints {
 			f.serveRespelled(w, r, principal)
-			return body, true
+			return true
 		}
-		return body, false
+		return false
 	case isList && p.Cursor != "" && !strings.HasPrefix(p.Cursor, cursorPrefix), !isList && !ls.serves(e.Method, p):
-		return body, false
+		return false
 	}
-	modern, status, rpcErr := f.era(r.Header, e)
-	if rpcErr == nil && modern {
-		status, rpcErr = checkName(r.Header, e.Method, p)
+	c := f.callOf(w, r, e, principal)
+	if c == nil {
+		return true
 	}
-	if rpcErr != nil {
-		writeRPCError(w, status, e.ID, rpcErr)
-		return body, true
+	if c.modern {
+		if rpcErr := checkName(r.Header, e.Method, p); rpcErr != nil {
+			writeRPCError(w, http.StatusBadRequest, e.ID, rpcErr)
+			return true
+		}
 	}
-	c := &call{method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal}
 	c.serve(w, r, func(c *call) *rpcError {
 		if !isList {
 			return f.server.answerEntry(c, p)
@@ -73,12 +69,7 @@ func (f *mcpHandler) serveLists(w http.ResponseWriter, r *http.Request, body []b
 		ls.countScope(p.Cursor == "")
 		return c.answer(members)
 	})
-	return body, true
-}
-
-// mayBeList is a cheap test of a body.
-func mayBeList(body []byte) bool {
-	return bytes.Contains(body, []byte(`list`)) || bytes.Contains(body, []byte(`"entry-`))
+	return true
 }
 
 // serves reports whether a request that reads no list is answered here.
@@ -131,23 +122,19 @@ func (s *Server) answerEntry(c *call, p listParams) *rpcError {
 }
 
 // checkName checks the header that mirrors a name or a URI.
-func checkName(h http.Header, method string, p listParams) (int, *rpcError) {
-	want := ""
+func checkName(h http.Header, method string, p listParams) *rpcError {
+	want := p.Name
 	switch method {
 	case "resources/read":
 		want = p.URI
 	case "tools/call", "prompts/get":
-		want = p.Name
 	default:
-		return 0, nil
+		return nil
 	}
 	if got := h.Get(headerName); got != want {
-		return http.StatusBadRequest, &rpcError{
-			Code:    codeHeaderMismatch,
-			Message: "Header mismatch: " + headerName + " " + strconv.Quote(got) + " does not match the body",
-		}
+		return headerMismatch(headerName + " " + strconv.Quote(got) + " does not match the body")
 	}
-	return 0, nil
+	return nil
 }
 
 // content returns the members of the result of reading a resource of the lists.

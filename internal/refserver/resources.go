@@ -42,23 +42,19 @@ func newResources(s *Server) *resources {
 
 // serves reports whether a request belongs to this system. Subscriptions to
 // other resources do not.
-func (rs *resources) serves(body []byte) (envelope, bool) {
-	var e envelope
-	if !bytes.Contains(body, []byte(`subscri`)) || json.Unmarshal(body, &e) != nil {
-		return e, false
-	}
+func (rs *resources) serves(e envelope) bool {
 	switch e.Method {
 	case methodRegister, methodDeregister:
-		return e, true
+		return true
 	case methodResourceSubscribe, methodResourceUnsubscribe:
 		var p uriParams
-		return e, json.Unmarshal(e.Params, &p) == nil && strings.HasPrefix(p.URI, eventScheme)
+		return json.Unmarshal(e.Params, &p) == nil && strings.HasPrefix(p.URI, eventScheme)
 	case methodListen:
 		var p listenParams
-		return e, json.Unmarshal(e.Params, &p) == nil &&
+		return json.Unmarshal(e.Params, &p) == nil &&
 			slices.ContainsFunc(p.Notifications.URIs, func(uri string) bool { return strings.HasPrefix(uri, eventScheme) })
 	}
-	return e, false
+	return false
 }
 
 type uriParams struct {

@@ -22,22 +22,11 @@ const (
 // serveResumable answers requests that can be resumed: calls of the slow tool, and
 // requests/getStatus and requests/resume of SEP-975. It returns false for all other
 // requests, and has done nothing then.
-func (f *mcpHandler) serveResumable(w http.ResponseWriter, r *http.Request, body []byte, principal string) bool {
-	// A cheap test of the body first, as for events.
-	if bytes.Contains(body, []byte(`"`+askPrefix)) && f.server.resumables.answered(w, body, principal) {
-		return true
-	}
-	work := bytes.Contains(body, []byte(`"`+workTool+`"`)) && bytes.Contains(body, []byte(`"tools/call"`))
-	if f.server.opts.ResumeAny == 0 && !work && !bytes.Contains(body, []byte(`"requests/`)) &&
-		!bytes.Contains(body, []byte(`"initialize"`)) {
-		return false
-	}
-	var e envelope
-	if json.Unmarshal(body, &e) != nil {
-		return false
-	}
+func (f *mcpHandler) serveResumable(w http.ResponseWriter, r *http.Request, e envelope, body []byte, principal string) bool {
 	var do func(*call) *rpcError
 	switch e.Method {
+	case "":
+		return f.server.resumables.answered(w, body, principal)
 	case "initialize":
 		return f.initialize(w, r, e, principal)
 	case "tools/call":
@@ -58,12 +47,7 @@ func (f *mcpHandler) serveResumable(w http.ResponseWriter, r *http.Request, body
 	switch {
 	case c == nil:
 	case c.modern && named && e.Method == "tools/call" && nameOf(r.Header) != workTool:
-		writeRPCError(
-			w,
-			http.StatusBadRequest,
-			e.ID,
-			&rpcError{Code: codeHeaderMismatch, Message: "Header mismatch: " + headerName + " does not name the tool"},
-		)
+		writeRPCError(w, http.StatusBadRequest, e.ID, headerMismatch(headerName+" does not name the tool"))
 	default:
 		c.serve(w, r, do)
 	}
@@ -105,7 +89,7 @@ func (f *mcpHandler) anyOf(r *http.Request, e envelope, body []byte) func(*call)
 // no JSON-RPC response is passed on.
 func (f *mcpHandler) callAny(c *call, body []byte) *rpcError {
 	buffered := holding(c.w)
-	f.route(buffered, c.r, body, c.principal)
+	f.route(buffered, c.r, envelope{ID: c.id, Method: c.method, Params: c.params}, body, c.principal)
 	var response struct {
 		ID    json.RawMessage `json:"id"`
 		Error json.RawMessage `json:"error"`

@@ -166,13 +166,12 @@ func (j *job) ask() {
 func (q *resumables) answered(w http.ResponseWriter, body []byte, principal string) bool {
 	var response struct {
 		ID     string `json:"id"`
-		Method string `json:"method"`
 		Result *struct {
 			Action string `json:"action"`
 		} `json:"result"`
 		Error *rpcError `json:"error"`
 	}
-	if json.Unmarshal(body, &response) != nil || response.Method != "" || !strings.HasPrefix(response.ID, askPrefix) {
+	if json.Unmarshal(body, &response) != nil || !strings.HasPrefix(response.ID, askPrefix) {
 		return false
 	}
 	q.mu.Lock()

@@ -175,6 +175,10 @@ func internal(what string) *rpcError {
 	return &rpcError{Code: codeInternal, Message: "Internal error" + what}
 }
 
+func headerMismatch(what string) *rpcError {
+	return &rpcError{Code: codeHeaderMismatch, Message: "Header mismatch: " + what}
+}
+
 func methodNotFound(method string) *rpcError {
 	return &rpcError{Code: codeMethodNotFound, Message: "Method not found: " + method}
 }
