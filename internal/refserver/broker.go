@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -171,29 +172,32 @@ func catalog() []eventType {
 			name:        "chat.message",
 			description: "A message was posted to a channel. Without a channel: to any.",
 			filter:      "channel",
-			input: json.RawMessage(
-				`{"type":"object","properties":{"channel":{"type":"string","description":"Only messages of this channel."}},` +
-					`"additionalProperties":false}`,
-			),
-			payload: json.RawMessage(`{"type":"object","properties":{"channel":{"type":"string"},"text":{"type":"string"}}}`),
+			hint:        "Only messages of this channel.",
+			payload:     object("channel", "text"),
 		},
 		{
 			name:        "ticket.moved",
 			description: "A ticket moved on a board. Without a board: on any.",
 			filter:      "board",
-			input: json.RawMessage(
-				`{"type":"object","properties":{"board":{"type":"string","description":"Only tickets of this board."}},"additionalProperties":false}`,
-			),
-			payload: json.RawMessage(`{"type":"object","properties":{"board":{"type":"string"}}}`),
+			hint:        "Only tickets of this board.",
+			payload:     object("board"),
 		},
 		{
 			name:        "tick",
 			description: "Something ticked. It takes no arguments.",
-			input:       json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`),
 			payload:     json.RawMessage(`{"type":"object"}`),
 		},
 		privateNote,
 	}
+}
+
+// object is the schema of an object with members that are texts.
+func object(members ...string) json.RawMessage {
+	var all []string
+	for _, m := range members {
+		all = append(all, `"`+m+`":{"type":"string"}`)
+	}
+	return json.RawMessage(`{"type":"object","properties":{` + strings.Join(all, ",") + `}}`)
 }
 
 // privateNote is the event type whose events belong to the principal named in
@@ -203,11 +207,8 @@ var privateNote = eventType{
 	description: "A note was written to a principal. Nobody else hears of it.",
 	filter:      "principal",
 	owned:       true,
-	input: json.RawMessage(
-		`{"type":"object","properties":{"principal":{"type":"string","description":"Yourself; others are forbidden."}},` +
-			`"additionalProperties":false}`,
-	),
-	payload: json.RawMessage(`{"type":"object","properties":{"principal":{"type":"string"},"text":{"type":"string"}}}`),
+	hint:        "Yourself; others are forbidden.",
+	payload:     object("principal", "text"),
 }
 
 // presence is the event type that cannot be polled and has no replay.
@@ -217,16 +218,13 @@ var presence = eventType{
 	filter:      "channel",
 	modes:       []eventmeter.Mode{eventmeter.Push, eventmeter.Webhook},
 	noReplay:    true,
-	input: json.RawMessage(
-		`{"type":"object","properties":{"channel":{"type":"string","description":"Only this channel."}},"additionalProperties":false}`,
-	),
-	payload: json.RawMessage(`{"type":"object","properties":{"channel":{"type":"string"}}}`),
+	hint:        "Only this channel.",
+	payload:     object("channel"),
 }
 
 // seasonal is the event type that is offered and withdrawn in turn.
 var seasonal = eventType{
 	name:        "seasonal",
 	description: "Something that this server has now and then.",
-	input:       json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`),
 	payload:     json.RawMessage(`{"type":"object"}`),
 }

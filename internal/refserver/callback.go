@@ -104,25 +104,32 @@ func (p *poster) refusePrivate(ctx context.Context, network, address string, c s
 // that no callback should use and that the netip predicates leave out. For
 // IPv6, they are those within global unicast (2000::/3); isPublic refuses
 // everything outside it.
-var notPublic = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"),       // this network
-	netip.MustParsePrefix("100.64.0.0/10"),   // shared by carriers
-	netip.MustParsePrefix("192.0.0.0/24"),    // IETF protocol assignments
-	netip.MustParsePrefix("192.0.2.0/24"),    // documentation
-	netip.MustParsePrefix("192.31.196.0/24"), // AS112
-	netip.MustParsePrefix("192.52.193.0/24"), // AMT
-	netip.MustParsePrefix("192.88.99.0/24"),  // 6to4 relays, deprecated
-	netip.MustParsePrefix("192.175.48.0/24"), // AS112
-	netip.MustParsePrefix("198.18.0.0/15"),   // benchmarks
-	netip.MustParsePrefix("198.51.100.0/24"), // documentation
-	netip.MustParsePrefix("203.0.113.0/24"),  // documentation
-	netip.MustParsePrefix("240.0.0.0/4"),     // reserved
+var notPublic = prefixes(
+	"0.0.0.0/8",       // this network
+	"100.64.0.0/10",   // shared by carriers
+	"192.0.0.0/24",    // IETF protocol assignments
+	"192.0.2.0/24",    // documentation
+	"192.31.196.0/24", // AS112
+	"192.52.193.0/24", // AMT
+	"192.88.99.0/24",  // 6to4 relays, deprecated
+	"192.175.48.0/24", // AS112
+	"198.18.0.0/15",   // benchmarks
+	"198.51.100.0/24", // documentation
+	"203.0.113.0/24",  // documentation
+	"240.0.0.0/4",     // reserved
 
-	netip.MustParsePrefix("2001::/23"),         // IETF protocol assignments, with Teredo, benchmarks and ORCHID
-	netip.MustParsePrefix("2001:db8::/32"),     // documentation
-	netip.MustParsePrefix("2002::/16"),         // 6to4, which holds an IPv4 address
-	netip.MustParsePrefix("2620:4f:8000::/48"), // AS112
-	netip.MustParsePrefix("3fff::/20"),         // documentation
+	"2001::/23",         // IETF protocol assignments, with Teredo, benchmarks and ORCHID
+	"2001:db8::/32",     // documentation
+	"2002::/16",         // 6to4, which holds an IPv4 address
+	"2620:4f:8000::/48", // AS112
+	"3fff::/20",         // documentation
+)
+
+func prefixes(texts ...string) (all []netip.Prefix) {
+	for _, text := range texts {
+		all = append(all, netip.MustParsePrefix(text))
+	}
+	return all
 }
 
 // globalUnicast is the only part of IPv6 that is assigned to public hosts.

@@ -383,28 +383,34 @@ func (ls *lists) countScope(first bool) {
 	}
 }
 
-// apply changes a list and notifies its listeners, as the change's fault says.
-// Delayed notifications are sent in the order of their due times.
+// apply changes a list and notifies its listeners.
 func (ls *lists) apply(l *list, stamp eventmeter.Stamp, probed bool) {
+	ls.carryOut(faults.SEP2549, eventmeter.Poll, stamp, probed,
+		func() { l.change(stamp, probed) }, func() { ls.listeners.notify(l.kind) })
+}
+
+// carryOut makes a change and notifies of it, as the change's fault says. Delayed
+// notifications are sent in the order of their due times.
+func (ls *lists) carryOut(system string, mode eventmeter.Mode, stamp eventmeter.Stamp, probed bool, change, notify func()) {
 	var f faults.Fault
 	if m := ls.faultInjector; m != nil && probed {
 		var hit bool
-		if f, hit = m.spec.Event(eventmeter.Poll, stamp); hit {
-			m.countIn(faults.SEP2549, f)
+		if f, hit = m.spec.Event(mode, stamp); hit {
+			m.countIn(system, f)
 		}
 	}
 	if f.Kind != faults.Stale {
-		l.change(stamp, probed)
+		change()
 	}
 	switch f.Kind {
 	case faults.Drop:
-	case faults.Duplicate:
-		ls.listeners.notify(l.kind)
-		ls.listeners.notify(l.kind)
 	case faults.Delay:
-		ls.faultInjector.agenda.at(time.Now().Add(f.DelayOf(stamp)), func() { ls.listeners.notify(l.kind) })
+		ls.faultInjector.agenda.at(time.Now().Add(f.DelayOf(stamp)), notify)
+	case faults.Duplicate:
+		notify()
+		notify()
 	default:
-		ls.listeners.notify(l.kind)
+		notify()
 	}
 }
 

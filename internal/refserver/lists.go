@@ -294,8 +294,7 @@ func (l *list) cursor(page int) string {
 // render renders one page. The caller holds the lock.
 func (l *list) render(page int) []byte {
 	member := [numLists]string{"tools", "prompts", "resources", "resourceTemplates", "contents"}[l.kind]
-	b := append([]byte{'"'}, member...)
-	b = append(b, `":[`...)
+	b := fmt.Appendf(nil, `"%s":[`, member)
 	from := page * l.perPage()
 	for i := from; i < min(from+l.perPage(), l.entries); i++ {
 		if i > from {
@@ -328,12 +327,9 @@ func (o ListOptions) lifetime(b []byte, kind listKind, page int) []byte {
 		return b[:len(b)-1]
 	}
 	if o.Older {
-		b = append(b, `"ttl":`...)
-		return strconv.AppendInt(b, int64(o.TTL/time.Second), 10)
+		return fmt.Appendf(b, `"ttl":%d`, o.TTL/time.Second)
 	}
-	b = append(b, `"ttlMs":`...)
-	b = strconv.AppendInt(b, o.ttlMillis(page), 10)
-	return quote(append(b, `,"cacheScope":`...), o.scope(kind, page))
+	return fmt.Appendf(b, `"ttlMs":%d,"cacheScope":"%s"`, o.ttlMillis(page), o.scope(kind, page))
 }
 
 // entryName is the name of entry i, the same in every list.
@@ -341,35 +337,26 @@ func entryName(i int) string { return fmt.Sprintf("entry-%05d", i) }
 
 // entry appends one entry. The caller holds the lock.
 func (l *list) entry(b []byte, i int) []byte {
-	text := l.text(i)
-	name := entryName(i)
+	name, text := entryName(i), quote(nil, l.text(i))
 	switch l.kind {
 	case listTools:
-		b = quote(append(b, `{"name":`...), name)
-		b = quote(append(b, `,"description":`...), text)
-		return append(b, `,"inputSchema":{"type":"object"}}`...)
+		return fmt.Appendf(b, `{"name":%q,"description":%s,"inputSchema":{"type":"object"}}`, name, text)
 	case listPrompts:
-		b = quote(append(b, `{"name":`...), name)
-		b = quote(append(b, `,"description":`...), text)
-		return append(b, '}')
+		return fmt.Appendf(b, `{"name":%q,"description":%s}`, name, text)
 	case listResources:
 		uri := entryURI + name
 		if i == 0 {
 			uri = contentURI
 		}
-		b = quote(append(b, `{"uri":`...), uri)
-		b = quote(append(b, `,"name":`...), name)
-		b = quote(append(b, `,"description":`...), text)
-		return append(b, `,"mimeType":"text/plain"}`...)
+		return fmt.Appendf(b, `{"uri":%q,"name":%q,"description":%s,"mimeType":"text/plain"}`, uri, name, text)
 	case listTemplates:
-		b = quote(append(b, `{"uriTemplate":`...), "list://template/"+name+"/{id}")
-		b = quote(append(b, `,"name":`...), name)
-		b = quote(append(b, `,"description":`...), text)
-		return append(b, '}')
+		return fmt.Appendf(b, `{"uriTemplate":"list://template/%s/{id}","name":%q,"description":%s}`, name, name, text)
 	}
-	b = quote(append(b, `{"uri":`...), contentURI)
-	b = quote(append(b, `,"mimeType":"text/plain","text":`...), text)
-	return append(b, '}')
+	return appendContent(b, contentURI, l.text(i))
+}
+
+func appendContent(b []byte, uri, text string) []byte {
+	return fmt.Appendf(b, `{"uri":%s,"mimeType":"text/plain","text":%s}`, quote(nil, uri), quote(nil, text))
 }
 
 // text is the description of entry i. The caller holds the lock.
@@ -522,12 +509,8 @@ type changeSet struct {
 func appendAll(dst []byte, sets []changeSet, id []byte) []byte {
 	for _, c := range sets {
 		for l := range numLists {
-			switch {
-			case !c.lists.has(l):
-			case l == listContent:
-				dst = appendChange(dst, changeMethods[l], contentURI, id)
-			default:
-				dst = appendChange(dst, changeMethods[l], "", id)
+			if c.lists.has(l) {
+				dst = appendChange(dst, changeMethods[l], [numLists]string{listContent: contentURI}[l], id)
 			}
 		}
 		for _, uri := range c.items {
@@ -539,21 +522,14 @@ func appendAll(dst []byte, sets []changeSet, id []byte) []byte {
 
 // appendChange appends one frame; uri is "" for a list.
 func appendChange(dst []byte, method, uri string, id []byte) []byte {
-	dst = append(dst, `data: {"jsonrpc":"2.0","method":"`...)
-	dst = append(append(dst, method...), '"')
-	if uri != "" || id != nil {
-		dst = append(dst, `,"params":{`...)
-		if uri != "" {
-			dst = quote(append(dst, `"uri":`...), uri)
-		}
-		if id != nil {
-			if uri != "" {
-				dst = append(dst, ',')
-			}
-			dst = append(dst, frameMeta[1:]...)
-			dst = append(append(dst, id...), '}')
-		}
-		dst = append(dst, '}')
+	dst = fmt.Appendf(dst, `data: {"jsonrpc":"2.0","method":"%s"`, method)
+	switch {
+	case uri != "" && id != nil:
+		dst = fmt.Appendf(dst, `,"params":{"uri":%s%s%s}}`, quote(nil, uri), frameMeta, id)
+	case uri != "":
+		dst = fmt.Appendf(dst, `,"params":{"uri":%s}`, quote(nil, uri))
+	case id != nil:
+		dst = fmt.Appendf(dst, `,"params":{%s%s}}`, frameMeta[1:], id)
 	}
 	return append(dst, "}\n\n"...)
 }

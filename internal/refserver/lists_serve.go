@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
@@ -143,16 +142,21 @@ func (ls *lists) content(uri string) ([]byte, bool) {
 		return ls.all[listContent].page("")
 	}
 	if n, ok := ls.item(uri); ok {
-		return ls.itemContent(uri, n), true
+		ls.items.mu.RLock()
+		defer ls.items.mu.RUnlock()
+		return ls.read(uri, ls.items.text(n)), true
 	}
 	name, ok := strings.CutPrefix(uri, entryURI)
 	text, known := ls.all[listResources].describe(name)
 	if !ok || !known {
 		return nil, false
 	}
-	b := quote([]byte(`"contents":[{"uri":`), uri)
-	b = quote(append(b, `,"mimeType":"text/plain","text":`...), text)
-	return ls.opts.lifetime(append(b, "}],"...), listContent, 0), true
+	return ls.read(uri, text), true
+}
+
+// read returns the members of the result of reading a resource with one text.
+func (ls *lists) read(uri, text string) []byte {
+	return ls.opts.lifetime(append(appendContent([]byte(`"contents":[`), uri, text), "],"...), listContent, 0)
 }
 
 // withoutCursor returns the same request for the first page.
@@ -222,41 +226,11 @@ func (ls *lists) itemsOf(p listenParams) map[string]bool {
 	return uris
 }
 
-// itemContent returns the members of the result of reading an item.
-func (ls *lists) itemContent(uri string, n int) []byte {
-	l := ls.items
-	l.mu.RLock()
-	text := l.text(n)
-	l.mu.RUnlock()
-	b := quote([]byte(`"contents":[{"uri":`), uri)
-	b = quote(append(b, `,"mimeType":"text/plain","text":`...), text)
-	return ls.opts.lifetime(append(b, "}],"...), listContent, 0)
-}
-
-// applyItem changes an item and notifies those who subscribed to it, as the
-// change's fault says. Delayed notifications are sent in the order of their due
-// times.
+// applyItem changes an item and notifies those who subscribed to it.
 func (ls *lists) applyItem(n int, stamp eventmeter.Stamp, probed bool) {
-	var f faults.Fault
-	if m := ls.faultInjector; m != nil && probed {
-		var hit bool
-		if f, hit = m.spec.Event(eventmeter.Push, stamp); hit {
-			m.countIn(faults.Updates, f)
-		}
-	}
-	ls.items.changeEntry(n, stamp, probed)
 	uri := itemURI + strconv.Itoa(n)
-	notify := func() { ls.listeners.notifyItem(uri) }
-	switch f.Kind {
-	case faults.Drop:
-	case faults.Duplicate:
-		notify()
-		notify()
-	case faults.Delay:
-		ls.faultInjector.agenda.at(time.Now().Add(f.DelayOf(stamp)), notify)
-	default:
-		notify()
-	}
+	ls.carryOut(faults.Updates, eventmeter.Push, stamp, probed,
+		func() { ls.items.changeEntry(n, stamp, probed) }, func() { ls.listeners.notifyItem(uri) })
 }
 
 // refuse returns the error of a session's request to subscribe to an item, if a

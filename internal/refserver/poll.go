@@ -2,8 +2,8 @@ package refserver
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
@@ -94,34 +94,20 @@ func (s *Server) list(c *call) *rpcError {
 	if !ok {
 		return invalidParams("cursor is none of this list")
 	}
+	member := "delivery"
+	if c.rules.spellsOlder() {
+		member = "deliveryModes"
+	}
 	b := []byte(`"events":[`)
-	for _, t := range types {
-		if b[len(b)-1] == '}' {
+	for i, t := range types {
+		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(b, `{"name":`...)
-		b = quote(b, t.kind.name)
-		b = append(b, `,"description":`...)
-		b = quote(b, t.kind.description)
-		member := `,"delivery":[`
-		if c.rules.spellsOlder() {
-			member = `,"deliveryModes":[`
-		}
-		b = append(b, member...)
-		for _, mode := range modes {
-			if !t.kind.has(mode) || c.smithery() && mode != eventmeter.Webhook {
-				continue
-			}
-			if b[len(b)-1] != '[' {
-				b = append(b, ',')
-			}
-			b = quote(b, string(mode))
-		}
-		b = append(b, `],"inputSchema":`...)
-		b = append(b, t.kind.input...)
-		b = append(b, `,"payloadSchema":`...)
-		b = append(b, t.payloadSchema()...)
-		b = append(b, '}')
+		delivery, _ := json.Marshal(slices.DeleteFunc(slices.Clone(modes), func(mode eventmeter.Mode) bool {
+			return !t.kind.has(mode) || c.smithery() && mode != eventmeter.Webhook
+		})) // texts always encode
+		b = fmt.Appendf(b, `{"name":%s,"description":%s,"%s":%s,"inputSchema":%s,"payloadSchema":%s}`,
+			quote(nil, t.kind.name), quote(nil, t.kind.description), member, delivery, t.kind.input(), t.payloadSchema())
 	}
 	b = append(b, ']')
 	if next != "" {
@@ -264,18 +250,9 @@ func (s *Server) pollResult(c *call, t *topic, b batch) []byte {
 		}
 		out = e.appendOccurrence(out)
 	}
-	out = append(out, `],"cursor":"`...)
-	out = t.appendCursor(out, b.after)
+	out = t.appendCursor(append(out, `],"cursor":"`...), b.after)
 	if c.rules.spellsOlder() {
-		out = append(out, `","hasMore":`...)
-		out = strconv.AppendBool(out, b.more)
-		out = append(out, `,"nextPollSeconds":`...)
-		return strconv.AppendFloat(out, s.opts.NextPoll.Seconds(), 'f', -1, 64)
+		return fmt.Appendf(out, `","hasMore":%t,"nextPollSeconds":%v`, b.more, s.opts.NextPoll.Seconds())
 	}
-	out = append(out, `","truncated":`...)
-	out = strconv.AppendBool(out, b.gap)
-	out = append(out, `,"hasMore":`...)
-	out = strconv.AppendBool(out, b.more)
-	out = append(out, `,"nextPollMs":`...)
-	return strconv.AppendInt(out, s.opts.NextPoll.Milliseconds(), 10)
+	return fmt.Appendf(out, `","truncated":%t,"hasMore":%t,"nextPollMs":%d`, b.gap, b.more, s.opts.NextPoll.Milliseconds())
 }

@@ -1,13 +1,11 @@
 package refserver
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,9 +19,6 @@ import (
 // legacy era opens it again (Last-Event-ID).
 type resumables struct {
 	server  *Server
-	agenda  *agenda // the steps of the work, and the ends of policies
-	ctx     context.Context
-	stop    context.CancelFunc
 	started atomic.Int64
 	counts  resumeCounters
 	// maxPerJob and maxTotal bound the bytes that are kept for one request and
@@ -122,26 +117,21 @@ const (
 )
 
 func newResumables(s *Server) *resumables {
-	q := &resumables{
+	return &resumables{
 		server:    s,
-		agenda:    newAgenda(),
 		jobs:      make(map[string]*job),
 		asking:    make(map[string]*job),
 		bySession: make(map[string]map[*job]struct{}),
 		maxPerJob: maxKeptPerJob,
 		maxTotal:  maxKeptTotal,
 	}
-	q.ctx, q.stop = context.WithCancel(context.Background())
-	return q
 }
 
-// run does the work of all jobs until close.
-func (q *resumables) run() { q.agenda.run(q.ctx) }
+// at schedules a step of the work, or the end of a policy.
+func (q *resumables) at(when time.Time, do func()) { q.server.hooks.agenda.at(when, do) }
 
-// close ends the work and drops every job. Connections watch the server's
-// closing channel.
+// close drops every job. Connections watch the server's closing channel.
 func (q *resumables) close() {
-	q.stop()
 	q.mu.Lock()
 	q.closed = true
 	jobs := slices.Collect(maps.Values(q.jobs))
@@ -213,7 +203,7 @@ func (q *resumables) begin(c *call, session string, w workArguments) (*job, *job
 	if !ok { // closed meanwhile; no other goroutine knows the job yet
 		return nil, nil, internal(": the server is closing")
 	}
-	q.agenda.at(j.due(), j.advance)
+	q.at(j.due(), j.advance)
 	return j, conn, nil
 }
 
@@ -334,7 +324,7 @@ func (j *job) wait(now time.Time) {
 	j.deadline = now.Add(j.keepFor())
 	if !j.armed {
 		j.armed = true
-		j.owner.agenda.at(j.deadline, j.expire)
+		j.owner.at(j.deadline, j.expire)
 	}
 }
 
@@ -345,7 +335,7 @@ func (j *job) expire() {
 	j.armed = false
 	if !j.gone && !j.deadline.IsZero() && !j.lapsed() {
 		j.armed = true
-		j.owner.agenda.at(j.deadline, j.expire)
+		j.owner.at(j.deadline, j.expire)
 	}
 }
 
@@ -602,7 +592,7 @@ func (q *resumables) restore() {
 		j.mu.Lock()
 		j.wait(j.began)
 		j.mu.Unlock()
-		q.agenda.at(j.due(), j.advance)
+		q.at(j.due(), j.advance)
 	}
 }
 
@@ -622,13 +612,8 @@ func (j *job) snapshot() (status string, pending, asks, ok bool) {
 
 // policyFrame is the notification that makes the request resumable.
 func (j *job) policyFrame() []byte {
-	b := append(make([]byte, 0, 200), notification+`requests/resumePolicy","params":{"requestId":`...)
-	b = append(b, j.id...)
-	b = append(b, `,"resumeToken":"`...)
-	b = append(b, j.token...)
-	b = append(b, `","maxWait":`...)
-	b = strconv.AppendFloat(b, j.maxWait.Seconds(), 'f', -1, 64)
-	return append(b, "}}\n\n"...)
+	return fmt.Appendf(nil, notification+`requests/resumePolicy","params":{"requestId":%s,"resumeToken":"%s","maxWait":%v}}`+"\n\n",
+		j.id, j.token, j.maxWait.Seconds())
 }
 
 // workIDPrefix begins the ids of the events of an answer's stream: the prefix, the
@@ -644,10 +629,7 @@ func (j *job) withID(frame []byte) []byte {
 }
 
 func (j *job) appendID(dst []byte, number uint64) []byte {
-	dst = append(dst, "id: "+workIDPrefix...)
-	dst = append(dst, j.token...)
-	dst = append(dst, '.')
-	return append(strconv.AppendUint(dst, number, 10), '\n')
+	return fmt.Appendf(dst, "id: %s%s.%d\n", workIDPrefix, j.token, number)
 }
 
 // primingFrame is the first event of an answer's stream: an id without data, so
@@ -669,10 +651,7 @@ func (j *job) retryFrame() []byte {
 
 // errorFrame ends a connection, but not the request.
 func (j *job) errorFrame(e *rpcError) []byte {
-	b := append([]byte(`data: {"jsonrpc":"2.0","id":`), j.id...)
-	b = append(b, ',')
-	b = append(b, errorMember(e)...)
-	return append(b, "}\n\n"...)
+	return fmt.Appendf(nil, "data: %s\n\n", encodeRPCError(j.id, e))
 }
 
 // Resumable counts resumable requests. Held, Detached, Messages and Bytes are

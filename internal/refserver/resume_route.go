@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"math"
 	"net/http"
 	"strconv"
@@ -231,12 +232,7 @@ func (s *Server) requestStatus(c *call) *rpcError {
 		return notResumable()
 	}
 	s.resumables.counts.polled.Add(1)
-	b := append(make([]byte, 0, 80), `"status":"`...)
-	b = append(b, status...)
-	b = append(b, `","hasPendingMessage":`...)
-	b = strconv.AppendBool(b, pending)
-	b = append(b, `,"hasInputRequest":`...)
-	return c.answer(strconv.AppendBool(b, asks))
+	return c.answer(fmt.Appendf(nil, `"status":"%s","hasPendingMessage":%t,"hasInputRequest":%t`, status, pending, asks))
 }
 
 // resumeRequest serves requests/resume: the request continues under its own id,

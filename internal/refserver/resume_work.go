@@ -5,8 +5,8 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -115,11 +115,11 @@ func (j *job) advance() {
 // proceed schedules the next step, or ends the work. The caller holds the lock.
 func (j *job) proceed() {
 	if j.step < j.work.Steps {
-		j.owner.agenda.at(j.due(), j.advance)
+		j.owner.at(j.due(), j.advance)
 		return
 	}
 	if late := j.resultDelay(); late > 0 {
-		j.owner.agenda.at(time.Now().Add(late), func() {
+		j.owner.at(time.Now().Add(late), func() {
 			j.mu.Lock()
 			defer j.mu.Unlock()
 			if !j.gone && !j.ended {
@@ -151,14 +151,8 @@ func (j *job) ask() {
 	j.owner.asking[j.asked] = j
 	j.owner.mu.Unlock()
 	j.owner.counts.asked.Add(1)
-	b := append(make([]byte, 0, 300), `data: {"jsonrpc":"2.0","id":`...)
-	b = quote(b, j.asked)
-	j.send(
-		append(
-			b,
-			`,"method":"elicitation/create","params":{"message":"The work waits. Go on?","requestedSchema":{"type":"object",`+
-				`"properties":{"note":{"type":"string"}}}}}`+"\n\n"...),
-	)
+	j.send(fmt.Appendf(nil, `data: {"jsonrpc":"2.0","id":"%s","method":"elicitation/create","params":{"message":"The work waits. Go on?",`+
+		`"requestedSchema":{"type":"object","properties":{"note":{"type":"string"}}}}}`+"\n\n", j.asked))
 }
 
 // answered takes the client's response to a request of the server, from the
@@ -202,41 +196,25 @@ func (q *resumables) answered(w http.ResponseWriter, body []byte, principal stri
 }
 
 func (j *job) progressFrame() []byte {
-	b := append(make([]byte, 0, 160), notification+`progress","params":{"progressToken":`...)
-	b = append(b, j.work.token...)
-	b = append(b, `,"progress":`...)
-	b = strconv.AppendInt(b, int64(j.step), 10)
-	b = append(b, `,"total":`...)
-	b = strconv.AppendInt(b, int64(j.work.Steps), 10)
-	return append(b, "}}\n\n"...)
+	return fmt.Appendf(nil, notification+`progress","params":{"progressToken":%s,"progress":%d,"total":%d}}`+"\n\n",
+		j.work.token, j.step, j.work.Steps)
 }
 
 func (j *job) logFrame(seq int) []byte {
-	b := append(
-		make([]byte, 0, 160),
-		notification+`message","params":{"level":"info","logger":"work","data":{"seq":`...)
-	b = strconv.AppendInt(b, int64(seq), 10)
-	b = append(b, `,"step":`...)
-	b = strconv.AppendInt(b, int64(j.step), 10)
-	return append(b, "}}}\n\n"...)
+	return fmt.Appendf(nil, notification+`message","params":{"level":"info","logger":"work","data":{"seq":%d,"step":%d}}}`+"\n\n", seq, j.step)
 }
 
 func (j *job) resultFrame() []byte {
 	if j.work.answer != nil {
-		return append(append([]byte("data: "), j.work.answer...), "\n\n"...)
+		return fmt.Appendf(nil, "data: %s\n\n", j.work.answer)
 	}
-	text, note := j.work.Note, j.work.Note
+	text, note := j.work.Note, quote(nil, j.work.Note)
 	if j.work.Fail {
-		text = errWorkFailed.Error() + ": " + note
+		text = errWorkFailed.Error() + ": " + text
 	}
 	c := call{id: j.id, modern: j.modern}
-	b := c.resultOpen([]byte("data: "))
-	b = append(b, `"content":[{"type":"text","text":`...)
-	b = quote(b, text)
-	b = append(b, `}],"structuredContent":{"steps":`...)
-	b = strconv.AppendInt(b, int64(j.work.Steps), 10)
-	b = append(b, `,"note":`...)
-	b = quote(b, note)
+	b := fmt.Appendf(c.resultOpen([]byte("data: ")), `"content":[{"type":"text","text":%s}],"structuredContent":{"steps":%d,"note":%s`,
+		quote(nil, text), j.work.Steps, note)
 	if j.work.Ask > 0 {
 		b = quote(append(b, `,"reply":`...), j.reply)
 	}

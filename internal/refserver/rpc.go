@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -106,9 +107,7 @@ func (c *call) fail(e *rpcError) {
 			status = http.StatusNotFound
 		}
 	}
-	if b := encodeRPCError(c.w, c.id, e); b != nil {
-		c.send(status, b)
-	}
+	c.send(status, encodeRPCError(c.id, e))
 }
 
 // send writes an answer.
@@ -126,28 +125,17 @@ func (c *call) send(status int, body []byte) {
 	writeJSON(c.w, status, body)
 }
 
-// writeRPCError writes an error response; a nil id is written as null.
+// writeRPCError writes an error response, see encodeRPCError.
 func writeRPCError(w http.ResponseWriter, status int, id json.RawMessage, e *rpcError) {
-	if b := encodeRPCError(w, id, e); b != nil {
-		writeJSON(w, status, b)
-	}
+	writeJSON(w, status, encodeRPCError(id, e))
 }
 
-// encodeRPCError returns an error response; nil if it has answered that it cannot.
-func encodeRPCError(w http.ResponseWriter, id json.RawMessage, e *rpcError) []byte {
+// encodeRPCError returns an error response; a nil id is written as null.
+func encodeRPCError(id json.RawMessage, e *rpcError) []byte {
 	if !validID(id) {
 		id = json.RawMessage("null")
 	}
-	b, err := json.Marshal(struct {
-		Version string          `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id"`
-		Error   *rpcError       `json:"error"`
-	}{"2.0", id, e})
-	if err != nil {
-		http.Error(w, "cannot encode the error", http.StatusInternalServerError)
-		return nil
-	}
-	return b
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,%s}`, id, errorMember(e))
 }
 
 func writeJSON(w http.ResponseWriter, status int, body []byte) {

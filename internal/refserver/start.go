@@ -129,7 +129,6 @@ func (s *Server) startBackground() {
 		defer crash.Guard()
 		s.hooks.agenda.run(s.hooks.ctx)
 	})
-	s.background.Go(crash.Guarded(s.resumables.run))
 	if s.feed != nil {
 		s.background.Go(func() {
 			defer crash.Guard()

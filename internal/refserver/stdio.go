@@ -181,33 +181,38 @@ func (p *stdioServer) message(l framing.Line) {
 
 // request turns a message into the HTTP request that the handler expects.
 func (p *stdioServer) request(ctx context.Context, e envelope, body []byte) *http.Request {
-	h := http.Header{}
-	h.Set("Content-Type", "application/json")
-	h.Set("Accept", "application/json, text/event-stream")
-	h.Set("Authorization", "Bearer "+p.token)
 	p.mu.Lock()
 	session, version := p.session, p.version
 	p.mu.Unlock()
 	if claimed := requestMeta(e.Params); claimed != "" {
 		session, version = "", claimed
 	}
-	if version != "" {
-		h.Set(headerVersion, version)
-	}
-	if session != "" {
-		h.Set(headerSession, session)
-	}
+	r := p.newRequest(ctx, http.MethodPost, body, session, version)
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
 	if version >= modernVersion {
-		h.Set(headerMethod, e.Method)
+		r.Header.Set(headerMethod, e.Method)
 		if name := nameHeader(e); name != "" {
-			h.Set("Mcp-Name", name)
+			r.Header.Set(headerName, name)
 		}
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/mcp", bytes.NewReader(body))
+	return r
+}
+
+// newRequest makes a request of this client. An empty session or version has no header.
+func (p *stdioServer) newRequest(ctx context.Context, method string, body []byte, session, version string) *http.Request {
+	r, err := http.NewRequestWithContext(ctx, method, "http://localhost/mcp", bytes.NewReader(body))
 	if err != nil { // cannot fail: the URL is constant
 		panic(err)
 	}
-	r.Header, r.RequestURI = h, "/mcp"
+	r.RequestURI = "/mcp"
+	r.Header.Set("Accept", "text/event-stream")
+	r.Header.Set("Authorization", "Bearer "+p.token)
+	for name, value := range map[string]string{headerSession: session, headerVersion: version} {
+		if value != "" {
+			r.Header.Set(name, value)
+		}
+	}
 	return r
 }
 
@@ -250,14 +255,7 @@ func (p *stdioServer) noteSession(e envelope, w *stdioWriter) {
 			return
 		}
 		ctx, cancel := context.WithCancel(p.life)
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/mcp", http.NoBody)
-		if err != nil { // cannot fail: the URL is constant
-			panic(err)
-		}
-		r.Header.Set("Accept", "text/event-stream")
-		r.Header.Set("Authorization", "Bearer "+p.token)
-		r.Header.Set(headerSession, session)
-		r.Header.Set(headerVersion, version)
+		r := p.newRequest(ctx, http.MethodGet, nil, session, version)
 		stream := &stdioWriter{server: p, cancel: cancel, header: http.Header{}}
 		p.work.Go(func() {
 			defer crash.Guard()
@@ -287,14 +285,8 @@ func (p *stdioServer) cancel(params json.RawMessage) {
 
 // refuse answers a message that is not served.
 func (p *stdioServer) refuse(id json.RawMessage, code int, message string) {
-	if !validID(id) {
-		id = json.RawMessage("null")
-	}
-	b := append([]byte(`{"jsonrpc":"2.0","id":`), id...)
-	b = append(b, `,"error":`...)
-	// A code and a text always encode.
-	e, _ := json.Marshal(rpcError{Code: code, Message: message})
-	_ = p.out.write(append(append(b, e...), "}\n"...)) // a client that is gone ends ServeStdio
+	line := append(encodeRPCError(id, &rpcError{Code: code, Message: message}), '\n')
+	_ = p.out.write(line) // a client that is gone ends ServeStdio
 }
 
 // maxPending bounds the bytes that wait to be written; writers block at the
@@ -479,8 +471,5 @@ func (w *stdioWriter) finish() {
 }
 
 func (w *stdioWriter) fail(code int, text string) {
-	w.lines = append(w.lines, `{"jsonrpc":"2.0","id":`...)
-	w.lines = append(w.lines, w.id...)
-	w.lines = append(w.lines, fmt.Sprintf(`,"error":{"code":%d,"message":`, code)...)
-	w.lines = append(quote(w.lines, text), "}}\n"...)
+	w.lines = append(append(w.lines, encodeRPCError(w.id, &rpcError{Code: code, Message: text})...), '\n')
 }

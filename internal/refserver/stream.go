@@ -3,8 +3,8 @@ package refserver
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
@@ -269,8 +269,7 @@ func (st *stream) active(position uint64, truncated bool) bool {
 	if st.call.rules.spellsOlder() {
 		return st.notify("active", b)
 	}
-	b = append(b, `,"truncated":`...)
-	return st.notify("active", strconv.AppendBool(b, truncated))
+	return st.notify("active", fmt.Appendf(b, `,"truncated":%t`, truncated))
 }
 
 func (st *stream) cursorMember(dst []byte, position uint64) []byte {

@@ -264,8 +264,17 @@ type eventType struct {
 	modes []eventmeter.Mode
 	// noReplay says that the type has no cursors: a subscription begins now.
 	noReplay bool
-	input    json.RawMessage
+	hint     string // describes the filter
 	payload  json.RawMessage
+}
+
+// input is the schema of the type's arguments.
+func (t eventType) input() string {
+	argument := ""
+	if t.filter != "" {
+		argument = `"` + t.filter + `":{"type":"string","description":"` + t.hint + `"}`
+	}
+	return `{"type":"object","properties":{` + argument + `},"additionalProperties":false}`
 }
 
 // has reports whether the type can be delivered in a mode.
