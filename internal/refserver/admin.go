@@ -17,24 +17,59 @@ import (
 // admin is the handler of the admin listener.
 func (s *Server) admin() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /inject", s.inject)
-	mux.HandleFunc("POST /revoke", s.revoke)
-	mux.HandleFunc("POST /disturb", s.disturb)
-	mux.HandleFunc("POST /tokens/expire", s.expireTokens)
+	command(mux, "/inject", s.inject)
+	command(mux, "/revoke", s.revoke)
+	command(mux, "/disturb", s.disturb)
+	command(mux, "/tokens/expire", s.expireTokens)
+	command(mux, "/types", s.types)
 	mux.HandleFunc("GET /faults", s.faultPlan)
-	mux.HandleFunc("POST /types", s.types)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, []byte(`{"status":"ok"}`))
 	})
-	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) {
-		b, err := json.Marshal(s.Stats())
+	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) { writeValue(w, s.Stats()) })
+	return onlyPrograms(mux)
+}
+
+// errNoTokens says that a server has no tokens that expire.
+var errNoTokens = errors.New("there are no tokens that expire: start the server with TokenLife")
+
+// command serves a POST to the admin listener. do takes the bounded JSON body, and returns
+// the answer, nil for one without a body.
+func command[T any](mux *http.ServeMux, path string, do func(in T) (answer []byte, err error)) {
+	mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
+			http.Error(w, "the body is too large or broke off", http.StatusRequestEntityTooLarge)
 			return
 		}
-		writeJSON(w, http.StatusOK, b)
+		var in T
+		if err := json.Unmarshal(body, &in); err != nil {
+			http.Error(w, "the body is not the JSON object that is wanted: "+err.Error(), http.StatusBadRequest)
+			return
+		}
+		answer, err := do(in)
+		switch {
+		case errors.Is(err, errUnknownEvent), errors.Is(err, errNoTokens):
+			http.Error(w, err.Error(), http.StatusNotFound)
+		case errors.Is(err, errTooLarge):
+			http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		case answer != nil:
+			writeJSON(w, http.StatusAccepted, answer)
+		default:
+			w.WriteHeader(http.StatusNoContent)
+		}
 	})
-	return onlyPrograms(mux)
+}
+
+func writeValue(w http.ResponseWriter, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	writeJSON(w, http.StatusOK, b)
 }
 
 // onlyPrograms refuses requests that a web page could send: under a name that
@@ -43,118 +78,64 @@ func (s *Server) admin() http.Handler {
 // page of its own, so every origin is foreign.
 func onlyPrograms(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		site := r.Header.Get("Sec-Fetch-Site")
+		site, status, why := r.Header.Get("Sec-Fetch-Site"), http.StatusForbidden, ""
 		switch {
 		case !hostAllowed(r):
-			http.Error(w, fmt.Sprintf("Forbidden: Host %q is not loopback; use 127.0.0.1 or localhost", r.Host), http.StatusForbidden)
+			why = fmt.Sprintf("Forbidden: Host %q is not loopback; use 127.0.0.1 or localhost", r.Host)
 		case len(r.Header.Values("Origin")) > 0:
-			http.Error(
-				w,
-				fmt.Sprintf("Forbidden: the request has the Origin %q; web pages may not use the admin listener", r.Header.Get("Origin")),
-				http.StatusForbidden,
-			)
+			why = fmt.Sprintf("Forbidden: the request has the Origin %q; web pages may not use the admin listener", r.Header.Get("Origin"))
 		case site != "" && site != "none":
-			http.Error(
-				w,
-				fmt.Sprintf("Forbidden: Sec-Fetch-Site is %q; web pages may not use the admin listener", site),
-				http.StatusForbidden,
-			)
+			why = fmt.Sprintf("Forbidden: Sec-Fetch-Site is %q; web pages may not use the admin listener", site)
 		case r.Method == http.MethodPost && !isJSON(r):
-			http.Error(
-				w,
-				"Content-Type must be application/json; with curl, use -H 'Content-Type: application/json'",
-				http.StatusUnsupportedMediaType,
-			)
+			status = http.StatusUnsupportedMediaType
+			why = "Content-Type must be application/json; with curl, use -H 'Content-Type: application/json'"
 		default:
 			next.ServeHTTP(w, r)
+			return
 		}
+		http.Error(w, why, status)
 	})
-}
-
-// readAdmin reads a bounded JSON body. It returns false if it has answered with
-// an error.
-func readAdmin(w http.ResponseWriter, r *http.Request, into any) bool {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err != nil {
-		http.Error(w, "the body is too large or broke off", http.StatusRequestEntityTooLarge)
-		return false
-	}
-	if err := json.Unmarshal(body, into); err != nil {
-		http.Error(w, "the body is not the JSON object that is wanted: "+err.Error(), http.StatusBadRequest)
-		return false
-	}
-	return true
 }
 
 // inject publishes {"name","data","id"}, where id is optional. It answers when the queue of every
 // subscriber holds the event.
-func (s *Server) inject(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		Name string          `json:"name"`
-		Data json.RawMessage `json:"data"`
-		ID   string          `json:"id"`
-	}
-	if !readAdmin(w, r, &in) {
-		return
-	}
+func (s *Server) inject(in struct {
+	Name string          `json:"name"`
+	Data json.RawMessage `json:"data"`
+	ID   string          `json:"id"`
+}) ([]byte, error) {
 	id, err := s.PublishAs(in.ID, in.Name, in.Data)
-	switch {
-	case errors.Is(err, errUnknownEvent):
-		http.Error(w, err.Error(), http.StatusNotFound)
-	case errors.Is(err, errTooLarge):
-		http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
-	case err != nil:
-		http.Error(w, err.Error(), http.StatusBadRequest)
-	default:
-		writeJSON(w, http.StatusAccepted, append(quote([]byte(`{"eventId":`), id), '}'))
-	}
+	return append(quote([]byte(`{"eventId":`), id), '}'), err
 }
 
 // revoke takes {"token","restore"}: see [Server.Revoke] and [Server.Restore].
-func (s *Server) revoke(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		Token   string `json:"token"`
-		Restore bool   `json:"restore"`
-	}
-	if !readAdmin(w, r, &in) {
-		return
-	}
+func (s *Server) revoke(in struct {
+	Token   string `json:"token"`
+	Restore bool   `json:"restore"`
+}) ([]byte, error) {
 	if in.Restore {
 		s.Restore(in.Token)
 	} else {
 		s.Revoke(in.Token)
 	}
-	w.WriteHeader(http.StatusNoContent)
+	return nil, nil
 }
 
 // expireTokens takes {}: every access token expires now.
-func (s *Server) expireTokens(w http.ResponseWriter, r *http.Request) {
-	var in struct{}
-	if !readAdmin(w, r, &in) {
-		return
-	}
+func (s *Server) expireTokens(struct{}) ([]byte, error) {
 	if s.issuer == nil {
-		http.Error(w, "there are no tokens that expire: start the server with TokenLife", http.StatusNotFound)
-		return
+		return nil, errNoTokens
 	}
 	s.issuer.ExpireAll()
-	w.WriteHeader(http.StatusNoContent)
+	return nil, nil
 }
 
 // disturb takes {"name","message"}: see [Server.Disturb].
-func (s *Server) disturb(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		Name    string `json:"name"`
-		Message string `json:"message"`
-	}
-	if !readAdmin(w, r, &in) {
-		return
-	}
-	if err := s.Disturb(in.Name, in.Message); err != nil {
-		http.Error(w, err.Error(), http.StatusNotFound)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
+func (s *Server) disturb(in struct {
+	Name    string `json:"name"`
+	Message string `json:"message"`
+}) ([]byte, error) {
+	return nil, s.Disturb(in.Name, in.Message)
 }
 
 // terminate ends a subscription and sends the reason if its system has a
@@ -188,31 +169,18 @@ func (s *Server) toggleSeasonal() {
 
 // types takes {"name","offered"} or {"name","changed":true}: see [Server.Offer]
 // and [Server.ChangeSchema].
-func (s *Server) types(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		Name    string `json:"name"`
-		Offered *bool  `json:"offered"`
-		Changed bool   `json:"changed"`
+func (s *Server) types(in struct {
+	Name    string `json:"name"`
+	Offered *bool  `json:"offered"`
+	Changed bool   `json:"changed"`
+}) ([]byte, error) {
+	switch {
+	case (in.Offered != nil) == in.Changed:
+		return nil, errors.New("want one of offered (true or false) and changed (true)")
+	case in.Changed:
+		return nil, s.ChangeSchema(in.Name)
 	}
-	if !readAdmin(w, r, &in) {
-		return
-	}
-	if in.Offered == nil && !in.Changed || in.Offered != nil && in.Changed {
-		http.Error(w, "want one of offered (true or false) and changed (true)", http.StatusBadRequest)
-		return
-	}
-	apply := func() error { return s.ChangeSchema(in.Name) }
-	if in.Offered != nil {
-		apply = func() error { return s.Offer(in.Name, *in.Offered) }
-	}
-	switch err := apply(); {
-	case errors.Is(err, errUnknownEvent):
-		http.Error(w, err.Error(), http.StatusNotFound)
-	case err != nil:
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-	default:
-		w.WriteHeader(http.StatusNoContent)
-	}
+	return nil, s.Offer(in.Name, *in.Offered)
 }
 
 // changeList is [Server.Publish] for eventListChanged.
@@ -304,10 +272,5 @@ func (s *Server) faultPlan(w http.ResponseWriter, r *http.Request) {
 		}
 		*into = n
 	}
-	b, err := json.Marshal(s.faultInjector.plan(sources, uint32(to)))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	writeJSON(w, http.StatusOK, b)
+	writeValue(w, s.faultInjector.plan(sources, uint32(to)))
 }

@@ -101,6 +101,35 @@ func signal(c chan<- struct{}) {
 	}
 }
 
+// queue is a queue of values in a ring.
+type queue[T any] struct {
+	ring  []T // its length is a power of two
+	start int
+	count int
+}
+
+// slot is the place of the i-th value.
+func (r *queue[T]) slot(i int) *T { return &r.ring[(r.start+i)&(len(r.ring)-1)] }
+
+func (r *queue[T]) push(v T) {
+	if r.count == len(r.ring) {
+		grown := make([]T, max(4, 2*r.count))
+		for i := range r.count {
+			grown[i] = *r.slot(i)
+		}
+		r.ring, r.start = grown, 0
+	}
+	r.count++
+	*r.slot(r.count - 1) = v
+}
+
+func (r *queue[T]) pop() (v T) {
+	v, *r.slot(0) = *r.slot(0), v
+	r.start = (r.start + 1) & (len(r.ring) - 1)
+	r.count--
+	return v
+}
+
 // pool is the goroutines that post webhook messages. A subscription H with
 // something to send stands in the queue as often as it may have attempts in
 // flight. No subscription or delivery has a goroutine of its own.
@@ -110,9 +139,7 @@ type pool[H any] struct {
 
 	mu      sync.Mutex
 	more    sync.Cond
-	queue   []H // a ring
-	start   int
-	count   int
+	queue   queue[H]
 	idle    int // senders that wait and have not been woken
 	running int
 	closed  bool
@@ -132,15 +159,7 @@ func (p *pool[H]) push(h H) {
 	if p.closed {
 		return
 	}
-	if p.count == len(p.queue) {
-		grown := make([]H, max(16, 2*len(p.queue)))
-		for i := range p.count {
-			grown[i] = p.queue[(p.start+i)&(len(p.queue)-1)]
-		}
-		p.queue, p.start = grown, 0
-	}
-	p.queue[(p.start+p.count)&(len(p.queue)-1)] = h
-	p.count++
+	p.queue.push(h)
 	switch {
 	case p.idle > 0:
 		p.idle-- // a second push before it wakes up must not count on it
@@ -154,7 +173,7 @@ func (p *pool[H]) push(h H) {
 func (p *pool[H]) work() {
 	for {
 		p.mu.Lock()
-		for p.count == 0 && !p.closed {
+		for p.queue.count == 0 && !p.closed {
 			p.idle++
 			p.more.Wait()
 		}
@@ -162,10 +181,7 @@ func (p *pool[H]) work() {
 			p.mu.Unlock()
 			return
 		}
-		h := p.queue[p.start]
-		clear(p.queue[p.start : p.start+1])
-		p.start = (p.start + 1) & (len(p.queue) - 1)
-		p.count--
+		h := p.queue.pop()
 		p.mu.Unlock()
 		p.post(h)
 	}

@@ -92,9 +92,8 @@ func newBase(s *Server) *base {
 	return &base{
 		server: server,
 		sessions: &sessions{
-			owners: make(map[string]string),
-			able:   make(map[string]abilities),
-			limit:  max(minSessions, s.opts.MaxSubscriptions),
+			open:  make(map[string]session),
+			limit: max(minSessions, s.opts.MaxSubscriptions),
 		},
 		modern: mcp.NewStreamableHTTPHandler(get, &stateless),
 		legacy: mcp.NewStreamableHTTPHandler(get, &options),
@@ -119,8 +118,8 @@ func (b *base) serveSession(w http.ResponseWriter, r *http.Request, principal st
 		b.modern.ServeHTTP(w, r)
 		return
 	}
-	session := r.Header.Get(headerSession)
-	if session == "" && r.Method == http.MethodPost {
+	id := r.Header.Get(headerSession)
+	if id == "" && r.Method == http.MethodPost {
 		if !b.sessions.reserve() {
 			w.Header().Set("Retry-After", "1")
 			http.Error(
@@ -134,13 +133,13 @@ func (b *base) serveSession(w http.ResponseWriter, r *http.Request, principal st
 	}
 	// The client may use a new session as soon as it sees the header.
 	b.legacy.ServeHTTP(&response{ResponseWriter: w, begin: func(int) bool {
-		if id := w.Header().Get(headerSession); id != "" {
-			b.sessions.add(id, principal, can)
+		if made := w.Header().Get(headerSession); made != "" {
+			b.sessions.add(made, session{principal, can})
 		}
 		return false
 	}}, r)
-	if r.Method == http.MethodDelete && session != "" {
-		b.sessions.drop(session)
+	if r.Method == http.MethodDelete && id != "" {
+		b.sessions.drop(id)
 	}
 }
 
@@ -154,13 +153,16 @@ func (b *base) close() {
 // sessions are the open legacy sessions and their principals: the SDK's handler
 // cannot be asked for them.
 type sessions struct {
-	mu     sync.RWMutex
-	owners map[string]string
+	mu   sync.RWMutex
+	open map[string]session
 	// most bounds the sessions; opening counts those that the SDK is about to
 	// make.
 	limit, opening int
-	// able holds the sessions whose client has declared abilities.
-	able map[string]abilities
+}
+
+type session struct {
+	principal string
+	can       abilities
 }
 
 // minSessions is the lowest limit of sessions, however few subscriptions are
@@ -172,7 +174,7 @@ const minSessions = 1000
 func (s *sessions) reserve() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.owners)+s.opening >= s.limit {
+	if len(s.open)+s.opening >= s.limit {
 		return false
 	}
 	s.opening++
@@ -185,27 +187,23 @@ func (s *sessions) unreserve() {
 	s.opening--
 }
 
-func (s *sessions) owner(id string) (principal string, known bool) {
+func (s *sessions) find(id string) (of session, known bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	principal, known = s.owners[id]
-	return principal, known
+	of, known = s.open[id]
+	return of, known
 }
 
-func (s *sessions) add(id, principal string, can abilities) {
+func (s *sessions) add(id string, of session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.owners[id] = principal
-	if can != (abilities{}) {
-		s.able[id] = can
-	}
+	s.open[id] = of
 }
 
 func (s *sessions) drop(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.owners, id)
-	delete(s.able, id)
+	delete(s.open, id)
 }
 
 // requests counts the running handlers, so that Close can wait for them. A

@@ -26,7 +26,6 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 )
 
@@ -94,7 +93,7 @@ func (p *poster) refusePrivate(ctx context.Context, network, address string, c s
 	if ctx.Value(isChallenge{}) != nil {
 		unchecked = breach.VerificationUsesSSRFHardenedPath
 	}
-	if err != nil && (p.breach.Breaks(breach.SSRFRejectNonRoutable, eventmeter.Webhook) || p.breach.Breaks(unchecked, eventmeter.Webhook)) {
+	if err != nil && (p.breach.Breaks(breach.SSRFRejectNonRoutable) || p.breach.Breaks(unchecked)) {
 		return nil
 	}
 	return err
@@ -349,7 +348,7 @@ func (p *poster) send(ctx context.Context, to *url.URL, header http.Header, body
 	if ctx.Value(isChallenge{}) != nil {
 		follows = breach.VerificationUsesSSRFHardenedPath
 	}
-	if resp.StatusCode/100 == 3 && p.breach.Breaks(follows, eventmeter.Webhook) {
+	if resp.StatusCode/100 == 3 && p.breach.Breaks(follows) {
 		if next, err := to.Parse(resp.Header.Get("Location")); err == nil {
 			return p.send(ctx, next, header, body)
 		}

@@ -42,13 +42,13 @@ func (s *Server) installFaults() {
 			}
 		},
 	})
-	if f, ok := s.faultInjector.serverFault(faults.Expire, eventmeter.Webhook); ok {
+	if f, ok := s.fault(faults.Expire, eventmeter.Webhook); ok {
 		s.hooks.expireAfter = f.After
 	}
-	if f, ok := s.faultInjector.serverFault(faults.Gone, eventmeter.Webhook); ok {
+	if f, ok := s.fault(faults.Gone, eventmeter.Webhook); ok {
 		s.hooks.gone = func() { s.faultInjector.count(f, eventmeter.Webhook) }
 	}
-	if _, ok := s.faultInjector.serverFault(faults.NoRetry, eventmeter.Webhook); ok {
+	if _, ok := s.fault(faults.NoRetry, eventmeter.Webhook); ok {
 		s.hooks.opts.RetryMax = -1
 	}
 }
@@ -83,7 +83,7 @@ func (s *Server) forget() {
 // hoard keeps more memory each second, as a server does that forgets to free what an event or a
 // request needed.
 func (s *Server) hoard() {
-	f, _ := s.faultInjector.serverFault(faults.Hoard, "")
+	f, _ := s.fault(faults.Hoard, "")
 	var kept [][]byte
 	var more func()
 	more = func() {
@@ -99,7 +99,7 @@ func (s *Server) hoard() {
 
 // faultTTL is the time to live that a fault grants; 0 without one.
 func (s *Server) faultTTL() time.Duration {
-	f, _ := s.faultInjector.serverFault(faults.TTL, eventmeter.Webhook)
+	f, _ := s.fault(faults.TTL, eventmeter.Webhook)
 	return f.Grant
 }
 
@@ -122,7 +122,7 @@ func (m *faultInjector) waitOutStall(r *http.Request) bool {
 
 // withStall wraps a handler so that it stalls when a fault says so.
 func (s *Server) withStall(h http.Handler) http.Handler {
-	if _, ok := s.faultInjector.serverFault(faults.Stall, ""); !ok {
+	if _, ok := s.fault(faults.Stall, ""); !ok {
 		return h
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -137,11 +137,11 @@ func (s *Server) breaksStream(c *call) bool {
 	switch {
 	case s.breach == nil:
 		return false
-	case s.breach.Breaks(breach.StreamImplemented, eventmeter.Push):
+	case s.breach.Breaks(breach.StreamImplemented):
 		c.answer(nil)
-	case s.breach.Breaks(breach.StreamErrorBeforeOpen, eventmeter.Push):
+	case s.breach.Breaks(breach.StreamErrorBeforeOpen):
 		http.Error(c.w, "no such stream", http.StatusBadRequest)
-	case s.breach.Breaks(breach.StreamExemptFromConcurrencyCap, eventmeter.Push):
+	case s.breach.Breaks(breach.StreamExemptFromConcurrencyCap):
 		http.Error(c.w, "too many connections", http.StatusServiceUnavailable)
 	default:
 		return false
@@ -152,11 +152,11 @@ func (s *Server) breaksStream(c *call) bool {
 // heartbeat sends a heartbeat if it is due. It returns when to look again.
 func (st *stream) heartbeat() (again time.Duration, ok bool) {
 	s, every := st.server, st.server.opts.Heartbeat
-	_, missed := s.faultInjector.serverFault(faults.Heartbeats, eventmeter.Push)
-	if missed || s.breach.Breaks(breach.StreamHeartbeatRequired, eventmeter.Push) {
+	_, missed := s.fault(faults.Heartbeats, eventmeter.Push)
+	if missed || s.breach.Breaks(breach.StreamHeartbeatRequired) {
 		return every, true
 	}
-	if s.breach.Breaks(breach.StreamHeartbeatInterval, eventmeter.Push) {
+	if s.breach.Breaks(breach.StreamHeartbeatInterval) {
 		every = breach.LongSilence
 	}
 	if rest := every - time.Since(st.written); rest > 0 {
@@ -165,7 +165,7 @@ func (st *stream) heartbeat() (again time.Duration, ok bool) {
 	switch {
 	case st.call.rules.spellsOlder():
 		ok = st.notify("heartbeat", nil)
-	case s.breach.Breaks(breach.StreamHeartbeatNotSSEComment, eventmeter.Push):
+	case s.breach.Breaks(breach.StreamHeartbeatNotSSEComment):
 		ok = st.write([]byte(": still here\n\n"))
 	default: // the position is read again: events that the filter dropped have moved it
 		ok = st.notify("heartbeat", st.cursorMember(nil, st.reader.currentPosition()))
@@ -194,8 +194,8 @@ func (s *Server) startOf(mode eventmeter.Mode, c *call, t *topic, p eventParams)
 // secretOf is [parseSecret], unless a row is broken by what it refuses.
 func (s *Server) secretOf(text string) ([]byte, *rpcError) {
 	key, rpcErr := parseSecret(text)
-	if rpcErr != nil && (text == "" && s.breach.Breaks(breach.SubscribeSecretRequired, eventmeter.Webhook) ||
-		text != "" && s.breach.Breaks(breach.SubscribeSecretFormat, eventmeter.Webhook)) {
+	if rpcErr != nil && (text == "" && s.breach.Breaks(breach.SubscribeSecretRequired) ||
+		text != "" && s.breach.Breaks(breach.SubscribeSecretFormat)) {
 		return []byte("a secret that nobody agreed upon"), nil
 	}
 	return key, rpcErr
@@ -208,8 +208,8 @@ func (s *Server) callbackOf(raw string) (*url.URL, *rpcError) {
 		return u, rpcErr
 	}
 	odd, err := url.Parse(raw)
-	if err == nil && (odd.Scheme == "http" && s.breach.Breaks(breach.SubscribeURLHTTPSRequired, eventmeter.Webhook) ||
-		!isHTTP(odd) && s.breach.Breaks(breach.SSRFValidateCallbackURL, eventmeter.Webhook)) {
+	if err == nil && (odd.Scheme == "http" && s.breach.Breaks(breach.SubscribeURLHTTPSRequired) ||
+		!isHTTP(odd) && s.breach.Breaks(breach.SSRFValidateCallbackURL)) {
 		return odd, nil
 	}
 	return nil, rpcErr
@@ -220,7 +220,7 @@ func (s *Server) miskey(h *hook, c *call, p subscribeParams) {
 	if s.breach == nil || h.direct {
 		return
 	}
-	breaks := func(row breach.Row) bool { return s.breach.Breaks(row, eventmeter.Webhook) }
+	breaks := func(row breach.Row) bool { return s.breach.Breaks(row) }
 	join := func(parts ...string) string { return strings.Join(parts, "\x00") }
 	of := h.kept
 	switch {
@@ -243,11 +243,11 @@ func (s *Server) miskey(h *hook, c *call, p subscribeParams) {
 
 // unproved is the error about a wrong answer to a challenge, unless it is accepted.
 func (s *Server) unproved(reply []byte) *rpcError {
-	if s.breach.Breaks(breach.VerificationChallengeEcho, eventmeter.Webhook) {
+	if s.breach.Breaks(breach.VerificationChallengeEcho) {
 		return nil
 	}
 	e := callbackError(failChallenge)
-	if s.breach.Breaks(breach.VerificationNoRawEndpointResponses, eventmeter.Webhook) {
+	if s.breach.Breaks(breach.VerificationNoRawEndpointResponses) {
 		e.Data = map[string]string{"reason": failChallenge, "answer": string(reply)}
 	}
 	return e
@@ -283,7 +283,7 @@ func (st *stream) appendAny(out []byte, e *event) ([]byte, bool) {
 		return out[:0], false
 	case faults.Trouble:
 		out = st.appendNotification(out, "error", errorMember(&rpcError{Code: codeInternal, Message: "the upstream failed for a moment"}))
-		if st.server.breach.Breaks(breach.StreamErrorIsRecoverable, eventmeter.Push) {
+		if st.server.breach.Breaks(breach.StreamErrorIsRecoverable) {
 			st.write(out)
 			return out[:0], false
 		}
@@ -346,9 +346,9 @@ func (m *message) applyFault(f *faults.Fault, attempts int) {
 // deliverEarly posts an event without a probe before its callback is verified, or knows
 // its secret, if a fault says so. name is the event's type.
 func (s *Server) deliverEarly(ctx context.Context, m *message, name string) {
-	if f, ok := s.faultInjector.serverFault(faults.Early, eventmeter.Webhook); ok {
+	if f, ok := s.fault(faults.Early, eventmeter.Webhook); ok {
 		s.faultInjector.count(f, eventmeter.Webhook)
-	} else if m.subscriptionID == "" || !s.breach.Breaks(breach.VerificationRequiredBeforeDelivery, eventmeter.Webhook) {
+	} else if m.subscriptionID == "" || !s.breach.Breaks(breach.VerificationRequiredBeforeDelivery) {
 		return
 	}
 	m.id = s.broker.nextID()
@@ -437,7 +437,7 @@ func (u *updates) appendAny(dst []byte, e *event, t *topic) ([]byte, bool) {
 
 // fault returns the fault of a kind that concerns requests.
 func (j *job) fault(kind faults.Kind) (faults.Fault, bool) {
-	return j.owner.server.faultInjector.serverFault(kind, eventmeter.Push)
+	return j.owner.server.fault(kind, eventmeter.Push)
 }
 
 // countFault counts a fault that was applied.
@@ -512,7 +512,7 @@ func (j *job) refuseResume() *rpcError {
 // leavesOutIDs counts a request whose messages have ids, and reports whether a
 // fault leaves them out.
 func (q *resumables) leavesOutIDs() bool {
-	f, ok := q.server.faultInjector.serverFault(faults.NoIDs, eventmeter.Push)
+	f, ok := q.server.fault(faults.NoIDs, eventmeter.Push)
 	if !ok || q.withIDs.Add(1)%f.Every != 0 {
 		return false
 	}

@@ -46,11 +46,7 @@ func newFaultInjector(spec faults.Spec, a *agenda) *faultInjector {
 }
 
 // count counts a fault that was applied in a mode.
-func (m *faultInjector) count(f faults.Fault, mode eventmeter.Mode) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.applied[string(mode)+"."+string(f.Kind)]++
-}
+func (m *faultInjector) count(f faults.Fault, mode eventmeter.Mode) { m.countIn(string(mode), f) }
 
 // countIn counts a fault that was applied in a system with faults of its own.
 func (m *faultInjector) countIn(system string, f faults.Fault) {
@@ -92,9 +88,9 @@ func (m *faultInjector) begin(now time.Time, strikes map[faults.Kind]func()) {
 // newIssuer makes the issuer of tokens, with its faults; nil without
 // [Options.TokenLife].
 func (s *Server) newIssuer() *issuer.Issuer {
-	refuse, _ := s.faultInjector.serverFault(faults.TokenRefuse, "")
-	down, _ := s.faultInjector.serverFault(faults.TokenDown, "")
-	slow, _ := s.faultInjector.serverFault(faults.TokenSlow, "")
+	refuse, _ := s.fault(faults.TokenRefuse, "")
+	down, _ := s.fault(faults.TokenDown, "")
+	slow, _ := s.fault(faults.TokenSlow, "")
 	return issuer.New(issuer.Options{
 		Life: s.opts.TokenLife, Secret: s.opts.TokenSecret,
 		RefuseEvery: int(refuse.Every), DownEvery: int(down.Every), Delay: slow.Over,
@@ -149,9 +145,9 @@ func (s *Server) admitAnonymous(c *call) {
 	if c.principal != "" {
 		return
 	}
-	if f, ok := s.faultInjector.serverFault(faults.Anonymous, eventmeter.Webhook); ok {
+	if f, ok := s.fault(faults.Anonymous, eventmeter.Webhook); ok {
 		s.faultInjector.count(f, eventmeter.Webhook)
-	} else if !s.breach.Breaks(breach.SubscribeAuthRequired, eventmeter.Webhook) {
+	} else if !s.breach.Breaks(breach.SubscribeAuthRequired) {
 		return
 	}
 	c.principal = "anonymous"
@@ -163,6 +159,11 @@ func (m *faultInjector) serverFault(kind faults.Kind, mode eventmeter.Mode) (fau
 		return faults.Fault{}, false
 	}
 	return m.spec.Server(kind, mode)
+}
+
+// fault returns the fault of a kind that concerns the whole server.
+func (s *Server) fault(kind faults.Kind, mode eventmeter.Mode) (faults.Fault, bool) {
+	return s.faultInjector.serverFault(kind, mode)
 }
 
 // stage applies the event faults of one mode. Each mode has its own topics, so

@@ -96,12 +96,12 @@ func (f *mcpHandler) admit(w http.ResponseWriter, r *http.Request) (principal st
 		return "", false
 	}
 	if session := r.Header.Get(headerSession); session != "" {
-		owner, known := f.base.sessions.owner(session)
+		of, known := f.base.sessions.find(session)
 		switch {
 		case !known:
 			http.Error(w, "session not found", http.StatusNotFound)
 			return "", false
-		case owner != principal:
+		case of.principal != principal:
 			http.Error(w, "the session is another principal's", http.StatusForbidden)
 			return "", false
 		}

@@ -13,7 +13,6 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 	"github.com/eventmeter/eventmeter/internal/refserver/state"
@@ -237,11 +236,11 @@ func (h *hook) settle(d *delivery, httpStatus int, failure string) (retryIn time
 // gaveUp reports whether a delivery that was answered with a status is not tried again.
 func (hs *hooks) gaveUp(d *delivery, httpStatus int) bool {
 	switch {
-	case httpStatus == http.StatusGone && !hs.breach.Breaks(breach.Delivery410NonRetryable, eventmeter.Webhook),
-		httpStatus == http.StatusRequestEntityTooLarge && !hs.breach.Breaks(breach.Delivery413NonRetryable, eventmeter.Webhook), d.once:
+	case httpStatus == http.StatusGone && !hs.breach.Breaks(breach.Delivery410NonRetryable),
+		httpStatus == http.StatusRequestEntityTooLarge && !hs.breach.Breaks(breach.Delivery413NonRetryable), d.once:
 		return true
 	}
-	return d.attempts > hs.opts.RetryMax && !hs.breach.Breaks(breach.DeliveryRetriesBounded, eventmeter.Webhook)
+	return d.attempts > hs.opts.RetryMax && !hs.breach.Breaks(breach.DeliveryRetriesBounded)
 }
 
 // holds reports whether d is still to be delivered.
@@ -532,7 +531,7 @@ func (hs *hooks) record(h *hook, expires time.Time) {
 	if expires.IsZero() {
 		lost = breach.TTLNoExpiryPersisted
 	}
-	if hs.breach.Breaks(lost, eventmeter.Webhook) {
+	if hs.breach.Breaks(lost) {
 		return
 	}
 	r := h.kept

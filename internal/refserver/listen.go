@@ -255,7 +255,7 @@ func (s *Server) notifySession(l *typeListener, session string, end context.Canc
 				l.send(appendAll(nil, ls.listeners.take(me), nil))
 			case <-forgotten:
 				forgotten = nil
-				if _, known := s.base.sessions.owner(session); !known {
+				if _, known := s.base.sessions.find(session); !known {
 					end()
 				}
 			case <-stop:

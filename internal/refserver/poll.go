@@ -169,7 +169,7 @@ func (s *Server) poll(c *call) *rpcError {
 		return rpcErr
 	}
 	limit, wait := s.opts.PollMaxEvents, time.Duration(0)
-	if p.MaxEvents != nil && !s.breach.Breaks(breach.PollMaxEventsCap, eventmeter.Poll) {
+	if p.MaxEvents != nil && !s.breach.Breaks(breach.PollMaxEventsCap) {
 		limit = int(min(*p.MaxEvents, int64(limit)))
 	}
 	if c.rules.longPoll && p.TimeoutMs != nil {

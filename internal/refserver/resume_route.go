@@ -121,8 +121,8 @@ func (f *mcpHandler) abilitiesOf(r *http.Request, params json.RawMessage) abilit
 	if bytes.Contains(params, []byte(capabilitiesKey)) && json.Unmarshal(params, &p) == nil {
 		can = readAbilities(p.Meta[capabilitiesKey])
 	}
-	session := f.base.sessions.abilities(r.Header.Get(headerSession))
-	return abilities{resume: can.resume || session.resume, elicit: can.elicit || session.elicit}
+	session, _ := f.base.sessions.find(r.Header.Get(headerSession))
+	return abilities{resume: can.resume || session.can.resume, elicit: can.elicit || session.can.elicit}
 }
 
 // readAbilities reads a client's capabilities.
@@ -153,12 +153,6 @@ func (f *mcpHandler) initialize(w http.ResponseWriter, r *http.Request, e envelo
 	}
 	f.base.serveSession(w, r, principal, can)
 	return true
-}
-
-func (s *sessions) abilities(id string) abilities {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.able[id]
 }
 
 // nameOf decodes the header that mirrors a tool's name.

@@ -259,7 +259,7 @@ func (s *Server) unreserve() { s.subscriptions.Add(-1) }
 
 // leave is unreserve for a stream that is over.
 func (s *Server) leave() {
-	if !s.breach.Breaks(breach.StreamCancelStopsDelivery, eventmeter.Push) {
+	if !s.breach.Breaks(breach.StreamCancelStopsDelivery) {
 		s.unreserve()
 	}
 }

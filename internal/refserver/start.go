@@ -18,7 +18,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/internal/refserver/breach"
@@ -42,7 +41,7 @@ func New(opts Options) (*Server, error) {
 		return nil, err
 	}
 	s.hooks.dropped = func(h *hook, why *rpcError) {
-		if s.breach.Breaks(breach.TTLNoExpiryGCTerminated, eventmeter.Webhook) {
+		if s.breach.Breaks(breach.TTLNoExpiryGCTerminated) {
 			s.hooks.remove(h, nil)
 			return
 		}

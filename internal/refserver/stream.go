@@ -125,7 +125,7 @@ func (e *eventStream) acknowledge(agreed string) bool {
 // end writes the response that closes the stream.
 func (e *eventStream) end() {
 	c := e.call
-	if c.breach.Breaks(breach.StreamFinalResultTiming, eventmeter.Push) {
+	if c.breach.Breaks(breach.StreamFinalResultTiming) {
 		return
 	}
 	b := append(c.resultOpen([]byte("data: ")), `"_meta":{`...)
@@ -193,7 +193,7 @@ func (s *Server) stream(c *call) *rpcError {
 	st.forgotten = s.forgetSignal()
 	st.over, st.beat = st.isOver, st.heartbeat
 	st.deliver = func() bool { return st.deliverAll(r.Context()) }
-	open := s.breach.Breaks(breach.StreamActiveConfirmation, eventmeter.Push) && st.write(nil) || st.active(position, truncated)
+	open := s.breach.Breaks(breach.StreamActiveConfirmation) && st.write(nil) || st.active(position, truncated)
 	if open && st.run(r.Context()) {
 		st.end()
 	}
@@ -214,7 +214,7 @@ func (st *stream) isOver(revoked bool) bool {
 	default:
 		return false
 	}
-	if s.breach.Breaks(breach.StreamTerminatedEndsSubscription, eventmeter.Push) ||
+	if s.breach.Breaks(breach.StreamTerminatedEndsSubscription) ||
 		st.notify("terminated", errorMember(st.call.rules.spell(why))) {
 		st.end()
 	}

@@ -101,7 +101,7 @@ func (s *Server) readSubscribe(c *call) (*subscribeRequest, *rpcError) {
 	if rpcErr != nil {
 		return nil, rpcErr
 	}
-	if p.Delivery.Mode != "webhook" && !s.breach.Breaks(breach.SubscribeWebhookOnly, eventmeter.Webhook) {
+	if p.Delivery.Mode != "webhook" && !s.breach.Breaks(breach.SubscribeWebhookOnly) {
 		return nil, unsupported("deliveryMode", p.Delivery.Mode)
 	}
 	key, rpcErr := s.secretOf(p.Delivery.Secret)
@@ -145,7 +145,7 @@ func (s *Server) grantFor(ttl json.RawMessage) (time.Duration, *rpcError) {
 		return s.faultTTL(), nil
 	case len(ttl) == 0:
 		return s.opts.TTLDefault, nil
-	case string(ttl) == "null" && !s.breach.Breaks(breach.TTLNoRejectionPath, eventmeter.Webhook):
+	case string(ttl) == "null" && !s.breach.Breaks(breach.TTLNoRejectionPath):
 		return 0, nil
 	}
 	var ms int64
@@ -153,7 +153,7 @@ func (s *Server) grantFor(ttl json.RawMessage) (time.Duration, *rpcError) {
 		return 0, invalidParams("ttlMs is not a whole number of 0 or more")
 	}
 	grant := min(max(millis(ms), s.opts.TTLMin), s.opts.TTLMax)
-	if grant != millis(ms) && s.breach.Breaks(breach.TTLNoRejectionPath, eventmeter.Webhook) {
+	if grant != millis(ms) && s.breach.Breaks(breach.TTLNoRejectionPath) {
 		return 0, invalidParams("ttlMs is out of range")
 	}
 	return grant, nil
@@ -184,7 +184,7 @@ func (s *Server) subscribe(c *call) *rpcError {
 		case <-s.closing:
 			return &rpcError{Code: codeInternal, Message: "Shutting down"}
 		}
-		if s.breach.Breaks(breach.VerificationCachedPerPrincipalURL, eventmeter.Webhook) {
+		if s.breach.Breaks(breach.VerificationCachedPerPrincipalURL) {
 			s.challenge(c.r.Context(), h, req.key) // the outcome does not matter
 		}
 		if result, ok := s.refreshHook(h, req); ok {
@@ -267,14 +267,14 @@ func (s *Server) refreshHook(h *hook, req *subscribeRequest) ([]byte, bool) {
 	expires := expiry(now, req.ttl)
 	h.mu.Lock()
 	grace := s.opts.DualSignGrace
-	if s.breach.Breaks(breach.DeliveryDualSignOnRotation, eventmeter.Webhook) {
+	if s.breach.Breaks(breach.DeliveryDualSignOnRotation) {
 		grace = 0
 	}
-	if !s.breach.Breaks(breach.SubscribeRefreshReplacesSecret, eventmeter.Webhook) {
+	if !s.breach.Breaks(breach.SubscribeRefreshReplacesSecret) {
 		h.rotate(req.secret, req.key, now, grace)
 	}
 	st, position := h.status, h.watermark()
-	if !s.breach.Breaks(breach.SubscribeRefreshReactivates, eventmeter.Webhook) {
+	if !s.breach.Breaks(breach.SubscribeRefreshReactivates) {
 		h.resume()
 	}
 	h.mu.Unlock()
@@ -439,7 +439,7 @@ func (s *Server) restoreHook(r state.Subscription) error {
 		s.terminate(h, refusal, false)
 		return nil
 	}
-	if s.breach.Breaks(breach.VerificationPersistedForNoExpiry, eventmeter.Webhook) {
+	if s.breach.Breaks(breach.VerificationPersistedForNoExpiry) {
 		s.challenge(s.hooks.ctx, h, h.secrets[0].key) // the outcome does not matter
 	}
 	s.hooks.proofs.note(h.proven(), u.Host, true, time.Now())

@@ -182,10 +182,8 @@ func (t *topic) release(l *eventLog) {
 // eventLog is a queue of events with the readers that wait on it. An index that
 // only grows numbers the events; first is the index of the oldest.
 type eventLog struct {
-	key     string
-	ring    []*event
-	start   int
-	count   int
+	key string
+	queue[*event]
 	first   uint64
 	evicted uint64 // position of the newest event that left this log
 	readers []*reader
@@ -194,27 +192,12 @@ type eventLog struct {
 func (l *eventLog) end() uint64 { return l.first + uint64(l.count) }
 
 func (l *eventLog) at(index uint64) *event {
-	return l.ring[(l.start+int(index-l.first))&(len(l.ring)-1)]
-}
-
-func (l *eventLog) push(e *event) {
-	if l.count == len(l.ring) {
-		grown := make([]*event, max(4, 2*len(l.ring)))
-		for i := range l.count {
-			grown[i] = l.ring[(l.start+i)&(len(l.ring)-1)]
-		}
-		l.ring, l.start = grown, 0
-	}
-	l.ring[(l.start+l.count)&(len(l.ring)-1)] = e
-	l.count++
+	return *l.slot(int(index - l.first))
 }
 
 func (l *eventLog) pop() *event {
-	e := l.ring[l.start]
-	l.ring[l.start] = nil
-	l.start = (l.start + 1) & (len(l.ring) - 1)
+	e := l.queue.pop()
 	l.first++
-	l.count--
 	l.evicted = e.n
 	return e
 }

@@ -62,13 +62,14 @@ func (s *Set) Begin(now time.Time) {
 	}
 }
 
-// Breaks reports whether the server is to break a row on this occasion, in a mode.
-func (s *Set) Breaks(row Row, mode eventmeter.Mode) bool {
+// Breaks reports whether the server is to break a row on this occasion, in a mode if the row
+// exists in several.
+func (s *Set) Breaks(row Row, mode ...eventmeter.Mode) bool {
 	if s == nil {
 		return false
 	}
 	for _, p := range s.all {
-		if p.Row == row && (p.Mode == "" || p.Mode == mode) && s.strikes(p) {
+		if p.Row == row && (p.Mode == "" || mode == nil || p.Mode == mode[0]) && s.strikes(p) {
 			return true
 		}
 	}

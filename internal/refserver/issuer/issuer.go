@@ -17,6 +17,7 @@ package issuer
 import (
 	"crypto/rand"
 	"crypto/subtle"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -157,10 +158,15 @@ func (s *Issuer) ExpireAll() {
 
 // refusal is an error of the token endpoint (RFC 6749, section 5.2).
 type refusal struct {
-	status      int
-	code, text  string
-	unavailable bool
+	status     int
+	code, text string // no code: the issuer is not available
 }
+
+func invalidGrant(text string) *refusal {
+	return &refusal{http.StatusBadRequest, "invalid_grant", text}
+}
+
+func unavailable(text string) *refusal { return &refusal{http.StatusServiceUnavailable, "", text} }
 
 // tokens are the answer to a request for tokens.
 type tokens struct {
@@ -184,19 +190,19 @@ func (s *Issuer) begin(id string) (c *client, renewal bool, no *refusal) {
 	c = s.clients[id]
 	if c == nil {
 		if len(s.clients) >= maxClients {
-			return nil, false, &refusal{status: 503, text: "there are too many clients", unavailable: true}
+			return nil, false, unavailable("there are too many clients")
 		}
 		c = &client{}
 		s.clients[id] = c
 	}
 	c.requests++
 	if n := s.opts.DownEvery; n > 0 && c.requests%n == 0 {
-		return nil, false, &refusal{status: 503, text: "the issuer is down", unavailable: true}
+		return nil, false, unavailable("the issuer is down")
 	}
 	if renewal = len(c.tokens) > 0; renewal {
 		c.renewals++
 		if n := s.opts.RefuseEvery; n > 0 && c.renewals%n == 0 {
-			return nil, false, &refusal{status: 400, code: "invalid_grant", text: "this client is no longer let in"}
+			return nil, false, invalidGrant("this client is no longer let in")
 		}
 	}
 	return c, renewal, nil
@@ -259,12 +265,12 @@ func (s *Issuer) rotate(id, token string) (t tokens, renewal bool, no *refusal) 
 	f := s.refresh[token]
 	switch {
 	case f == nil || f.client != id:
-		return t, renewal, &refusal{status: 400, code: "invalid_grant", text: "the refresh token is not known"}
+		return t, renewal, invalidGrant("the refresh token is not known")
 	case f.revoked:
-		return t, renewal, &refusal{status: 400, code: "invalid_grant", text: "the refresh token was revoked"}
+		return t, renewal, invalidGrant("the refresh token was revoked")
 	case f.current != token:
 		f.revoked = true
-		return t, renewal, &refusal{status: 400, code: "invalid_grant", text: "the refresh token was used before"}
+		return t, renewal, invalidGrant("the refresh token was used before")
 	}
 	return s.grant(id, c, f), renewal, nil
 }

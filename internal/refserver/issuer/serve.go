@@ -104,10 +104,10 @@ func (s *Issuer) token(w http.ResponseWriter, r *http.Request) {
 	case "refresh_token":
 		t, renewal, no = s.rotate(id, r.PostForm.Get("refresh_token"))
 	default:
-		no = &refusal{status: http.StatusBadRequest, code: "unsupported_grant_type", text: "want client_credentials or refresh_token"}
+		no = &refusal{http.StatusBadRequest, "unsupported_grant_type", "want client_credentials or refresh_token"}
 	}
 	switch {
-	case no != nil && no.unavailable:
+	case no != nil && no.code == "":
 		s.down.Add(1)
 		http.Error(w, no.text, no.status)
 	case no != nil:
@@ -128,7 +128,7 @@ func (s *Issuer) token(w http.ResponseWriter, r *http.Request) {
 func (s *Issuer) form(w http.ResponseWriter, r *http.Request) (id string, ok bool) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if r.Method != http.MethodPost || r.ParseForm() != nil {
-		(&refusal{status: http.StatusBadRequest, code: "invalid_request", text: "want a form, by POST"}).write(w)
+		(&refusal{http.StatusBadRequest, "invalid_request", "want a form, by POST"}).write(w)
 		return "", false
 	}
 	id, secret := r.PostForm.Get("client_id"), r.PostForm.Get("client_secret")
@@ -142,9 +142,7 @@ func (s *Issuer) form(w http.ResponseWriter, r *http.Request) (id string, ok boo
 	}
 	if !s.knows(id, secret) {
 		w.Header().Set("WWW-Authenticate", `Basic realm="issuer"`)
-		(&refusal{status: http.StatusUnauthorized, code: "invalid_client", text: "the client is not known, or its secret is wrong"}).write(
-			w,
-		)
+		(&refusal{http.StatusUnauthorized, "invalid_client", "the client is not known, or its secret is wrong"}).write(w)
 		return "", false
 	}
 	return id, true
