@@ -414,24 +414,6 @@ func (ls *lists) carryOut(system string, mode eventmeter.Mode, stamp eventmeter.
 	}
 }
 
-// appendAny is [stream.appendAny] for a stream of SEP-1803.
-func (u *updates) appendAny(dst []byte, e *event, t *topic) ([]byte, bool) {
-	if e.fault == nil || e.fault.Kind != faults.Cut || e.fault.Replay {
-		dst = u.appendUpdate(dst, e, t)
-	}
-	switch {
-	case e.fault == nil:
-	case e.fault.Kind == faults.Cut:
-		u.cut = true
-		u.server.faultInjector.countIn(faults.SEP1803, *e.fault)
-		u.write(dst)
-		return dst[:0], false
-	case e.fault.Kind == faults.Malformed:
-		dst = append(dst[:len(dst)-len("}}\n\n")], "\n\n"...) // its braces never close
-	}
-	return dst, true
-}
-
 // The faults of resumable requests. Faults of single messages hit progress
 // messages by their number, in every request alike.
 

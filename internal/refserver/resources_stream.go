@@ -10,6 +10,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 )
 
 const headerLastEventID = "Last-Event-ID"
@@ -59,6 +60,24 @@ func (u *updates) deliverAll() bool {
 			return false
 		}
 	}
+}
+
+// appendAny is [stream.appendAny] for a stream of SEP-1803.
+func (u *updates) appendAny(dst []byte, e *event, t *topic) ([]byte, bool) {
+	if e.fault == nil || e.fault.Kind != faults.Cut || e.fault.Replay {
+		dst = u.appendUpdate(dst, e, t)
+	}
+	switch {
+	case e.fault == nil:
+	case e.fault.Kind == faults.Cut:
+		u.cut = true
+		u.server.faultInjector.countIn("sep-1803", *e.fault)
+		u.write(dst)
+		return dst[:0], false
+	case e.fault.Kind == faults.Malformed:
+		dst = append(dst[:len(dst)-len("}}\n\n")], "\n\n"...) // its braces never close
+	}
+	return dst, true
 }
 
 // appendUpdate appends the frame of one event. The payload is the event's data,
