@@ -148,32 +148,35 @@ func (b *behind) update() int {
 	return n
 }
 
-// askedAgain waits until every poller with missing events has polled once more,
-// at most [driver.PollPatience], and logs a warning if some have not. Events that
-// a poller never asked for are then excused.
+// askedAgain waits until every poller with missing events has polled once more, and
+// every stream that waits to be opened again has asked once more and gets what it missed.
+// It waits at most [driver.Patience], and logs a warning if some have not asked. Events
+// that nobody asked for are then excused.
 func (g *group) askedAgain(ctx context.Context) {
-	poller, ok := g.driver.(driver.Poller)
+	asker, ok := g.driver.(driver.Asker)
 	if !ok {
 		return
 	}
-	limit := time.NewTimer(driver.PollPatience)
+	limit := time.NewTimer(driver.Patience)
 	defer limit.Stop()
 	since, missing := g.hub.clock.Now(), newBehind(g)
-	for {
-		behind, open := poller.Behind(since)
-		if behind == 0 || missing.update() == 0 {
+	for last := 0; ; {
+		behind, open := asker.Behind(since)
+		left := missing.update()
+		if left == 0 || behind == 0 && left >= last {
 			return
 		}
+		last = left
 		select {
 		case <-time.After(patienceMost):
 		case <-limit.C:
 			g.state.Logger.Warnf(
-				"lane %s: %d of %d pollers had not polled to the end %v after settle (%v); events that they never asked for "+
-					"are excused, not lost: raise settle above the wait between two polls",
+				"lane %s: %d of %d pollers or streams had not asked for events %v after settle (%v); what nobody asked for is "+
+					"excused, not lost: raise settle above the wait between two polls, or before a stream is opened again",
 				g.book.lane,
 				behind,
 				open,
-				driver.PollPatience,
+				driver.Patience,
 				g.book.settle,
 			)
 			return

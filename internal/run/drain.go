@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
@@ -14,13 +15,13 @@ import (
 const settle = 500 * time.Millisecond
 
 // drain waits until nothing is owed any more and no copy is to be expected, or until the drain timeout is over and
-// every poller with owed events has polled once more, for at most
-// [driver.PollPatience]. After an error it still waits if the target is there,
-// because deliveries in flight may count.
+// every poller with owed events has polled once more, and every stream that waits to be opened again has asked once
+// more, for at most [driver.Patience]. What a stream has missed then has the time that it takes, as long as it comes.
+// After an error drain still waits if the target is there, because deliveries in flight may count.
 func (p *pass) drain(ctx context.Context, failed error) error {
-	timeout, patience := p.profile.Phases.Drain, p.opts.polls
+	timeout, patience := p.profile.Phases.Drain, p.opts.patience
 	if patience == 0 {
-		patience = driver.PollPatience
+		patience = driver.Patience
 	}
 	gone := errors.Is(failed, ErrTarget) || ctx.Err() != nil
 	if gone {
@@ -37,8 +38,13 @@ func (p *pass) drain(ctx context.Context, failed error) error {
 	end := p.clock.Now().Add(timeout)
 	accepted, since := p.acceptedSoFar(), end
 	var quietSince time.Time
+	var least, came = int64(math.MaxInt64), end // of what is owed, and when it last became less
+	waited := false
 	for {
 		now := p.clock.Now()
+		if owed := p.ledger.Outstanding(); owed < least {
+			least, came = owed, now
+		}
 		if n := p.acceptedSoFar(); n != accepted {
 			accepted, since = n, max(since, now)
 		}
@@ -50,12 +56,15 @@ func (p *pass) drain(ctx context.Context, failed error) error {
 			return nil
 		}
 		if now >= end {
-			behind := p.pollersBehind(since)
-			if len(behind) > 0 && now >= end.Add(patience) && !gone {
+			behind, late := p.lanesBehind(since), now >= end.Add(patience)
+			if len(behind) > 0 && late && !gone {
 				p.warnDrainCut(behind, now.Sub(end))
 			}
-			if len(behind) == 0 || now >= end.Add(patience) {
+			if late || len(behind) == 0 && !(waited && now.Sub(came) < settle) {
 				return nil
+			}
+			if waited = waited || len(behind) > 0; waited && len(behind) > 0 {
+				came = now
 			}
 			p.mayTake(timeout + patience)
 		}
@@ -85,19 +94,20 @@ func (p *pass) acceptedSoFar() uint64 {
 	return p.firing.Counts().Accepted
 }
 
-// laneBehind is a lane with pollers that are owed events and have not polled since an
-// instant.
+// laneBehind is a lane that is owed events and has pollers, or streams that were lost,
+// which have not asked for them since an instant.
 type laneBehind struct {
 	lane         string
+	polls        bool
 	behind, open int
 	owed         int64
 }
 
-// pollersBehind returns the lanes that are owed events and have pollers that have not
-// polled since an instant.
-func (p *pass) pollersBehind(since eventmeter.Instant) (all []laneBehind) {
+// lanesBehind returns the lanes that are owed events and have not asked for them since an
+// instant.
+func (p *pass) lanesBehind(since eventmeter.Instant) (all []laneBehind) {
 	for i, d := range p.drivers {
-		d, ok := d.(driver.Poller)
+		d, ok := d.(driver.Asker)
 		if !ok {
 			continue
 		}
@@ -106,7 +116,7 @@ func (p *pass) pollersBehind(since eventmeter.Instant) (all []laneBehind) {
 			continue
 		}
 		if owed := p.ledger.OutstandingOf(uint16(i)); owed > 0 {
-			all = append(all, laneBehind{p.lanes[i].Name, behind, open, owed})
+			all = append(all, laneBehind{p.lanes[i].Name, p.lanes[i].Mode == string(eventmeter.Poll), behind, open, owed})
 		}
 	}
 	return all
@@ -115,17 +125,22 @@ func (p *pass) pollersBehind(since eventmeter.Instant) (all []laneBehind) {
 // warnDrainCut warns about the figures that are unknown because the drain was cut.
 func (p *pass) warnDrainCut(all []laneBehind, after time.Duration) {
 	for _, l := range all {
+		who, wait := "streams were lost and not open again", "before a stream is opened again (retry, Retry-After, push.backoff)"
+		if l.polls {
+			who, wait = "pollers had not polled to the end since", "between two polls (timings.pollInterval)"
+		}
 		p.Warn(
 			"drain-cut",
 			l.lane,
-			"the drain was cut %v after phases.drain (%v): %d of %d pollers had not polled to the end since, and %d deliveries "+
-				"of the lane were owed. Events that no poll requested are excused, not lost: raise phases.drain above the wait "+
-				"between two polls (timings.pollInterval)",
+			"the drain was cut %v after phases.drain (%v): %d of %d %s, and %d deliveries of the lane were owed. Events that "+
+				"nobody asked for are excused, not lost: raise phases.drain above the wait %s",
 			after.Round(time.Millisecond),
 			p.profile.Phases.Drain,
 			l.behind,
 			l.open,
+			who,
 			l.owed,
+			wait,
 		)
 	}
 }

@@ -73,7 +73,7 @@ type Options struct {
 	// run.
 	Measured func(ctx context.Context, admin string, client *http.Client) error
 
-	polls time.Duration // longest wait of a drain for polls after phases.drain; 0 = driver.PollPatience
+	patience time.Duration // longest wait of a drain after phases.drain; 0 = driver.Patience
 
 	// Beside, if not nil, is called in each pass when publishing begins, and works
 	// beside it. The run goes on publishing until the schedule or Stop ends it; then

@@ -270,7 +270,7 @@ func TestPollOfACursorThatNeverStops(t *testing.T) {
 	const most = 1100 // 1,000 at once, then one a second
 	s := &pollServer{page: 2, endless: true}
 	srv := s.start(t)
-	out := runs(t, Options{polls: time.Millisecond, Profile: pollProfile(t, srv.URL, 1, ", poll: {minInterval: 100ms}",
+	out := runs(t, Options{patience: time.Millisecond, Profile: pollProfile(t, srv.URL, 1, ", poll: {minInterval: 100ms}",
 		"schedule: {rate: 20/s}\nphases: {warmup: 0, measure: 1s, drain: 500ms}\n")})
 	l := out.Result.Lanes[0]
 	s.mu.Lock()
@@ -313,7 +313,7 @@ func TestDrainCutBeforeTheNextPoll(t *testing.T) {
 	const channels = 2
 	s := &pollServer{page: 1000, next: time.Hour}
 	srv := s.start(t)
-	out := runs(t, Options{polls: 300 * time.Millisecond, Profile: pollProfile(t, srv.URL, channels, "",
+	out := runs(t, Options{patience: 300 * time.Millisecond, Profile: pollProfile(t, srv.URL, channels, "",
 		"schedule: {rate: 40/s}\nphases: {warmup: 0, measure: 500ms, drain: 200ms}\n")})
 	var excused int64
 	for _, l := range out.Result.Lanes {

@@ -24,8 +24,8 @@ type Attachment struct {
 	Active bool
 	Over   bool
 	// Asked is, for a poller, when the last poll was sent that received all available
-	// events, or that failed. Held is true while the target holds a long poll, which it
-	// answers as soon as there is an event.
+	// events, or that failed; for a stream that is lost, see Via. Held is true while the
+	// target holds a long poll, which it answers as soon as there is an event.
 	Asked eventmeter.Instant
 	Held  bool
 	// Left, if not nil, is called with the lock held when the attachment is left.
@@ -37,6 +37,15 @@ func (a *Attachment) Ctx() context.Context { return &a.scope }
 
 // Cancel ends Ctx.
 func (a *Attachment) Cancel() { a.scope.end() }
+
+// Via is called before an attachment is left whose events come over a stream. If the
+// stream is lost, later events cannot have reached the attachment.
+func (a *Attachment) Via(s *Stream) {
+	at := s.seen()
+	a.Mu.Lock()
+	defer a.Mu.Unlock()
+	a.Asked = at
+}
 
 // IsOver reports whether the attachment has ended.
 func (a *Attachment) IsOver() bool {

@@ -114,16 +114,18 @@ type Phased interface {
 	Pending() int64
 }
 
-// PollPatience is how long the end of a run waits for polls, in addition to the drain
-// timeout.
-const PollPatience = time.Minute
+// Patience is how long the end of a run waits for polls and for streams that come back,
+// in addition to the drain timeout.
+const Patience = time.Minute
 
-// Poller is a Driver whose subscriptions may poll, so that events published after their
-// last poll cannot have reached them.
-type Poller interface {
-	// Behind returns how many subscriptions that poll are open, and how many of them
-	// may not have received all events up to since: no poll that was sent at since or
-	// later was answered without hasMore. A long poll that the target holds counts as
-	// sent now. Behind may be called at any time.
+// Asker is a Driver whose subscriptions have to ask for events, so that those published
+// after they last asked cannot have reached them: they poll, or their streams were lost
+// and wait before they are opened again.
+type Asker interface {
+	// Behind returns how many subscriptions or streams are open, and how many of them
+	// may not have received all events up to since. A poller has received them if a poll
+	// that was sent at since or later was answered without hasMore; a long poll that the
+	// target holds counts as sent now. A stream is behind while it is lost, unless it
+	// has asked since and was refused without a wait. Behind may be called at any time.
 	Behind(since eventmeter.Instant) (behind, open int)
 }

@@ -68,7 +68,8 @@ type Lane[T Turn] struct {
 	EndFirst bool
 
 	protocol Protocol[T]
-	hangUp   func() // closes the transport's connections
+	streams  []*Streams // that OpenStreams has returned
+	hangUp   func()     // closes the transport's connections
 
 	Mu     sync.Mutex // guards the following fields, and those that drivers add
 	Closed bool
@@ -140,6 +141,14 @@ func (l *Lane[T]) Begin(i int) (r T, err error) {
 	l.Turns[i] = r
 	l.Recorder.Changed(eventmeter.Transition{Sub: l.sub(i), To: eventmeter.Attaching, At: l.Clock.Now()})
 	return r, nil
+}
+
+// Behind implements [Asker] for streams.
+func (l *Lane[T]) Behind(since eventmeter.Instant) (behind, open int) {
+	for _, s := range l.streams {
+		behind += s.behind(since)
+	}
+	return behind, len(l.Turns)
 }
 
 func (l *Lane[T]) sub(i int) eventmeter.Sub {

@@ -168,6 +168,7 @@ func (s *Stream) step(err error) {
 		s.cause = eventmeter.Retry
 	}
 	wait := r.backoff.Next(r.pause)
+	told := s.cut || r.pause > 0
 	switch {
 	case s.cut && s.streams.CutAlone:
 		wait = s.streams.CutFor
@@ -177,7 +178,9 @@ func (s *Stream) step(err error) {
 	var ce *mcpclient.CallError
 	if errors.As(err, &ce) && ce.RetryAfter > 0 {
 		wait += ce.RetryAfter
+		told = true
 	}
+	s.streams.change(s, func(a *absence) { a.told = told })
 	s.mu.Lock()
 	l := s.lapsed()
 	l.failure = err
@@ -208,6 +211,9 @@ func (s *Stream) finish(err error) {
 	settle(&l.done)
 	settle(&s.first)
 	s.mu.Unlock()
+	if s.streams.life.Err() == nil { // otherwise the lane ends, and its subscriptions still ask for it
+		s.streams.returned(s)
+	}
 	s.streams.work.Done()
 }
 
@@ -331,6 +337,9 @@ func (s *Stream) begin() uint32 {
 		s.Watch()
 	}
 	s.opening.began = s.streams.caller.Clock.Now()
+	if s.confirmed {
+		s.streams.change(s, func(a *absence) { a.asked, a.told = s.opening.began, false })
+	}
 	return turn
 }
 

@@ -274,6 +274,7 @@ func (s *Stream) Confirm(size int) {
 			t.Took("outage", s.at.Sub(r.lost))
 		}
 		r.lost, r.back = 0, s.at
+		s.streams.returned(s)
 	}
 	s.p.Confirmed(again)
 }
@@ -359,6 +360,7 @@ func (s *Stream) planCut() {
 func (s *Stream) wentAway(why error) {
 	if s.stands && s.ctx.Err() == nil && s.more().lost == 0 {
 		s.rare.lost = s.streams.caller.Clock.Now()
+		s.streams.left(s, s.rare.lost)
 	}
 	s.cut = errors.Is(why, ErrCut) && s.ctx.Err() == nil
 	if s.cut {

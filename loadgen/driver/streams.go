@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -39,12 +40,82 @@ type Streams struct {
 	watch   *sinks.Watch
 	backoff sinks.Backoff
 	observe func(eventmeter.Call)
+	life    context.Context // of the lane
+
+	mu   sync.Mutex
+	away map[*Stream]absence // the streams that were lost and are not confirmed again
+}
+
+// absence is the time in which a stream waits to be opened again, or tries to.
+type absence struct {
+	lost  eventmeter.Instant // when the stream was lost
+	asked eventmeter.Instant // when the last attempt to open it began; 0 = there was none
+	told  bool               // the server, or the lane, said how long to wait
+}
+
+// seen returns until when published events could have reached the stream: until it was
+// lost, or until it last asked for them in vain. An attempt after which the server asks
+// for a wait is not in vain: it will be made again.
+func (a absence) seen() eventmeter.Instant {
+	if a.told {
+		return a.lost
+	}
+	return max(a.lost, a.asked)
+}
+
+// left notes that the stream was lost.
+func (s *Streams) left(of *Stream, at eventmeter.Instant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away == nil {
+		s.away = map[*Stream]absence{}
+	}
+	s.away[of] = absence{lost: at}
+}
+
+// change changes the absence of a stream that has one.
+func (s *Streams) change(of *Stream, to func(*absence)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a, ok := s.away[of]; ok {
+		to(&a)
+		s.away[of] = a
+	}
+}
+
+// returned notes that the stream was confirmed again, or is over.
+func (s *Streams) returned(of *Stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.away, of)
+}
+
+// behind returns how many streams are lost and have not asked for events since.
+func (s *Streams) behind(since eventmeter.Instant) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.away {
+		if a.told || a.asked < since {
+			n++
+		}
+	}
+	return n
+}
+
+// seen returns until when published events could have reached a stream that is lost; 0 =
+// it is not.
+func (s *Stream) seen() eventmeter.Instant {
+	s.streams.mu.Lock()
+	defer s.streams.mu.Unlock()
+	return s.streams.away[s].seen()
 }
 
 // OpenStreams returns the Streams of a lane. The caller closes it after all of its
 // streams are done. After an error nothing of the lane is in progress.
 func (l *Lane[T]) OpenStreams(o StreamOptions) (*Streams, error) {
 	s := &Streams{StreamOptions: o, caller: &l.Caller, sockets: &l.Sockets, work: &l.Work, backoff: l.Backoff(nil), observe: l.Observe}
+	s.life = l.Life
+	l.streams = append(l.streams, s)
 	if l.Pipe == nil {
 		var err error
 		if s.client, err = l.Endpoint.StreamClient(

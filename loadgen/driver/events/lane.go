@@ -214,6 +214,9 @@ func (d *lane) Open(ctx context.Context, r *run) error {
 // Part is called by Detach while the subscription exists. It finds out whether the
 // deliveries of a webhook were suspended.
 func (d *lane) Part(ctx context.Context, r *run) {
+	if r.stream != nil {
+		r.Via(&r.stream.Stream)
+	}
 	if d.Opts.Mode == eventmeter.Webhook {
 		d.ask(ctx, r)
 	}

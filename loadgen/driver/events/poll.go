@@ -26,10 +26,10 @@ type poller struct {
 	more bool // the last answer had hasMore
 }
 
-// Behind implements [driver.Poller].
+// Behind implements [driver.Asker].
 func (d *lane) Behind(since eventmeter.Instant) (behind, open int) {
 	if d.Opts.Mode != eventmeter.Poll {
-		return 0, 0
+		return d.Lane.Behind(since)
 	}
 	d.Mu.Lock()
 	runs := slices.Clone(d.Turns)

@@ -89,7 +89,7 @@ func TestPollerIsBehind(t *testing.T) {
 		Push:          driver.Push{Backoff: driver.Backoff{Min: time.Millisecond, Max: time.Millisecond}},
 	})
 	look := func(since eventmeter.Instant) int {
-		behind, open := d.(driver.Poller).Behind(since)
+		behind, open := d.(driver.Asker).Behind(since)
 		if open != 1 {
 			t.Errorf("%d open", open)
 		}
@@ -171,7 +171,7 @@ func TestLongPollIsNotBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-held
-	if behind, open := d.(driver.Poller).Behind(clock.Now()); behind != 0 || open != 1 {
+	if behind, open := d.(driver.Asker).Behind(clock.Now()); behind != 0 || open != 1 {
 		t.Errorf("%d of %d behind", behind, open)
 	}
 	if err := d.Detach(t.Context(), 0); err != nil {

@@ -118,6 +118,16 @@ func (d *lane) Open(ctx context.Context, r *resourceRun) (err error) {
 // Abandon implements [driver.Protocol].
 func (d *lane) Abandon(*resourceRun) {}
 
+// Part is called before a run is left.
+func (d *lane) Part(_ context.Context, r *resourceRun) {
+	d.Mu.Lock()
+	s := r.session
+	d.Mu.Unlock()
+	if s != nil {
+		r.Via(&s.stream.Stream)
+	}
+}
+
 // End implements [driver.Protocol].
 func (d *lane) End(ctx context.Context, r *resourceRun) error {
 	r.Cancel()

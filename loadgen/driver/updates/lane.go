@@ -155,6 +155,13 @@ func (d *lane) Abandon(c *client) {
 	_ = d.End(ctx, c) // the error of Open matters more
 }
 
+// Part is called before a client is left.
+func (d *lane) Part(_ context.Context, c *client) {
+	if c.IsActive() {
+		c.Via(&c.stream.Stream)
+	}
+}
+
 // End implements [driver.Protocol].
 func (d *lane) End(ctx context.Context, c *client) error {
 	c.Cancel()
