@@ -144,6 +144,9 @@ type Notice struct {
 	// Since is the last time at which the target is known to have delivered, for
 	// Suspended only.
 	Since Instant
+	// Own is true, for Undeliverable only, if this side had no room: it closed a
+	// connection, or turned a delivery away before it was read.
+	Own bool
 	// Before is true, for Truncated only, if the subscription began at a cursor and
 	// the gap may be before its beginning. Such an announcement is not false where
 	// nothing that was owed is missing.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -54,9 +55,10 @@ func (l *Lane[T]) OpenInbox(r sinks.ReceiverOptions) error {
 		Failed: func(reason string) {
 			now := o.Clock.Now()
 			c.FailedAt.Store(int64(now))
-			o.Recorder.Noticed(
-				eventmeter.Notice{Sub: eventmeter.Sub{Lane: o.Lane}, Kind: eventmeter.Undeliverable, At: now, Detail: errtext.Line(reason)},
-			)
+			o.Recorder.Noticed(eventmeter.Notice{
+				Sub: eventmeter.Sub{Lane: o.Lane}, Kind: eventmeter.Undeliverable, At: now, Detail: errtext.Line(reason),
+				Own: strings.HasPrefix(reason, sinks.TooManyConnections),
+			})
 		},
 	})
 	if err != nil {
@@ -196,8 +198,11 @@ func (l *Lane[T]) turned(to sinks.Hook, status int, at eventmeter.Instant, size 
 		h.Turned(status, at)
 	}
 	if h, ok := to.(interface{ Subscription() eventmeter.Sub }); ok && status != http.StatusMethodNotAllowed {
-		if status == http.StatusServiceUnavailable { // the budget was used up
+		if status == http.StatusServiceUnavailable { // the budget was used up, or there were too many at once
 			l.TooLargeFor(h.Subscription(), at, budget.ErrExceeded)
+			l.Recorder.Noticed(eventmeter.Notice{
+				Sub: eventmeter.Sub{Lane: l.Opts.Lane}, Kind: eventmeter.Undeliverable, At: at, Detail: "no room for a delivery", Own: true,
+			})
 		} else {
 			l.Notice(h.Subscription(), eventmeter.Malformed, at, fmt.Sprintf("a delivery was answered %d", status))
 		}

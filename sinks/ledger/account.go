@@ -118,8 +118,9 @@ type SubCounts struct {
 	LostOrderUnknown int64
 	// LostUndeliverable: published after everything that came to the
 	// subscription, and a connection of the target to the lane's own listener
-	// failed later, before it carried a request. Of a lane it is never more
-	// than LaneAccount.Undeliverable, of a subscription alone neither.
+	// failed later, before it carried a request. Or published while this side had
+	// no room for connections or deliveries, whatever came later. Of a lane it is
+	// never more than LaneAccount.Undeliverable, of a subscription alone neither.
 	LostUndeliverable int64
 	// LostRefused: a copy came, and the sink refused every copy that came.
 	LostRefused int64
@@ -194,7 +195,7 @@ type Notices struct {
 	Terminated      int64 `json:"terminated"`      // subscriptions that the target ended
 	TransientErrors int64 `json:"transientErrors"` // error notifications, and calls that failed and were tried again
 	// connections of the target to the lane's own listener that failed before they carried a
-	// request
+	// request, and deliveries that it had no memory for
 	Undeliverable int64 `json:"undeliverable,omitempty"`
 	// how often the target said that it had suspended delivery or lost a subscription
 	Suspended int64 `json:"suspended,omitempty"`

@@ -12,9 +12,9 @@ import (
 //
 //   - LostRefused: a copy came, and the sink refused every copy that came. The
 //     slots keep which.
-//   - LostUndeliverable: see [SubCounts]. Connections that fail before a request
-//     name no subscription, so the lane's number of them is an upper bound for
-//     all its subscriptions together. A target that tries several times for one
+//   - LostUndeliverable: see [SubCounts]. Connections that fail before a request,
+//     and deliveries for which there was no room here, name no subscription, so the
+//     lane's number of them is an upper bound for all its subscriptions together. A target that tries several times for one
 //     event leaves that bound too high, never too low.
 //   - LostSuspended: published in a stretch in which the target reported that it
 //     delivered nothing.
@@ -24,6 +24,7 @@ import (
 type evidence struct {
 	suspended []stretch          // in order, and apart from each other
 	failed    eventmeter.Instant // of the last connection that failed; 0 = none did
+	own       stretch            // in which this side had no room, and the grace before it; zero = there is none
 }
 
 // stretch is the time after from, up to and including to.
@@ -50,6 +51,9 @@ func (c *SubCounts) bound(failed int64) {
 // holds the lock.
 func (h *shard) evidence(s *subState) evidence {
 	e := evidence{failed: eventmeter.Instant(h.lane.failedAt.Load())}
+	if from := eventmeter.Instant(h.lane.ownFrom.Load()); from != 0 {
+		e.own = stretch{from.Add(-h.ledger.opt.DetachGrace), eventmeter.Instant(h.lane.ownTo.Load())}
+	}
 	if s.rare != nil {
 		e.suspended = s.rare.suspended
 	}
@@ -126,21 +130,41 @@ func (l *Ledger) divide(t *slot, r run, lost int64, kind lossKind, e *evidence, 
 		n.LostOrderUnknown = lost - n.LostRefused
 		return n
 	}
+	// What was fired after the last that came, and before the last connection that failed:
+	// a sender that does not trust the certificate cannot deliver later either.
+	rest = n.undeliverable(src, rest, came+1, e.failed, e.suspended)
+	// What was fired while this side had no room, whatever came later.
+	rest = n.undeliverable(src, rest, e.own.from, e.own.to, e.suspended)
 	for _, p := range rest {
-		// What was fired after the last that came, and before the last
-		// connection that failed.
-		from, to := src.firstFrom(p.from, came+1), src.firstFrom(p.from, e.failed)-1
-		from, to = min(from, p.to+1), min(to, p.to)
-		if from <= to {
-			n.LostUndeliverable += src.countOwed(from, to)
-			n.AlsoSuspended += src.countSuspended(run{from, to}, e.suspended)
-			n.LostSuspended += src.countSuspended(run{to + 1, p.to}, e.suspended)
-			p.to = from - 1
-		}
 		n.LostSuspended += src.countSuspended(p, e.suspended)
 	}
 	n.LostSilent = lost - n.LostRefused - n.LostUndeliverable - n.LostSuspended
 	return n
+}
+
+// undeliverable counts the owed emissions of the runs that were fired from an instant until
+// before another, and returns what is left of the runs.
+func (c *SubCounts) undeliverable(src *source, runs []run, from, before eventmeter.Instant, suspended []stretch) []run {
+	if from >= before {
+		return runs
+	}
+	var rest []run
+	for _, p := range runs {
+		low, high := max(p.from, src.firstFrom(p.from, from)), min(p.to, src.firstFrom(p.from, before)-1)
+		if low > high {
+			rest = append(rest, p)
+			continue
+		}
+		c.LostUndeliverable += src.countOwed(low, high)
+		c.AlsoSuspended += src.countSuspended(run{low, high}, suspended)
+		if p.from < low {
+			rest = append(rest, run{p.from, low - 1})
+		}
+		if high < p.to {
+			rest = append(rest, run{high + 1, p.to})
+		}
+	}
+	return rest
 }
 
 // without returns what is left of r without the runs of taken, and how many

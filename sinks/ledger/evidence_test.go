@@ -50,6 +50,10 @@ func TestLossesByEvidence(t *testing.T) {
 		{"announced ones stay announced", up + fires(2) + "handshake@22 truncated@23 handshake@24", 0, 2, 0, 0, 0},
 		{"a window that is over", up + fires(2) + "handshake@12 handshake@22 detaching@200 detached@201 attaching@202 active@203", 0, 0, 2, 0, 0},
 
+		{"no room, and a later one came", up + fires(4) + "closed@5 closed@22 closed@32 got:3@33 got:4@42", 0, 0, 2, 0, 0},
+		{"no room for one, and a later one came", up + fires(4) + "closed@22 closed@42 got:1@12 got:4@43", 1, 0, 1, 0, 0},
+		{"more are lost than there was no room for", up + fires(5) + "closed@5 closed@42 got:5@52", 2, 0, 2, 0, 0},
+
 		{"suspended since the start", up + fires(3) + "suspended:2@35", 0, 0, 0, 0, 3},
 		{"suspended for a while", up + fires(5) + "suspended:15@35", 3, 0, 0, 0, 2},
 		{"not before what came", up + fires(5) + "got:3@32 suspended:2@55", 2, 0, 0, 0, 2},

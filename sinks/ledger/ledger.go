@@ -91,6 +91,8 @@ type lane struct {
 	noticed   [eventmeter.NoticeKinds]atomic.Int64
 	noticedBy [eventmeter.NoticeKinds]reasons
 	failedAt  atomic.Int64 // of the last undeliverable connection, an eventmeter.Instant
+	// ownFrom and ownTo are the first and the last time at which this side had no room.
+	ownFrom, ownTo atomic.Int64
 }
 
 const defaultExamples = 20
@@ -318,9 +320,18 @@ func (l *Ledger) Noticed(n eventmeter.Notice) {
 		lane.noticedBy[n.Kind].add(n.Detail)
 	}
 	if n.Kind == eventmeter.Undeliverable {
-		for was := lane.failedAt.Load(); was < int64(n.At) && !lane.failedAt.CompareAndSwap(was, int64(n.At)); {
-			was = lane.failedAt.Load()
+		latest(&lane.failedAt, n.At)
+		if n.Own {
+			lane.ownFrom.CompareAndSwap(0, int64(n.At))
+			latest(&lane.ownTo, n.At)
 		}
+	}
+}
+
+// latest keeps the later one of two instants.
+func latest(kept *atomic.Int64, at eventmeter.Instant) {
+	for was := kept.Load(); was < int64(at) && !kept.CompareAndSwap(was, int64(at)); {
+		was = kept.Load()
 	}
 }
 

@@ -82,6 +82,8 @@ func say(t testing.TB, r eventmeter.Recorder, sub eventmeter.Sub, verb string, s
 		r.Noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.Rejected, At: at, Detail: "wrong signature", Stamp: s, Refused: true})
 	case "handshake":
 		r.Noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.Undeliverable, At: at, Detail: "bad certificate"})
+	case "closed": // there was no room here
+		r.Noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.Undeliverable, At: at, Detail: "too many", Own: true})
 	case "suspended": // since as many milliseconds as the number says
 		r.Noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.Suspended, At: at, Since: ms(float64(s.Seq)), Detail: "tls_error"})
 	default:

@@ -7,6 +7,7 @@ type modelEvidence struct {
 	refused   map[*modelEmission]bool
 	suspended []stretch
 	failed    eventmeter.Instant // when the last connection failed
+	own       stretch            // when there was no room here, and the grace before
 	came      eventmeter.Instant // when the newest emission that came was fired
 }
 
@@ -30,6 +31,12 @@ func (m *model) evidence(sub eventmeter.Sub, all []*modelEmission, windows []*mo
 		}
 		if n.Kind == eventmeter.Undeliverable && n.Sub.Lane == sub.Lane {
 			out.failed = max(out.failed, n.At)
+			if n.Own && out.own.to == 0 {
+				out.own.from = n.At.Add(-m.opt.DetachGrace)
+			}
+			if n.Own {
+				out.own.to = max(out.own.to, n.At)
+			}
 		}
 		if n.Sub != sub || i < w.begins {
 			continue
@@ -70,7 +77,7 @@ func (v *modelEvidence) blame(f *modelFigures, e *modelEmission, announced, unkn
 		f.LostAnnounced++
 	case unknown:
 		f.LostOrderUnknown++
-	case e.fired > v.came && e.fired < v.failed:
+	case e.fired > v.came && e.fired < v.failed, e.fired >= v.own.from && e.fired < v.own.to:
 		f.LostUndeliverable++
 		if suspended {
 			f.AlsoSuspended++

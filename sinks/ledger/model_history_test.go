@@ -261,7 +261,7 @@ func (h *history) notice() {
 			n.Kind, n.Detail = eventmeter.Oversized, []string{"a line", "an answer"}[h.now&1]
 		}
 	case 14, 13:
-		n.Kind = eventmeter.Undeliverable
+		n.Kind, n.Own = eventmeter.Undeliverable, b&16 != 0
 	case 12, 11:
 		n.Kind, n.Since = eventmeter.Suspended, max(h.now-eventmeter.Instant(b>>4)*50_000, 0)
 	case 10, 9, 8:
