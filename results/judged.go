@@ -8,6 +8,22 @@ import (
 	"strings"
 )
 
+// MachineBusy is the code of the warning that the generator's machine was busy, without the
+// symptoms of a bottleneck: counts are exact, times are in doubt.
+const MachineBusy = "machine-busy"
+
+// Doubts returns why times of the run are in doubt: the reasons of a bottleneck, or how busy
+// the machine was.
+func (r *Result) Doubts() []string {
+	out := slices.Clone(r.Generator.Reasons)
+	for _, w := range r.Warnings {
+		if w.Code == MachineBusy {
+			out = append(out, w.Text)
+		}
+	}
+	return out
+}
+
 // A threshold is evaluated only where there is something to judge. Zero losses out of zero owed
 // deliveries say nothing about a target. Neither does a lane that received nothing at all: its
 // subscription is probably wrong, not the target.

@@ -173,3 +173,36 @@ func TestTally(t *testing.T) {
 		t.Errorf("of none: %+v", got)
 	}
 }
+
+// TestBusyMachine: where the machine was busy without a symptom, counts are judged and times are not.
+func TestBusyMachine(t *testing.T) {
+	r := &Result{
+		Lanes:    []Lane{{Name: "push", Expected: 10, Delivered: 9, LostSilent: 1}},
+		Warnings: []Warning{{Code: MachineBusy, Text: "other processes used 1.20 of 2 CPUs"}},
+	}
+	r.Lanes[0].Latency.FromIntended = Quantiles{Count: 9, P99: 5}
+	for text, want := range map[string]string{
+		"push.lostSilent == 0":               "failed",
+		"push.delivered >= 9":                "held",
+		"push.latency.fromIntended.p99 < 1h": "not evaluated",
+	} {
+		threshold, err := ParseThreshold(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range threshold.Check(r) {
+			got := "held"
+			if v.NotEvaluated != "" {
+				got = "not evaluated"
+			} else if v.Failed() {
+				got = "failed"
+			}
+			if got != want {
+				t.Errorf("%s: %s, want %s (%+v)", text, got, want, v)
+			}
+		}
+	}
+	if doubts := r.Doubts(); len(doubts) != 1 {
+		t.Errorf("%q", doubts)
+	}
+}

@@ -104,8 +104,9 @@ func (t Threshold) String() string { return t.text }
 // Check evaluates t on r and returns a verdict for each lane that t names. With *, lanes that
 // subscribe to no source are left out where the figure is about received events.
 func (t Threshold) Check(r *Result) []Verdict {
+	busy := len(r.Doubts()) > 0
 	if t.where == "run" {
-		v := t.verdict("", reflect.ValueOf(r).Elem(), func(got float64) string { return r.unjudged(t.path, got) })
+		v := t.verdict("", busy, reflect.ValueOf(r).Elem(), func(got float64) string { return r.unjudged(t.path, got) })
 		return []Verdict{v}
 	}
 	var out []Verdict
@@ -115,7 +116,7 @@ func (t Threshold) Check(r *Result) []Verdict {
 		if t.where != "*" && t.where != l.Name {
 			continue
 		}
-		v := t.verdict(l.Name, reflect.ValueOf(l).Elem(), func(got float64) string { return l.unjudged(&r.Upstream, t.path, got) })
+		v := t.verdict(l.Name, busy, reflect.ValueOf(l).Elem(), func(got float64) string { return l.unjudged(&r.Upstream, t.path, got) })
 		if t.where == "*" && v.NotEvaluated != "" && silent[l.Name] {
 			continue
 		}
@@ -136,13 +137,16 @@ func (t Threshold) notEvaluated(lane, why string) Verdict {
 	return Verdict{Threshold: t.text, Lane: lane, NotEvaluated: why, Text: why}
 }
 
-func (t Threshold) verdict(lane string, root reflect.Value, unjudged func(got float64) string) Verdict {
+func (t Threshold) verdict(lane string, busy bool, root reflect.Value, unjudged func(got float64) string) Verdict {
 	got, kind, ok := FigureAt(root, t.path)
 	if why := unjudged(got); why != "" {
 		return t.notEvaluated(lane, why)
 	}
-	if !ok {
+	switch {
+	case !ok:
 		return t.notEvaluated(lane, "nothing was measured")
+	case busy && kind == nanosType:
+		return t.notEvaluated(lane, "the machine was busy")
 	}
 	return Verdict{Threshold: t.text, Lane: lane, Measured: &got, Text: formatFigure(got, kind), Passed: t.holds(got)}
 }

@@ -53,7 +53,7 @@ func doctor(ctx context.Context, f *formatFlags, io streams) error {
 		formatText: func(w goio.Writer) error { return prescribe(w, h) },
 		formatJSON: indented(h),
 	})
-	if err == nil && h.Baseline.Generator.Bottleneck {
+	if err == nil && len(h.Baseline.Doubts()) > 0 {
 		err = errUnfit
 	}
 	return err
@@ -92,12 +92,13 @@ func prescribe(w goio.Writer, h *machineHealth) error {
 	if err := tw.Flush(); err != nil {
 		return err
 	}
-	if !in.Bottleneck {
+	doubts := h.Baseline.Doubts()
+	if len(doubts) == 0 {
 		_, err := fmt.Fprintln(w, "\nThis machine can measure. Latencies below the baseline say nothing about a target.")
 		return err
 	}
 	errs := []error{}
-	for _, reason := range in.Reasons {
+	for _, reason := range doubts {
 		_, err := fmt.Fprintf(w, "\nNOT FIT: %s\n", reason)
 		errs = append(errs, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/run"
@@ -33,7 +34,8 @@ const exitCodesHelp = `Exit codes:
   4    the generator was the bottleneck: the figures say little about the target
   5    no threshold failed, but one was not evaluated: nothing was owed to the lane,
        the lane received nothing at all, or its latency is in doubt (too few
-       events, drift, or events published late); check: it ended early
+       events, drift, events published late, or a busy machine); check: it
+       ended early
   99   a threshold failed; capacity: not even the lowest load met the SLO; check:
        a row that quotes a MUST is broken
   130  interrupted (Ctrl-C, SIGTERM, SIGHUP); the measurements so far were written`
@@ -72,6 +74,26 @@ func exitCode(err error) int {
 	return exitFailure
 }
 
+// signalKey is the key of the *atomic.Bool in a command's context that a signal sets.
+type signalKey struct{}
+
+// noteSignal notes that a signal has ended the command.
+func noteSignal(ctx context.Context) {
+	if noted, ok := ctx.Value(signalKey{}).(*atomic.Bool); ok {
+		noted.Store(true)
+	}
+}
+
+// notInterrupted is an error of a command that no signal has ended, although something
+// was canceled, such as a request whose time was over.
+type notInterrupted struct{ error }
+
+func (e notInterrupted) Is(target error) bool {
+	return target != context.Canceled && errors.Is(e.error, target)
+}
+
+func (e notInterrupted) As(target any) bool { return errors.As(e.error, target) }
+
 // onInterrupt returns a channel that the first interrupt closes and a context that
 // the second one cancels. release stops waiting for interrupts.
 func onInterrupt(ctx context.Context, io streams) (context.Context, <-chan struct{}, func()) {
@@ -83,6 +105,7 @@ func onInterrupt(ctx context.Context, io streams) (context.Context, <-chan struc
 		defer close(watching)
 		select {
 		case <-io.interrupts:
+			noteSignal(ctx)
 			fmt.Fprintln(io.err, "\nstopping: no more events are published; interrupt again to write the result at once")
 			close(stop)
 		case <-ctx.Done():
@@ -115,6 +138,7 @@ func until[T any](ctx context.Context, stop <-chan T) (context.Context, func()) 
 		defer close(watching)
 		select {
 		case <-stop:
+			noteSignal(ctx)
 			cancel()
 		case <-ctx.Done():
 		}

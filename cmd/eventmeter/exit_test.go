@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 
+	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -35,5 +38,27 @@ func TestExitCodeOfAVerdict(t *testing.T) {
 	}
 	if got := exitCode(errors.Join(errUnjudged, errThreshold)); got != exitThreshold {
 		t.Errorf("of several trials, one of which failed: %d", got)
+	}
+}
+
+// TestCanceledIsNotInterrupted: 130 is the code of a command that a signal has ended. What was
+// canceled without one, such as a handshake whose time was over, keeps its own code.
+func TestCanceledIsNotInterrupted(t *testing.T) {
+	canceled := fmt.Errorf("handshake: %w: %w", run.ErrTarget, context.Canceled)
+	if got := exitCode(notInterrupted{canceled}); got != exitTarget {
+		t.Errorf("exit code %d, want %d", got, exitTarget)
+	}
+	if got := exitCode(notInterrupted{context.Canceled}); got != exitFailure {
+		t.Errorf("exit code %d, want %d", got, exitFailure)
+	}
+	if got := exitCode(canceled); got != exitInterrupted {
+		t.Errorf("exit code %d, want %d", got, exitInterrupted)
+	}
+	busy := &results.Result{
+		Thresholds: []results.Verdict{{Threshold: "push.lostSilent == 0"}},
+		Warnings:   []results.Warning{{Code: results.MachineBusy}},
+	}
+	if got := exitCode(verdict(busy, nil, nil)); got != exitThreshold {
+		t.Errorf("a count failed on a busy machine: exit code %d", got)
 	}
 }

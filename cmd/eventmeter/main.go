@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -11,6 +12,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 )
@@ -37,7 +39,12 @@ func runCommand(ctx context.Context, args []string, io streams) error {
 	root.SetArgs(args)
 	root.SetIn(io.in)
 	root.SetErr(io.err)
-	return root.ExecuteContext(ctx)
+	var signalled atomic.Bool
+	err := root.ExecuteContext(context.WithValue(ctx, signalKey{}, &signalled))
+	if errors.Is(err, context.Canceled) && ctx.Err() == nil && !signalled.Load() {
+		return notInterrupted{err}
+	}
+	return err
 }
 
 func newRoot(io streams) *cobra.Command {

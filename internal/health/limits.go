@@ -49,79 +49,38 @@ func (s Sending) Remedy() string {
 	)
 }
 
-// Bottlenecks returns the reasons why the generator was the bottleneck, one sentence
-// each; empty if it was not. cpus is the number of CPUs of its machine.
-func Bottlenecks(in results.Generator, cpus int, s Sending) []string {
-	out := []string{}
+// Bottlenecks returns the symptoms which show that the generator was the bottleneck, one
+// sentence each; empty if it was not. busy says how the machine was used beyond its limits.
+// It explains the symptoms. Without symptoms the counts are exact, and only times are in
+// doubt. cpus is the number of CPUs of the machine.
+func Bottlenecks(in results.Generator, cpus int, s Sending) (symptoms, busy []string) {
+	symptom := func(format string, args ...any) { symptoms = append(symptoms, fmt.Sprintf(format, args...)) }
 	if in.DroppedEvents > maxDropped {
-		out = append(
-			out,
-			fmt.Sprintf(
-				"%.1f %% of the events were due while all %d workers waited for the upstream's answers, and were dropped (limit 1 %%); %s",
-				100*in.DroppedEvents,
-				s.Workers,
-				s.Remedy(),
-			),
-		)
+		symptom("%.1f %% of the events were due while all %d workers waited for the upstream's answers, and were dropped (limit 1 %%); %s",
+			100*in.DroppedEvents, s.Workers, s.Remedy())
 	}
-	if late := s.Lag.P99.Duration(); late > maxSentLate {
-		out = append(
-			out,
-			fmt.Sprintf(
-				"events were sent %s after they were due, at the 99th percentile (limit %v): the machine is too busy for this "+
-					"rate, or for bursts of this size",
-				results.FormatNanos(s.Lag.P99),
-				maxSentLate,
-			),
-		)
+	if late := s.Lag.P99; late.Duration() > maxSentLate {
+		symptom("events were sent %s after they were due, at the 99th percentile (limit %v): the machine is too busy for this "+
+			"rate, or for bursts of this size", results.FormatNanos(late), maxSentLate)
 	}
-	if lag := in.TimerLag.P99.Duration(); lag > maxTimerLag {
-		out = append(
-			out,
-			fmt.Sprintf(
-				"timers woke %s late at the 99th percentile (limit %v): the machine is too busy",
-				results.FormatNanos(in.TimerLag.P99),
-				maxTimerLag,
-			),
-		)
+	if lag := in.TimerLag.P99; lag.Duration() > maxTimerLag {
+		symptom("timers woke %s late at the 99th percentile (limit %v): the machine is too busy", results.FormatNanos(lag), maxTimerLag)
+	}
+	if own := in.ReadDelay.P99; own.Duration() > MaxReadDelay {
+		symptom("the generator took %s to read what had arrived, at the 99th percentile (limit %v): it cannot keep up",
+			results.FormatNanos(own), MaxReadDelay)
+	}
+	if pause := in.GCPauses.Max; pause.Duration() > maxGCPause {
+		symptom("the garbage collector stopped the generator for %s (limit %v)", results.FormatNanos(pause), maxGCPause)
 	}
 	if in.Process.CPUShare > maxCPUShare*float64(cpus) {
-		out = append(
-			out,
-			fmt.Sprintf(
-				"the generator used %.2f of %d CPUs (limit %.0f %%): use fewer subscriptions, a lower rate or a larger machine",
-				in.Process.CPUShare,
-				cpus,
-				100*maxCPUShare,
-			),
-		)
+		busy = append(busy, fmt.Sprintf(
+			"the generator used %.2f of %d CPUs (limit %.0f %%): use fewer subscriptions, a lower rate or a larger machine",
+			in.Process.CPUShare, cpus, 100*maxCPUShare))
 	}
 	if in.Others > maxOthers*float64(cpus) {
-		out = append(
-			out,
-			fmt.Sprintf(
-				"other processes used %.2f of %d CPUs (limit %.0f %%): measure on a machine that does nothing else",
-				in.Others,
-				cpus,
-				100*maxOthers,
-			),
-		)
+		busy = append(busy, fmt.Sprintf("other processes used %.2f of %d CPUs (limit %.0f %%): measure on a machine that does nothing else",
+			in.Others, cpus, 100*maxOthers))
 	}
-	if own := in.ReadDelay.P99.Duration(); own > MaxReadDelay {
-		out = append(
-			out,
-			fmt.Sprintf(
-				"the generator took %s to read what had arrived, at the 99th percentile (limit %v): it cannot keep up",
-				results.FormatNanos(in.ReadDelay.P99),
-				MaxReadDelay,
-			),
-		)
-	}
-	if in.GCPauses.Max.Duration() > maxGCPause {
-		out = append(
-			out,
-			fmt.Sprintf("the garbage collector stopped the generator for %s (limit %v)", results.FormatNanos(in.GCPauses.Max), maxGCPause),
-		)
-	}
-	return out
+	return symptoms, busy
 }

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,7 +28,11 @@ func TestBottlenecks(t *testing.T) {
 		"read delay": {results.Generator{ReadDelay: ms(101)}, "to read what had arrived"},
 		"gc":         {results.Generator{GCPauses: ms(101)}, "garbage collector"},
 	} {
-		got := Bottlenecks(tt.in, 2, Sending{Workers: 64, Answer: ms(40), Lag: ms(100)})
+		symptoms, busy := Bottlenecks(tt.in, 2, Sending{Workers: 64, Answer: ms(40), Lag: ms(100)})
+		if used := name == "cpu" || name == "others"; used && len(symptoms) > 0 || !used && len(busy) > 0 {
+			t.Errorf("%s: symptoms %q, busy %q", name, symptoms, busy)
+		}
+		got := slices.Concat(symptoms, busy)
 		if tt.want == "" && len(got) != 0 || tt.want != "" && (len(got) != 1 || !strings.Contains(got[0], tt.want)) {
 			t.Errorf("%s: %q", name, got)
 		}
@@ -54,7 +59,7 @@ func TestBottlenecksOfSending(t *testing.T) {
 			"workers waited for the upstream's answers, and were dropped (limit 1 %); the upstream answered within 3.00ms at " +
 			"the 99th percentile: raise upstream.workers, or lower the rate"},
 	} {
-		got := Bottlenecks(results.Generator{DroppedEvents: tt.dropped}, 2, tt.s)
+		got, _ := Bottlenecks(results.Generator{DroppedEvents: tt.dropped}, 2, tt.s)
 		if strings.Join(got, "|") != tt.want {
 			t.Errorf("%s: %q", name, got)
 		}

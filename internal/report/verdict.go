@@ -40,6 +40,9 @@ func judge(r *results.Result) judgement {
 	switch {
 	case r.Generator.Bottleneck:
 		j.word, j.text = "doubtful", "The generator was the bottleneck, so these figures say little about the target; "+of
+		if t.Failed > 0 {
+			j.text = fmt.Sprintf("%d of %s failed, which is doubtful. %s", t.Failed, thresholds, j.text)
+		}
 		if r.Partial {
 			j.text += ". The run also ended early: " + Clean(r.Reason)
 		}

@@ -85,6 +85,9 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	if err == nil {
 		err = p.coolDown(ctx, &marks)
 	}
+	if err == nil {
+		err = p.wasStopped(ctx) // while it drained, or later
+	}
 	if g := health.Growths(levels.Stop(), marks); g != nil {
 		r.Result.Target.Leak = g
 	}
@@ -92,6 +95,18 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	p.keepPart(account, own, generator, process)
 	r.Add(account, own, generator, process)
 	return err
+}
+
+// wasStopped returns the error of a run that was stopped or canceled; nil if it was not.
+func (p *pass) wasStopped(ctx context.Context) error {
+	select {
+	case <-p.opts.Stop:
+		return ErrStopped
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	default:
+		return nil
+	}
 }
 
 // followLevels follows what the target holds. It returns nil where nothing could be said about it: lanes

@@ -51,6 +51,9 @@ func validity(a, b *Side, duet bool) []results.Warning {
 					strings.Join(r.Generator.Reasons, "; "),
 				)
 			}
+			if doubts := r.Doubts(); len(doubts) > 0 && !r.Generator.Bottleneck && !duet {
+				add(results.MachineBusy, "in run %s of %s %s", r.Run, side, strings.Join(doubts, "; "))
+			}
 			for _, l := range r.Lanes {
 				if text := logDiff(&l, s.Runs[k].Logs[l.Name]); text != "" {
 					ws = append(

@@ -151,27 +151,43 @@ func (s *Summary) addConform(l *results.Lane, seen conform.Account) {
 	s.Result.Conformance = results.NewConformance(s.conform)
 }
 
-// judge sets the reasons why the generator was the bottleneck, followed by errors in
-// the ledger.
-func (s *Summary) judge(reasons []string) {
-	s.Result.Generator.Reasons = append(reasons, s.unsound...)
-	s.Result.Generator.Bottleneck = len(s.Result.Generator.Reasons) > 0
+// judge sets the reasons why the generator was the bottleneck: symptoms, what explains them,
+// and errors in the ledger. A machine that is busy without symptoms is a warning.
+func (s *Summary) judge(symptoms, busy []string) {
+	g := &s.Result.Generator
+	g.Reasons = append([]string{}, symptoms...)
+	s.mu.Lock()
+	s.Result.Warnings = slices.DeleteFunc(s.Result.Warnings, func(w results.Warning) bool { return w.Code == results.MachineBusy })
+	s.mu.Unlock()
+	if len(symptoms) > 0 {
+		g.Reasons = append(g.Reasons, busy...)
+	} else {
+		for _, text := range busy {
+			s.Warn(results.MachineBusy, "", "%s. Counts are exact; thresholds on times are not evaluated", text)
+		}
+	}
+	g.Reasons = append(g.Reasons, s.unsound...)
+	g.Bottleneck = len(g.Reasons) > 0
 }
 
 // JudgeMachines judges the generators of several machines: publishing over all of
 // them, everything else per machine.
 func (s *Summary) JudgeMachines(machines []Machine) {
-	reasons := health.Bottlenecks(results.Generator{DroppedEvents: s.Result.Generator.DroppedEvents}, 1, s.sending())
+	symptoms, busy := health.Bottlenecks(results.Generator{DroppedEvents: s.Result.Generator.DroppedEvents}, 1, s.sending())
 	for _, m := range machines {
 		m.Generator.DroppedEvents = 0
-		for _, reason := range health.Bottlenecks(m.Generator, m.CPUs, health.Sending{}) {
-			if len(machines) > 1 {
-				reason = m.Name + ": " + reason
+		named := func(reasons []string) []string {
+			for i := range reasons {
+				if len(machines) > 1 {
+					reasons[i] = m.Name + ": " + reasons[i]
+				}
 			}
-			reasons = append(reasons, reason)
+			return reasons
 		}
+		its, used := health.Bottlenecks(m.Generator, m.CPUs, health.Sending{})
+		symptoms, busy = append(symptoms, named(its)...), append(busy, named(used)...)
 	}
-	s.judge(reasons)
+	s.judge(symptoms, busy)
 }
 
 // Machine is the combined health of all generators of one machine.

@@ -109,7 +109,7 @@ func newUsage(step results.CapacityStep, m *run.Outcome) *usageOf {
 		messages: float64(account.EventMessages), bytes: float64(account.EventBytes),
 		requests:     float64(lane.Overhead.Causes["events"].Requests),
 		hourRequests: lane.Overhead.PerSubscriptionHour.Requests, hourUp: lane.Overhead.PerSubscriptionHour.Bytes,
-		sound: !step.Generator.Bottleneck && step.Lost == 0,
+		sound: len(m.Result.Doubts()) == 0 && step.Lost == 0,
 	}
 	if t := step.Target; t != nil {
 		u.cpu, u.memory = t.CPU.Duration().Seconds(), float64(t.Memory)

@@ -155,7 +155,7 @@ func (s *finder) judge(step *results.CapacityStep, r *results.Result, runErr err
 	l, u := s.p.Capacity.SLO, r.Upstream
 	m := capacity.Measured{
 		Expected: step.Expected, Lost: step.Lost, Fired: u.Published, Failed: u.Refused + u.Uncertain, Dropped: r.Generator.DroppedEvents,
-		Offered: step.Offered, Growth: step.Backlog.Growth, GrowthError: step.Backlog.Error, Bottleneck: r.Generator.Reasons,
+		Offered: step.Offered, Growth: step.Backlog.Growth, GrowthError: step.Backlog.Error, Bottleneck: r.Doubts(),
 	}
 	for _, lane := range step.Lanes {
 		q := lane.FromIntended
