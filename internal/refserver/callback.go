@@ -249,8 +249,8 @@ func (m *message) signed(now time.Time, identity ed25519.PrivateKey) http.Header
 		if identity = nil; plain != nil {
 			plain = other
 		}
-		if signer, err := standardwebhooks.NewWebhookRaw(other); err == nil && len(keys) > 0 {
-			keys = []*standardwebhooks.Webhook{signer}
+		if len(keys) > 0 {
+			keys = []*standardwebhooks.Webhook{signer(other)}
 		}
 	}
 	at := strconv.FormatInt(now.Unix(), 10)
@@ -283,6 +283,12 @@ func (m *message) signed(now time.Time, identity ed25519.PrivateKey) http.Header
 		h[standardwebhooks.HeaderWebhookSignature] = []string{strings.Join(signatures, " ")}
 	}
 	return h
+}
+
+// signer signs with a key; nil without one.
+func signer(key []byte) *standardwebhooks.Webhook {
+	w, _ := standardwebhooks.NewWebhookRaw(key) // only an empty key is an error
+	return w
 }
 
 // plainSignature is the HMAC of a timestamp, a dot and a body.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
@@ -103,30 +105,14 @@ func (s *Server) faultTTL() time.Duration {
 	return f.Grant
 }
 
-// waitOutStall delays a request until the stall is over. It returns false if
-// the client is gone.
-func (m *faultInjector) waitOutStall(r *http.Request) bool {
-	until := m.stalledUntil(time.Now())
-	if until.IsZero() {
-		return true
-	}
-	t := time.NewTimer(time.Until(until))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-r.Context().Done():
-		return false
-	}
-}
-
 // withStall wraps a handler so that it stalls when a fault says so.
 func (s *Server) withStall(h http.Handler) http.Handler {
 	if _, ok := s.fault(faults.Stall, ""); !ok {
 		return h
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.faultInjector.waitOutStall(r) {
+		until := s.faultInjector.stalledUntil(time.Now())
+		if until.IsZero() || pause(r.Context(), nil, time.Until(until)) {
 			h.ServeHTTP(w, r)
 		}
 	})
@@ -191,14 +177,15 @@ func (s *Server) startOf(mode eventmeter.Mode, c *call, t *topic, p eventParams)
 	return from
 }
 
-// secretOf is [parseSecret], unless a row is broken by what it refuses.
-func (s *Server) secretOf(text string) ([]byte, *rpcError) {
+// secretOf returns what signs with a secret. An invalid one is an error, unless a row is
+// broken by what it refuses.
+func (s *Server) secretOf(text string) (*standardwebhooks.Webhook, *rpcError) {
 	key, rpcErr := parseSecret(text)
 	if rpcErr != nil && (text == "" && s.breach.Breaks(breach.SubscribeSecretRequired) ||
 		text != "" && s.breach.Breaks(breach.SubscribeSecretFormat)) {
-		return []byte("a secret that nobody agreed upon"), nil
+		return signer([]byte("a secret that nobody agreed upon")), nil
 	}
-	return key, rpcErr
+	return signer(key), rpcErr
 }
 
 // callbackOf is [parseCallback], unless a row is broken by what it refuses.
@@ -226,19 +213,19 @@ func (s *Server) miskey(h *hook, c *call, p subscribeParams) {
 	switch {
 	case breaks(breach.SubscribeKeyComposition):
 		h.key = join(h.key, string(p.arguments(false)))
-		h.id = idOf(h.key)
 	case breaks(breach.SubscribeKeyImmutable):
 		h.key = join(of.Principal, of.URL, of.Name)
-		h.id = idOf(h.key)
 	case breaks(breach.SubscribeCrossTenantIsolation):
 		h.key = join(of.URL, of.Name, string(of.Arguments))
-		h.id = idOf(h.key)
 	case c.method == eventsPrefix+"subscribe" && breaks(breach.SubscribeIdempotentUpsert):
 		h.key = join(h.key, s.broker.nextID())
-		h.id = idOf(h.key)
-	case p.ID != "" && breaks(breach.SubscribeIDNotAnInput):
-		h.id = p.ID
+	default:
+		if p.ID != "" && breaks(breach.SubscribeIDNotAnInput) {
+			h.id = p.ID
+		}
+		return
 	}
+	h.id = idOf(h.key)
 }
 
 // unproved is the error about a wrong answer to a challenge, unless it is accepted.
@@ -304,19 +291,9 @@ func (st *stream) appendAny(out []byte, e *event) ([]byte, bool) {
 func (st *stream) drip(e *event) bool {
 	const pieces = 8
 	frame := st.appendEvent(nil, e)
-	t := time.NewTimer(0)
-	defer t.Stop()
 	for i := range pieces {
-		if !st.write(frame[i*len(frame)/pieces : (i+1)*len(frame)/pieces]) {
-			return false
-		}
-		if i == pieces-1 {
-			break
-		}
-		t.Reset(e.fault.Over / (pieces - 1))
-		select {
-		case <-t.C:
-		case <-st.server.closing:
+		if i > 0 && !pause(context.Background(), st.server.closing, e.fault.Over/(pieces-1)) ||
+			!st.write(frame[i*len(frame)/pieces:(i+1)*len(frame)/pieces]) {
 			return false
 		}
 	}

@@ -20,20 +20,13 @@ import (
 	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 )
 
-// mcpHandler is the MCP endpoint. It answers the methods of the event systems
-// and passes everything else to the SDK.
-type mcpHandler struct {
-	server    *Server
-	base      *base
-	supported []string
-}
-
-// ServeHTTP implements [http.Handler].
-func (f *mcpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if f.server.hooks.poster.serveKeys(w, r) {
+// serveMCP is the MCP endpoint. It answers the methods of the event systems and
+// passes everything else to the SDK.
+func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
+	if s.hooks.poster.serveKeys(w, r) {
 		return
 	}
-	if r.URL.Path != "/mcp" && !f.server.issuer.Has(r.URL.Path) {
+	if r.URL.Path != "/mcp" && !s.issuer.Has(r.URL.Path) {
 		http.NotFound(w, r)
 		return
 	}
@@ -45,58 +38,58 @@ func (f *mcpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("Forbidden: Origin %q is not loopback", r.Header.Get("Origin")), http.StatusForbidden)
 		return
 	}
-	if f.server.issuer.Serve(w, r) {
+	if s.issuer.Serve(w, r) {
 		return
 	}
-	principal, ok := f.admit(w, r)
+	principal, ok := s.admit(w, r)
 	if !ok {
 		return
 	}
 	switch r.Method {
 	case http.MethodPost:
-		f.post(w, r, principal)
+		s.post(w, r, principal)
 	case http.MethodGet:
 		if resumesByID(r) {
-			f.server.resumeByID(w, r, principal)
+			s.resumeByID(w, r, principal)
 			return
 		}
 		// The stream of a session, which carries list_changed.
-		r, stop := f.server.whileValid(r)
+		r, stop := s.whileValid(r)
 		defer stop()
-		l, leave := f.server.typeListeners.join(w, nil)
+		l, leave := s.typeListeners.join(w, nil)
 		defer leave()
 		ctx, end := context.WithCancel(r.Context())
 		defer end()
 		r = r.WithContext(ctx)
-		defer f.server.notifySession(l, r.Header.Get(headerSession), end)()
-		f.server.resources.stream(l, r, principal)
+		defer s.notifySession(l, r.Header.Get(headerSession), end)()
+		s.resources.stream(l, r, principal)
 	default:
-		f.base.serve(w, r, principal)
+		s.base.serve(w, r, principal)
 		if r.Method == http.MethodDelete {
-			f.server.resources.drop(r.Header.Get(headerSession))
-			f.server.lists.dropSession(r.Header.Get(headerSession))
-			f.server.resumables.dropSession(r.Header.Get(headerSession))
+			s.resources.drop(r.Header.Get(headerSession))
+			s.lists.dropSession(r.Header.Get(headerSession))
+			s.resumables.dropSession(r.Header.Get(headerSession))
 		}
 	}
 }
 
 // admit identifies the principal of a request. It answers and returns false if
 // the token is unknown or the session belongs to another principal.
-func (f *mcpHandler) admit(w http.ResponseWriter, r *http.Request) (principal string, ok bool) {
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) (principal string, ok bool) {
 	principal = bearer(r)
-	if s := f.server.issuer; s != nil {
+	if issuer := s.issuer; issuer != nil {
 		token := principal
-		if principal, _, ok = s.Client(token); !ok {
-			s.Refuse(w, r, token)
+		if principal, _, ok = issuer.Client(token); !ok {
+			issuer.Refuse(w, r, token)
 			return "", false
 		}
-	} else if !f.server.admits(principal) {
+	} else if !s.admits(principal) {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="mcp"`)
 		http.Error(w, "Unauthorized: want a known bearer token", http.StatusUnauthorized)
 		return "", false
 	}
 	if session := r.Header.Get(headerSession); session != "" {
-		of, known := f.base.sessions.find(session)
+		of, known := s.base.sessions.find(session)
 		switch {
 		case !known:
 			http.Error(w, "session not found", http.StatusNotFound)
@@ -110,7 +103,7 @@ func (f *mcpHandler) admit(w http.ResponseWriter, r *http.Request) (principal st
 }
 
 // post decides who answers a message: one of the systems, or the SDK.
-func (f *mcpHandler) post(w http.ResponseWriter, r *http.Request, principal string) {
+func (s *Server) post(w http.ResponseWriter, r *http.Request, principal string) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		var tooLarge *http.MaxBytesError
@@ -120,8 +113,8 @@ func (f *mcpHandler) post(w http.ResponseWriter, r *http.Request, principal stri
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	if f.server.opts.SSEAnswers {
-		sse, end := f.server.sseAnswer(w)
+	if s.opts.SSEAnswers {
+		sse, end := s.sseAnswer(w)
 		defer end()
 		w = sse
 	}
@@ -129,39 +122,39 @@ func (f *mcpHandler) post(w http.ResponseWriter, r *http.Request, principal stri
 	if json.Unmarshal(body, &e) != nil {
 		e = envelope{} // the SDK answers with the error
 	}
-	w, done := advertise(w, body, f.server.breach)
+	w, done := advertise(w, body, s.breach)
 	defer done()
 	switch {
-	case f.server.resources.serves(e):
-		f.serveEvents(w, r, e, principal)
-	case !f.serveResumable(w, r, e, body, principal):
-		f.route(w, r, e, body, principal)
+	case s.resources.serves(e):
+		s.serveEvents(w, r, e, principal)
+	case !s.serveResumable(w, r, e, body, principal):
+		s.route(w, r, e, body, principal)
 	}
 }
 
 // route is post for what cannot be resumed.
-func (f *mcpHandler) route(w http.ResponseWriter, r *http.Request, e envelope, body []byte, principal string) {
+func (s *Server) route(w http.ResponseWriter, r *http.Request, e envelope, body []byte, principal string) {
 	switch {
-	case f.serveLists(w, r, e, body, principal):
+	case s.serveLists(w, r, e, body, principal):
 	case isServedHere(e.Method):
-		f.serveEvents(w, r, e, principal)
-	case e.Method == methodListen && (wantsTypes(e.Params) || !f.server.rules.optIn):
-		f.listen(w, r, e, principal)
+		s.serveEvents(w, r, e, principal)
+	case e.Method == methodListen && (wantsTypes(e.Params) || !s.rules.optIn):
+		s.listen(w, r, e, principal)
 	default:
-		f.base.serve(w, r, principal)
+		s.base.serve(w, r, principal)
 	}
 }
 
 // serveEvents checks a request against the base protocol and answers it.
-func (f *mcpHandler) serveEvents(w http.ResponseWriter, r *http.Request, e envelope, principal string) {
-	if c := f.check(w, r, e, principal); c != nil {
-		f.server.do(w, r, c)
+func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, e envelope, principal string) {
+	if c := s.check(w, r, e, principal); c != nil {
+		s.do(w, r, c)
 	}
 }
 
 // check checks a request against the base protocol. It returns nil if it has
 // answered with an error.
-func (f *mcpHandler) check(w http.ResponseWriter, r *http.Request, e envelope, principal string) *call {
+func (s *Server) check(w http.ResponseWriter, r *http.Request, e envelope, principal string) *call {
 	if !isJSON(r) {
 		http.Error(w, "Content-Type must be 'application/json'", http.StatusUnsupportedMediaType)
 		return nil
@@ -170,35 +163,38 @@ func (f *mcpHandler) check(w http.ResponseWriter, r *http.Request, e envelope, p
 		writeRPCError(w, http.StatusBadRequest, nil, &rpcError{Code: codeInvalidRequest, Message: e.Method + " is a request: it needs an id"})
 		return nil
 	}
-	return f.callOf(w, r, e, principal)
+	return s.callOf(w, r, e, principal)
 }
 
 // callOf is check for a request with an id, whatever its media type.
-func (f *mcpHandler) callOf(w http.ResponseWriter, r *http.Request, e envelope, principal string) *call {
-	modern, status, rpcErr := f.era(r.Header, e)
+func (s *Server) callOf(w http.ResponseWriter, r *http.Request, e envelope, principal string) *call {
+	modern, status, rpcErr := s.era(r.Header, e)
 	if rpcErr != nil {
 		writeRPCError(w, status, e.ID, rpcErr)
 		return nil
 	}
 	c := &call{w: w, r: r, method: e.Method, id: e.ID, params: e.Params, modern: modern, principal: principal}
-	if c.rules = f.server.rulesOf(e.Method); c.rules != nil {
-		c.breach = f.server.breach
+	if c.rules = s.rulesOf(e.Method); c.rules != nil {
+		c.breach = s.breach
 	}
 	return c
 }
 
+// supported are the versions that the SDK supports; events/* supports the same.
+var supported = mcp.SupportedProtocolVersions()
+
 // era returns the protocol era of a request, and checks that the headers of a
 // modern request mirror its body.
-func (f *mcpHandler) era(h http.Header, e envelope) (modern bool, status int, rpcErr *rpcError) {
+func (s *Server) era(h http.Header, e envelope) (modern bool, status int, rpcErr *rpcError) {
 	header, meta := h.Get(headerVersion), requestMeta(e.Params)
 	mismatch := func(format string, args ...any) (bool, int, *rpcError) {
 		return true, http.StatusBadRequest, headerMismatch(fmt.Sprintf(format, args...))
 	}
 	for _, version := range []string{header, meta} {
-		if version != "" && !slices.Contains(f.supported, version) {
+		if version != "" && !slices.Contains(supported, version) {
 			return true, http.StatusBadRequest, &rpcError{
 				Code: codeUnsupportedVersion, Message: "Unsupported protocol version",
-				Data: map[string]any{"supported": f.supported, "requested": version},
+				Data: map[string]any{"supported": supported, "requested": version},
 			}
 		}
 	}
@@ -257,10 +253,6 @@ func isLoopback(address string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// supportedVersions are the versions that the SDK supports; events/* supports
-// the same.
-func supportedVersions() []string { return mcp.SupportedProtocolVersions() }
-
 // sseAnswer sends a JSON answer as an event stream of one message, which it holds back
 // until end. Errors stay as they are, and everything else passes through. The stream ends
 // a moment later, as with servers that flush a message separately.
@@ -290,31 +282,31 @@ func (s *Server) sseAnswer(w http.ResponseWriter) (sse *response, end func()) {
 
 // listen serves subscriptions/listen for a client that wants notifications of
 // changed event types: alone, or with the SDK if the client wants more.
-func (f *mcpHandler) listen(w http.ResponseWriter, r *http.Request, e envelope, principal string) {
-	c := f.callOf(w, r, e, principal)
+func (s *Server) listen(w http.ResponseWriter, r *http.Request, e envelope, principal string) {
+	c := s.callOf(w, r, e, principal)
 	if c == nil {
 		return
 	}
 	var p listenParams
 	if !c.modern || !validID(e.ID) || json.Unmarshal(e.Params, &p) != nil {
-		f.base.serve(w, r, principal)
+		s.base.serve(w, r, principal)
 		return
 	}
-	l, leave := f.server.typeListeners.join(w, e.ID)
+	l, leave := s.typeListeners.join(w, e.ID)
 	defer leave()
 	if n := p.Notifications; n.Tools || n.Prompts || n.Resources || len(n.URIs) > 0 {
-		l.ackPending = f.server.rules.optIn
-		f.base.serve(l, r, principal)
+		l.ackPending = s.rules.optIn
+		s.base.serve(l, r, principal)
 		return
 	}
 	c.w = l
-	f.server.listenAlone(c)
+	s.listenAlone(c)
 }
 
 // namespaces are the prefixes of the methods that this server answers itself.
 // The SDK answers all others. Methods that share their names with the SDK's
 // (resources, resumable requests, lists) are recognised earlier, in
-// [mcpHandler.ServeHTTP].
+// [Server.post].
 var namespaces = []string{eventsPrefix, smitheryPrefix}
 
 // methods are the calls in those namespaces. A system adds its own here. They

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -243,31 +244,20 @@ func (hs *hooks) gaveUp(d *delivery, httpStatus int) bool {
 	return d.attempts > hs.opts.RetryMax && !hs.breach.Breaks(breach.DeliveryRetriesBounded)
 }
 
-// holds reports whether d is still to be delivered.
-func (h *hook) holds(d *delivery) bool {
-	list := h.waiting
+// queueOf is where a delivery waits until it is over.
+func (h *hook) queueOf(d *delivery) *[]*delivery {
 	if d.event == nil {
-		list = h.control
+		return &h.control
 	}
-	for _, other := range list {
-		if other == d {
-			return true
-		}
-	}
-	return false
+	return &h.waiting
 }
 
+// holds reports whether d is still to be delivered.
+func (h *hook) holds(d *delivery) bool { return slices.Contains(*h.queueOf(d), d) }
+
 func (h *hook) drop(d *delivery) {
-	list := &h.waiting
-	if d.event == nil {
-		list = &h.control
-	}
-	for i, other := range *list {
-		if other == d {
-			*list = append((*list)[:i], (*list)[i+1:]...)
-			return
-		}
-	}
+	q := h.queueOf(d)
+	*q = slices.DeleteFunc(*q, func(other *delivery) bool { return other == d })
 }
 
 // retry puts a delivery back in line.

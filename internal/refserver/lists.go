@@ -111,9 +111,10 @@ func newLists(o ListOptions, m *faultInjector) *lists {
 	ls := &lists{opts: o, faultInjector: m}
 	ls.listeners.oneByOne = m != nil
 	for k := range ls.all {
-		ls.all[k] = newList(listKind(k), o)
+		ls.all[k] = newList(listKind(k), o, o.Entries)
 	}
-	ls.items = newItems(o)
+	ls.all[listContent] = newList(listContent, o, 1)
+	ls.items = newList(listContent, o, o.Entries)
 	return ls
 }
 
@@ -192,13 +193,9 @@ type list struct {
 	pages      [][]byte             // members of the result; nil = not rendered
 }
 
-func newList(k listKind, o ListOptions) *list {
-	l := &list{kind: k, opts: o, entries: o.Entries}
-	pages := (o.Entries + o.Page - 1) / o.Page
-	if k == listContent {
-		l.entries, pages = 1, 1
-	}
-	l.revisions, l.probes, l.pages = make([]uint64, l.entries), make([][]eventmeter.Stamp, l.entries), make([][]byte, pages)
+func newList(k listKind, o ListOptions, entries int) *list {
+	l := &list{kind: k, opts: o, entries: entries, revisions: make([]uint64, entries), probes: make([][]eventmeter.Stamp, entries)}
+	l.pages = make([][]byte, (entries+l.perPage()-1)/l.perPage())
 	return l
 }
 

@@ -28,8 +28,8 @@ type listParams struct {
 
 // serveLists answers requests for this server's lists. If a request is not for
 // them, it returns false: the SDK's own entries follow at the end of each list.
-func (f *mcpHandler) serveLists(w http.ResponseWriter, r *http.Request, e envelope, body []byte, principal string) bool {
-	ls := f.server.lists
+func (s *Server) serveLists(w http.ResponseWriter, r *http.Request, e envelope, body []byte, principal string) bool {
+	ls := s.lists
 	var p listParams
 	if ls == nil || !validID(e.ID) || len(e.Params) > 0 && json.Unmarshal(e.Params, &p) != nil {
 		return false
@@ -40,14 +40,14 @@ func (f *mcpHandler) serveLists(w http.ResponseWriter, r *http.Request, e envelo
 		body = withoutCursor(body)
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		if ls.opts.Older || ls.opts.NoHints {
-			f.serveRespelled(w, r, principal)
+			s.serveRespelled(w, r, principal)
 			return true
 		}
 		return false
 	case isList && p.Cursor != "" && !strings.HasPrefix(p.Cursor, cursorPrefix), !isList && !ls.serves(e.Method, p):
 		return false
 	}
-	c := f.callOf(w, r, e, principal)
+	c := s.callOf(w, r, e, principal)
 	if c == nil {
 		return true
 	}
@@ -59,7 +59,7 @@ func (f *mcpHandler) serveLists(w http.ResponseWriter, r *http.Request, e envelo
 	}
 	c.serve(w, r, func(c *call) *rpcError {
 		if !isList {
-			return f.server.answerEntry(c, p)
+			return s.answerEntry(c, p)
 		}
 		members, ok := ls.all[kind].page(p.Cursor)
 		if !ok {
@@ -179,14 +179,14 @@ func withoutCursor(body []byte) []byte {
 
 // serveRespelled lets the SDK answer, and converts the answer to the spelling of
 // the earlier draft, or leaves the hints out.
-func (f *mcpHandler) serveRespelled(w http.ResponseWriter, r *http.Request, principal string) {
+func (s *Server) serveRespelled(w http.ResponseWriter, r *http.Request, principal string) {
 	buffered := holding(w)
-	f.base.serve(buffered, r, principal)
-	if f.server.lists.opts.NoHints {
+	s.base.serve(buffered, r, principal)
+	if s.lists.opts.NoHints {
 		buffered.send(hints.ReplaceAll(buffered.body.Bytes(), nil))
 		return
 	}
-	older := []byte(`"ttl":` + strconv.FormatInt(int64(f.server.lists.opts.TTL.Seconds()), 10))
+	older := []byte(`"ttl":` + strconv.FormatInt(int64(s.lists.opts.TTL.Seconds()), 10))
 	buffered.send(newerLifetime.ReplaceAll(buffered.body.Bytes(), older))
 }
 
@@ -197,13 +197,6 @@ var (
 
 // Items are resources that clients subscribe to by number, list://item/0 and so
 // on, as many as a list has entries. They are not listed.
-
-func newItems(o ListOptions) *list {
-	return &list{
-		kind: listContent, opts: o, entries: o.Entries,
-		revisions: make([]uint64, o.Entries), probes: make([][]eventmeter.Stamp, o.Entries), pages: make([][]byte, o.Entries),
-	}
-}
 
 // item returns the number of an item.
 func (ls *lists) item(uri string) (int, bool) {

@@ -55,8 +55,7 @@ func newSecret(wish string) (s webhookSecret, key *standardwebhooks.Webhook, pla
 		value := hex.EncodeToString(random)
 		return webhookSecret{Type: secretRaw, Value: value}, nil, []byte(value)
 	}
-	key, _ = standardwebhooks.NewWebhookRaw(random) // only an empty key is an error
-	return webhookSecret{Type: secretStandard, Key: "whsec_" + base64.StdEncoding.EncodeToString(random)}, key, nil
+	return webhookSecret{Type: secretStandard, Key: "whsec_" + base64.StdEncoding.EncodeToString(random)}, signer(random), nil
 }
 
 // register answers resources/subscriptions/register. Repeated calls are

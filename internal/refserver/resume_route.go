@@ -23,28 +23,28 @@ const (
 // serveResumable answers requests that can be resumed: calls of the slow tool, and
 // requests/getStatus and requests/resume of SEP-975. It returns false for all other
 // requests, and has done nothing then.
-func (f *mcpHandler) serveResumable(w http.ResponseWriter, r *http.Request, e envelope, body []byte, principal string) bool {
+func (s *Server) serveResumable(w http.ResponseWriter, r *http.Request, e envelope, body []byte, principal string) bool {
 	var do func(*call) *rpcError
 	switch e.Method {
 	case "":
-		return f.server.resumables.answered(w, body, principal)
+		return s.resumables.answered(w, body, principal)
 	case "initialize":
-		return f.initialize(w, r, e, principal)
+		return s.initialize(w, r, e, principal)
 	case "tools/call":
-		do = f.workOf(r, e)
+		do = s.workOf(r, e)
 	case "requests/getStatus":
-		do = f.server.requestStatus
+		do = s.requestStatus
 	case "requests/resume":
-		do = f.server.resumeRequest
+		do = s.resumeRequest
 	}
 	named := do != nil
 	if do == nil {
-		do = f.anyOf(r, e, body)
+		do = s.anyOf(r, e, body)
 	}
 	if do == nil {
 		return false
 	}
-	c := f.check(w, r, e, principal)
+	c := s.check(w, r, e, principal)
 	switch {
 	case c == nil:
 	case c.modern && named && e.Method == "tools/call" && nameOf(r.Header) != workTool:
@@ -58,7 +58,7 @@ func (f *mcpHandler) serveResumable(w http.ResponseWriter, r *http.Request, e en
 // workOf says how a call of the slow tool by a client that can resume it is
 // answered: by SEP-975 to those that declare it, else with ids of events in
 // sessions, which know Last-Event-ID; nil for every other call.
-func (f *mcpHandler) workOf(r *http.Request, e envelope) func(*call) *rpcError {
+func (s *Server) workOf(r *http.Request, e envelope) func(*call) *rpcError {
 	var p struct {
 		Name string `json:"name"`
 	}
@@ -67,30 +67,30 @@ func (f *mcpHandler) workOf(r *http.Request, e envelope) func(*call) *rpcError {
 	}
 	session := r.Header.Get(headerSession)
 	switch {
-	case f.abilitiesOf(r, e.Params).resume:
-		return func(c *call) *rpcError { return f.server.callWork(c, "") }
+	case s.abilitiesOf(r, e.Params).resume:
+		return func(c *call) *rpcError { return s.callWork(c, "") }
 	case session != "" && r.Header.Get(headerVersion) < modernVersion && strings.Contains(r.Header.Get("Accept"), "text/event-stream"):
-		return func(c *call) *rpcError { return f.server.callWork(c, session) }
+		return func(c *call) *rpcError { return s.callWork(c, session) }
 	}
 	return nil
 }
 
 // anyOf says how a request of a client that can resume it is answered with
 // [Options.ResumeAny]; nil for one that is not resumable.
-func (f *mcpHandler) anyOf(r *http.Request, e envelope, body []byte) func(*call) *rpcError {
+func (s *Server) anyOf(r *http.Request, e envelope, body []byte) func(*call) *rpcError {
 	switch {
-	case f.server.opts.ResumeAny == 0, !validID(e.ID), e.Method == methodListen, e.Method == "server/discover", e.Method == "ping",
-		strings.HasPrefix(e.Method, "requests/"), isServedHere(e.Method), !f.abilitiesOf(r, e.Params).resume:
+	case s.opts.ResumeAny == 0, !validID(e.ID), e.Method == methodListen, e.Method == "server/discover", e.Method == "ping",
+		strings.HasPrefix(e.Method, "requests/"), isServedHere(e.Method), !s.abilitiesOf(r, e.Params).resume:
 		return nil
 	}
-	return func(c *call) *rpcError { return f.callAny(c, body) }
+	return func(c *call) *rpcError { return s.callAny(c, body) }
 }
 
 // callAny serves a request whose response is made at once and sent later. What is
 // no JSON-RPC response is passed on.
-func (f *mcpHandler) callAny(c *call, body []byte) *rpcError {
+func (s *Server) callAny(c *call, body []byte) *rpcError {
 	buffered := holding(c.w)
-	f.route(buffered, c.r, envelope{ID: c.id, Method: c.method, Params: c.params}, body, c.principal)
+	s.route(buffered, c.r, envelope{ID: c.id, Method: c.method, Params: c.params}, body, c.principal)
 	var response struct {
 		ID    json.RawMessage `json:"id"`
 		Error json.RawMessage `json:"error"`
@@ -102,18 +102,18 @@ func (f *mcpHandler) callAny(c *call, body []byte) *rpcError {
 		return nil
 	}
 	c.w.Header().Del("Content-Length")
-	work := workArguments{Steps: 1, StepMs: f.server.opts.ResumeAny.Seconds() * 1000, Fail: response.Error != nil, answer: compact.Bytes()}
-	j, conn, rpcErr := f.server.resumables.begin(c, "", work)
+	work := workArguments{Steps: 1, StepMs: s.opts.ResumeAny.Seconds() * 1000, Fail: response.Error != nil, answer: compact.Bytes()}
+	j, conn, rpcErr := s.resumables.begin(c, "", work)
 	if rpcErr != nil {
 		return rpcErr
 	}
-	f.server.serveJob(c, j, conn, j.policyFrame())
+	s.serveJob(c, j, conn, j.policyFrame())
 	return nil
 }
 
 // abilitiesOf are what the client of a request has declared with it, or for its
 // session.
-func (f *mcpHandler) abilitiesOf(r *http.Request, params json.RawMessage) abilities {
+func (s *Server) abilitiesOf(r *http.Request, params json.RawMessage) abilities {
 	var p struct {
 		Meta map[string]json.RawMessage `json:"_meta"`
 	}
@@ -121,7 +121,7 @@ func (f *mcpHandler) abilitiesOf(r *http.Request, params json.RawMessage) abilit
 	if bytes.Contains(params, []byte(capabilitiesKey)) && json.Unmarshal(params, &p) == nil {
 		can = readAbilities(p.Meta[capabilitiesKey])
 	}
-	session, _ := f.base.sessions.find(r.Header.Get(headerSession))
+	session, _ := s.base.sessions.find(r.Header.Get(headerSession))
 	return abilities{resume: can.resume || session.can.resume, elicit: can.elicit || session.can.elicit}
 }
 
@@ -140,7 +140,7 @@ func readAbilities(capabilities json.RawMessage) abilities {
 
 // initialize passes on a handshake whose client declares abilities, and records
 // the session. Otherwise it returns false.
-func (f *mcpHandler) initialize(w http.ResponseWriter, r *http.Request, e envelope, principal string) bool {
+func (s *Server) initialize(w http.ResponseWriter, r *http.Request, e envelope, principal string) bool {
 	var p struct {
 		Capabilities json.RawMessage `json:"capabilities"`
 	}
@@ -151,7 +151,7 @@ func (f *mcpHandler) initialize(w http.ResponseWriter, r *http.Request, e envelo
 	if can == (abilities{}) {
 		return false
 	}
-	f.base.serveSession(w, r, principal, can)
+	s.base.serveSession(w, r, principal, can)
 	return true
 }
 
@@ -181,7 +181,7 @@ func (s *Server) callWork(c *call, session string) *rpcError {
 	if rpcErr == nil {
 		rpcErr = p.Arguments.check()
 	}
-	if rpcErr == nil && p.Arguments.Ask > 0 && (c.modern || !s.handler.abilitiesOf(c.r, c.params).elicit) {
+	if rpcErr == nil && p.Arguments.Ask > 0 && (c.modern || !s.abilitiesOf(c.r, c.params).elicit) {
 		rpcErr = invalidParams(
 			"ask needs a session, or a request of its era, whose client declares elicitation: servers of %s ask their clients nothing",
 			modernVersion,

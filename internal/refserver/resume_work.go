@@ -242,11 +242,7 @@ func addWork(server *mcp.Server) {
 			if rpcErr != nil {
 				return nil, workDone{}, rpcErr
 			}
-			t := time.NewTimer(time.Duration(in.Steps) * in.step())
-			defer t.Stop()
-			select {
-			case <-t.C:
-			case <-ctx.Done():
+			if !pause(ctx, nil, time.Duration(in.Steps)*in.step()) {
 				return nil, workDone{}, ctx.Err()
 			}
 			if in.Fail {

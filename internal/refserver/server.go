@@ -60,7 +60,7 @@ type Server struct {
 	hooks         *hooks
 	principals    *principals
 	counts        *counters
-	handler       *mcpHandler
+	handler       http.Handler // the MCP endpoint
 	base          *base
 	faultInjector *faultInjector // nil without faults
 	breach        *breach.Set    // the rows of conformance that are broken; nil = none
@@ -308,21 +308,29 @@ func (c *capacity) take(ctx context.Context, stop <-chan struct{}, n int) bool {
 		next = oldest
 	}
 	last := next.Add(time.Duration(n-1) * c.every)
-	if wait := time.Until(last); wait > 0 {
-		t := time.NewTimer(wait)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return false
-		case <-stop:
-			return false
-		}
+	if !pause(ctx, stop, time.Until(last)) {
+		return false
 	}
 	// Count from when the tokens were due, not from now: a timer that fires
 	// late must not cost capacity.
 	c.next = last.Add(c.every)
 	return true
+}
+
+// pause waits. It returns false if ctx or stop ends first.
+func pause(ctx context.Context, stop <-chan struct{}, wait time.Duration) bool {
+	if wait <= 0 {
+		return true
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+	case <-stop:
+	}
+	return false
 }
 
 // Stats holds a server's counters since its start, and its current state.

@@ -70,7 +70,7 @@ func New(opts Options) (*Server, error) {
 	s.lists = newLists(opts.Lists, s.faultInjector)
 	s.resources = newResources(s)
 	s.base = newBase(s)
-	s.handler = &mcpHandler{server: s, base: s.base, supported: supportedVersions()}
+	s.handler = http.HandlerFunc(s.serveMCP)
 	return s, nil
 }
 

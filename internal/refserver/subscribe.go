@@ -1,7 +1,6 @@
 package refserver
 
 import (
-	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -36,36 +35,37 @@ type subscribeParams struct {
 	ID string `json:"id"`
 }
 
-// subscribeRequest is a checked subscribe call.
+// subscribeRequest is a checked call.
 type subscribeRequest struct {
-	fresh  *hook // not registered yet
-	sel    selection
-	from   start
-	ttl    time.Duration // 0 = no expiry
-	secret string
-	key    *standardwebhooks.Webhook
+	subscribeParams
+	fresh *hook // not registered yet
+	sel   selection
+	from  start
+	ttl   time.Duration // 0 = no expiry
+	key   *standardwebhooks.Webhook
 }
 
 // readSubscription reads what subscribe and unsubscribe have in common.
-func (s *Server) readSubscription(c *call) (subscribeParams, *hook, selection, *rpcError) {
-	var p subscribeParams
+func (s *Server) readSubscription(c *call) (*subscribeRequest, *rpcError) {
+	req := new(subscribeRequest)
+	p := &req.subscribeParams
 	s.admitAnonymous(c)
 	if c.principal == "" {
-		return p, nil, selection{}, forbidden("authentication required")
+		return nil, forbidden("authentication required")
 	}
-	if rpcErr := c.decode(&p); rpcErr != nil {
-		return p, nil, selection{}, rpcErr
+	if rpcErr := c.decode(p); rpcErr != nil {
+		return nil, rpcErr
 	}
 	t, sel, canonical, rpcErr := s.resolve(eventmeter.Webhook, c, p.eventParams)
 	if rpcErr != nil {
-		return p, nil, sel, rpcErr
+		return nil, rpcErr
 	}
 	if p.Delivery == nil {
-		return p, nil, sel, invalidParams("delivery is missing")
+		return nil, invalidParams("delivery is missing")
 	}
 	u, rpcErr := s.callbackOf(p.Delivery.URL)
 	if rpcErr != nil {
-		return p, nil, sel, rpcErr
+		return nil, rpcErr
 	}
 	fresh := s.newHook(
 		state.Subscription{Principal: c.principal, URL: p.Delivery.URL, Name: p.Name, Arguments: json.RawMessage(canonical)},
@@ -78,8 +78,9 @@ func (s *Server) readSubscription(c *call) (subscribeParams, *hook, selection, *
 	if c.smithery() {
 		fresh.makeDirect()
 	}
-	s.miskey(fresh, c, p)
-	return p, fresh, sel, nil
+	s.miskey(fresh, c, *p)
+	req.fresh, req.sel = fresh, sel
+	return req, nil
 }
 
 // newHook makes a subscription that is not registered yet.
@@ -97,45 +98,24 @@ func idOf(key string) string {
 }
 
 func (s *Server) readSubscribe(c *call) (*subscribeRequest, *rpcError) {
-	p, fresh, sel, rpcErr := s.readSubscription(c)
+	req, rpcErr := s.readSubscription(c)
 	if rpcErr != nil {
 		return nil, rpcErr
 	}
-	if p.Delivery.Mode != "webhook" && !s.breach.Breaks(breach.SubscribeWebhookOnly) {
-		return nil, unsupported("deliveryMode", p.Delivery.Mode)
+	if req.Delivery.Mode != "webhook" && !s.breach.Breaks(breach.SubscribeWebhookOnly) {
+		return nil, unsupported("deliveryMode", req.Delivery.Mode)
 	}
-	key, rpcErr := s.secretOf(p.Delivery.Secret)
-	if rpcErr != nil {
+	if req.key, rpcErr = s.secretOf(req.Delivery.Secret); rpcErr != nil {
 		return nil, rpcErr
 	}
-	signer, err := standardwebhooks.NewWebhookRaw(key)
-	if err != nil {
-		return nil, invalidParams("delivery.secret: %v", err)
+	if req.fresh.direct || req.fresh.older() { // such subscriptions ask for no time to live
+		req.TTLMs = nil
 	}
-	if fresh.direct { // such subscriptions have no ttl and no cursor
-		return &subscribeRequest{
-			fresh:  fresh,
-			sel:    sel,
-			ttl:    cmp.Or(s.faultTTL(), s.opts.TTLDefault),
-			secret: p.Delivery.Secret,
-			key:    signer,
-		}, nil
+	if !req.fresh.direct {
+		req.from = s.startOf(eventmeter.Webhook, c, req.fresh.topic, req.eventParams)
 	}
-	if fresh.older() { // it asks for no time to live
-		p.TTLMs = nil
-	}
-	ttl, rpcErr := s.grantFor(p.TTLMs)
-	if rpcErr != nil {
-		return nil, rpcErr
-	}
-	return &subscribeRequest{
-		fresh:  fresh,
-		sel:    sel,
-		from:   s.startOf(eventmeter.Webhook, c, fresh.topic, p.eventParams),
-		ttl:    ttl,
-		secret: p.Delivery.Secret,
-		key:    signer,
-	}, nil
+	req.ttl, rpcErr = s.grantFor(req.TTLMs)
+	return req, rpcErr
 }
 
 // grantFor decodes ttlMs: absent means the default, null no expiry.
@@ -201,31 +181,30 @@ func (s *Server) subscribe(c *call) *rpcError {
 // openHook does the handshake of a new subscription and starts its deliveries.
 func (s *Server) openHook(ctx context.Context, h *hook, req *subscribeRequest) ([]byte, *rpcError) {
 	rpcErr := s.reserve()
+	reserved := rpcErr == nil
 	if rpcErr == nil {
-		if rpcErr = s.faultInjector.refuse(h.system(), eventmeter.Webhook); rpcErr != nil {
-			s.unreserve()
-		}
+		rpcErr = s.faultInjector.refuse(h.system(), eventmeter.Webhook)
 	}
 	if rpcErr == nil {
 		if !h.direct {
 			m := &message{url: h.url, subscriptionID: h.id, keys: []*standardwebhooks.Webhook{req.key}}
 			s.deliverEarly(ctx, m, h.topic.kind.name)
 		}
-		if rpcErr = s.prove(h, req.key); rpcErr != nil {
-			s.unreserve()
-		}
+		rpcErr = s.prove(h, req.key)
 	}
 	hs := s.hooks
 	hs.mu.Lock()
 	// Revoke marks first and then lists the subscriptions, so that one of the
 	// two sees a subscription that opens meanwhile. Offer works the same way.
-	if _, revoked := s.principals.watch(h.principal); revoked && rpcErr == nil {
-		s.unreserve()
+	switch _, revoked := s.principals.watch(h.principal); {
+	case rpcErr != nil:
+	case revoked:
 		rpcErr = forbidden(reasonRevoked)
-	}
-	if h.topic.withdrawn.Load() && rpcErr == nil {
-		s.unreserve()
+	case h.topic.withdrawn.Load():
 		rpcErr = noSuchEvent()
+	}
+	if rpcErr != nil && reserved {
+		s.unreserve()
 	}
 	if rpcErr != nil {
 		delete(hs.byKey, h.key)
@@ -236,7 +215,7 @@ func (s *Server) openHook(ctx context.Context, h *hook, req *subscribeRequest) (
 	}
 	h.mu.Lock()
 	now := time.Now()
-	h.rotate(req.secret, req.key, now, 0)
+	h.rotate(req.Delivery.Secret, req.key, now, 0)
 	reader, position, truncated := h.topic.open(req.sel, req.from, s.opts.QueueLen, h.wake)
 	h.source = reader
 	if truncated && h.older() {
@@ -271,7 +250,7 @@ func (s *Server) refreshHook(h *hook, req *subscribeRequest) ([]byte, bool) {
 		grace = 0
 	}
 	if !s.breach.Breaks(breach.SubscribeRefreshReplacesSecret) {
-		h.rotate(req.secret, req.key, now, grace)
+		h.rotate(req.Delivery.Secret, req.key, now, grace)
 	}
 	st, position := h.status, h.watermark()
 	if !s.breach.Breaks(breach.SubscribeRefreshReactivates) {
@@ -333,11 +312,11 @@ func (h *hook) result(expires time.Time, position uint64, truncated bool, st *st
 
 // unsubscribe answers events/unsubscribe.
 func (s *Server) unsubscribe(c *call) *rpcError {
-	_, want, _, rpcErr := s.readSubscription(c)
+	want, rpcErr := s.readSubscription(c)
 	if rpcErr != nil {
 		return rpcErr
 	}
-	h := s.hooks.find(want.key)
+	h := s.hooks.find(want.fresh.key)
 	if h == nil || !h.isOpen() || !s.hooks.remove(h, nil) {
 		return noSuchSubscription()
 	}
@@ -461,11 +440,7 @@ func (h *hook) restoreSecrets(kept []state.Secret) error {
 		if rpcErr != nil {
 			return rpcErr
 		}
-		signer, err := standardwebhooks.NewWebhookRaw(key)
-		if err != nil {
-			return err
-		}
-		h.secrets = append(h.secrets, secret{text: k.Text, key: signer, until: k.Until})
+		h.secrets = append(h.secrets, secret{text: k.Text, key: signer(key), until: k.Until})
 	}
 	return nil
 }
