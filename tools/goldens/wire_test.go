@@ -124,11 +124,12 @@ func (w *wire) accept() {
 		w.sent = append(w.sent, kept)
 		w.mu.Unlock()
 		w.work.Go(func() {
-			_, _ = io.Copy(io.MultiWriter(server, writer(func(p []byte) (int, error) {
+			// What was sent is kept first: the answer may end the test at once.
+			_, _ = io.Copy(io.MultiWriter(writer(func(p []byte) (int, error) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				return kept.Write(p)
-			})), client)
+			}), server), client)
 			server.Close()
 		})
 		w.work.Go(func() {
