@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -45,6 +47,41 @@ type Metrics struct {
 	at  time.Time // of the last reading
 	all map[string]*dto.MetricFamily
 	err error
+	odd map[string]float64 // values that were left out
+}
+
+// The largest values that are taken: no process has more, and results have no room for it.
+const (
+	largestMetric = 1e15
+	largestCPU    = 1e9 // seconds
+)
+
+// plausible leaves out the metrics with values that no process can have.
+func (m *Metrics) plausible(all map[string]*dto.MetricFamily) {
+	for name, f := range all {
+		most := largestMetric
+		if name == metricCPU {
+			most = largestCPU
+		}
+		if v, ok := sum(f); ok && !(math.Abs(v) <= most) { // NaN, too
+			if m.odd == nil {
+				m.odd = map[string]float64{}
+			}
+			m.odd[name] = v
+			delete(all, name)
+		}
+	}
+}
+
+// Odd returns the metrics whose values were left out because no process can have them, with
+// such a value each. It works on nil.
+func (m *Metrics) Odd() map[string]float64 {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.odd)
 }
 
 // NewMetrics returns the metrics at url, to which guard checks the connections. It reads nothing yet. It
@@ -63,6 +100,7 @@ func (m *Metrics) read(age time.Duration) (map[string]*dto.MetricFamily, error) 
 	defer m.mu.Unlock()
 	if m.at.IsZero() || time.Since(m.at) > age {
 		m.all, m.err = scrape(m.client, m.url)
+		m.plausible(m.all)
 		m.at = time.Now()
 	}
 	return m.all, m.err

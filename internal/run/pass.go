@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/summary"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
@@ -69,6 +70,9 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	}
 	emissions := p.ledger.Live().Measured
 	generator, process := p.watch.Stop(summary.Share(emissions.Dropped, emissions.Fired+emissions.Dropped))
+	for name, v := range watched.TargetMetrics.Odd() {
+		p.Warn("target-metrics", "", "the target reported %s %g, which no process can have: the metric is left out", errtext.Line(name), v)
+	}
 	p.enter("detach", closeTimeout)
 	p.detach(ctx)
 	p.enter("", 0)

@@ -198,12 +198,15 @@ func (l *Lane[T]) turned(to sinks.Hook, status int, at eventmeter.Instant, size 
 		h.Turned(status, at)
 	}
 	if h, ok := to.(interface{ Subscription() eventmeter.Sub }); ok && status != http.StatusMethodNotAllowed {
-		if status == http.StatusServiceUnavailable { // the budget was used up, or there were too many at once
+		switch status {
+		case http.StatusRequestEntityTooLarge:
+			l.TooLargeFor(h.Subscription(), at, wire.ErrTooLarge)
+		case http.StatusServiceUnavailable: // the budget was used up, or there were too many at once
 			l.TooLargeFor(h.Subscription(), at, budget.ErrExceeded)
 			l.Recorder.Noticed(eventmeter.Notice{
 				Sub: eventmeter.Sub{Lane: l.Opts.Lane}, Kind: eventmeter.Undeliverable, At: at, Detail: "no room for a delivery", Own: true,
 			})
-		} else {
+		default:
 			l.Notice(h.Subscription(), eventmeter.Malformed, at, fmt.Sprintf("a delivery was answered %d", status))
 		}
 	}

@@ -144,6 +144,9 @@ func FuzzWebhookBody(f *testing.F) {
 			if answered.Code != http.StatusRequestEntityTooLarge || len(rec.delivered) > 0 {
 				t.Errorf("a body of %d bytes was answered %d, with %d deliveries", len(body), answered.Code, len(rec.delivered))
 			}
+			if len(rec.noticed) != 1 || rec.noticed[0].Kind != eventmeter.Oversized {
+				t.Errorf("a body of %d bytes: %+v", len(body), rec.noticed)
+			}
 			return
 		}
 		if len(rec.delivered) > 0 && (!signed || len(rec.delivered) > 1) {
