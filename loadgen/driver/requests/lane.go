@@ -58,7 +58,7 @@ func newLane(opts driver.Options) (*lane, error) {
 	}
 	d.What, d.Noun, d.EndFirst = set.Method, "client", true
 	d.attacker = vegeta.NewAttacker(vegeta.Client(&http.Client{Transport: d}), vegeta.Redirects(vegeta.NoFollow), vegeta.MaxBody(0))
-	d.tally.Declare("requests", "failed", "failedStatus", "failedInside200", "failedUnanswered", "sessionsForgotten")
+	d.tally.Declare("scheduled", "dropped", "requests", "abandoned", "failed", "failedStatus", "failedInside200", "failedUnanswered", "sessionsForgotten")
 	d.tally.DeclareTiming("latency")
 	return d, nil
 }
@@ -162,6 +162,7 @@ func (d *lane) Pending() int64 { return d.under.Load() }
 func (d *lane) target(t *vegeta.Target) error {
 	d.under.Add(1) // until its result is counted; before it is asked whether the lane is drained
 	if d.drained.Load() || d.Life.Err() != nil {
+		d.count(!time.Now().Before(d.measure), "scheduled", "dropped")
 		return vegeta.ErrNoTargets
 	}
 	*t = vegeta.Target{Method: http.MethodPost, URL: "http://lane/"}
@@ -175,15 +176,22 @@ var errFailed = errors.New("no result")
 // sends, over the connections of the lane or over a pipe.
 func (d *lane) RoundTrip(sent *http.Request) (*http.Response, error) {
 	measured := !time.Now().Before(d.measure)
+	d.count(measured, "scheduled")
 	c := d.turn()
 	if c == nil || d.Life.Err() != nil {
+		d.count(measured, "dropped")
 		return nil, errFailed
 	}
 	lost, err := d.request(c.Ctx(), c, eventmeter.EmptyPoll)
-	if err != nil && c.Ctx().Err() != nil {
-		return nil, errFailed // the client has left
-	}
 	d.count(measured, "requests")
+	switch {
+	case err != nil && d.Life.Err() != nil: // the drain timeout is over, and there is no response
+		d.count(measured, "failed", "failedUnanswered")
+		return nil, errFailed
+	case err != nil && c.Ctx().Err() != nil: // the client has left
+		d.count(measured, "abandoned")
+		return nil, errFailed
+	}
 	if err == nil {
 		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: sent}, nil
 	}

@@ -104,3 +104,31 @@ func TestNoSuchMethod(t *testing.T) {
 		t.Errorf("attached at a server without the method: %v", err)
 	}
 }
+
+// TestStandstill: requests that a target never answers are counted, and so are those that were
+// due and could not be sent.
+func TestStandstill(t *testing.T) {
+	still := make(chan struct{})
+	url, asked := answers(t, func(n int64, w http.ResponseWriter, id json.RawMessage) {
+		if n > 10 {
+			<-still
+		}
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[]}}`, id)
+	})
+	t.Cleanup(func() { close(still) }) // before the server is closed
+	d := begin(t, url, "tools/list")
+	for asked.Load() < 42 {
+		time.Sleep(time.Millisecond)
+	}
+	d.(driver.Phased).Drain()
+	if err := d.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	v := d.(driver.Figurer).Figures().Values
+	if sent := float64(asked.Load() - 2); v["requests"] < sent || v["scheduled"] != v["requests"]+v["dropped"] {
+		t.Errorf("%v were sent: %v", sent, v)
+	}
+	if v["failed"] != v["failedUnanswered"] || v["failed"] < 30 || v["requests"] != v["failed"]+8 {
+		t.Errorf("%v", v)
+	}
+}
