@@ -25,6 +25,8 @@ type laneFigure struct {
 	of   func(*results.Lane) int64
 	// grade applies where the figure is not 0.
 	grade grade
+	// ordered figures are of the order of deliveries; grade applies where one is promised.
+	ordered bool
 	// rare figures have a row only where they are not 0.
 	rare bool
 	// owed figures concern deliveries: owed or received.
@@ -55,8 +57,11 @@ var figuresOfLanes = []laneFigure{
 		read:  path("duplicates.sameEvent", "duplicates.sameEmission"),
 	},
 	{label: "  redelivered on request", owed: true, read: path("duplicates.requested")},
-	{label: "out of order", owed: true, grade: fault, of: delivered, read: path("outOfOrder")},
-	{label: "other order than other streams", owed: true, rare: true, grade: fault, of: delivered, read: path("orderConflicts")},
+	{label: "out of order", owed: true, ordered: true, grade: fault, of: delivered, read: path("outOfOrder")},
+	{
+		label: "other order than other streams", owed: true, ordered: true, rare: true, grade: fault, of: delivered,
+		read: path("orderConflicts"),
+	},
 	{label: "late", owed: true, grade: fault, of: delivered, read: path("late")},
 	{label: "unexpected", owed: true, grade: fault, read: path("unexpected")},
 	{label: "recovered", owed: true, grade: notice, read: path("recovered")},
@@ -123,11 +128,18 @@ func failedCalls(x laneOf) float64 {
 
 // unclean reports whether the figure should be 0 and is not.
 func (f *laneFigure) unclean(x laneOf) bool {
-	if f.grade == plain || f.owed && x.hasNoDeliveries() || f.loss && x.lane.ReceivedNothing() {
+	switch {
+	case f.grade == plain, f.owed && x.hasNoDeliveries(), f.loss && x.lane.ReceivedNothing():
+		return false
+	case f.ordered && !promisesOrder(x.lane):
 		return false
 	}
 	return f.read(x) != 0
 }
+
+// promisesOrder reports whether the lane's events have an order. Webhooks are requests of their
+// own, which may overtake each other. A list shows all changes since the last fetch at once.
+func promisesOrder(l *results.Lane) bool { return l.Mode != "webhook" && l.System != "sep-2549" }
 
 // markUnclean precedes an unclean figure, in every form.
 const markUnclean = "!"

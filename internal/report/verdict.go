@@ -86,12 +86,18 @@ func (j *judgement) clean(r *results.Result) string {
 		}
 		return fmt.Sprintf(" The run is not clean: %s should be 0 and %s not.", plural(int64(len(j.unclean)), "figure"), is(len(j.unclean)))
 	}
-	for _, l := range r.Lanes {
-		if l.Delivered > 0 {
-			return " Nothing was lost, repeated, late or out of order."
-		}
+	delivered, disorder := int64(0), int64(0)
+	for i := range r.Lanes {
+		l := &r.Lanes[i]
+		delivered, disorder = delivered+l.Delivered, disorder+l.OutOfOrder+l.OrderConflicts
 	}
-	return ""
+	switch {
+	case delivered == 0:
+		return ""
+	case disorder > 0: // of lanes without a promised order
+		return " Nothing was lost, repeated or late."
+	}
+	return " Nothing was lost, repeated, late or out of order."
 }
 
 // whyNot returns the reasons why thresholds were not evaluated, each once, with its lanes.

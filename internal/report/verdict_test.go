@@ -71,6 +71,22 @@ func TestACleanRun(t *testing.T) {
 	}
 }
 
+// TestOrderIsNotPromised: where nothing promises an order, another one is no fault, and is not
+// denied either.
+func TestOrderIsNotPromised(t *testing.T) {
+	for _, lane := range []results.Lane{{Mode: "webhook", System: "events"}, {Mode: "poll", System: "sep-2549"}} {
+		r := cleanResult()
+		r.Lanes[0].Mode, r.Lanes[0].System = lane.Mode, lane.System
+		r.Lanes[0].OutOfOrder, r.Lanes[0].OrderConflicts = 600, 600
+		for form, text := range forms(t, r) {
+			if strings.Contains(text, "!") || strings.Contains(text, "late or out of order") ||
+				!strings.Contains(text, "The threshold held. Nothing was lost, repeated or late.") {
+				t.Errorf("%s of %s %s:\n%s", form, lane.System, lane.Mode, text)
+			}
+		}
+	}
+}
+
 // TestEveryUncleanFigureIsShown: each figure that should be 0 and is not is named beside the
 // verdict, marked in the table, and changes the wording, in every form.
 func TestEveryUncleanFigureIsShown(t *testing.T) {
