@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/profiles"
 )
 
 // ErrThreshold is wrapped by every error about a threshold's text.
@@ -96,6 +100,61 @@ func (t Threshold) CheckLanes(names []string) error {
 		}
 	}
 	return fmt.Errorf("%w %q: there is no lane %q; the lanes are %s", ErrThreshold, t.text, t.where, strings.Join(names, ", "))
+}
+
+// Known are the names that figures can have which only some lanes or upstreams have.
+type Known struct {
+	Lanes    map[string][]string // by lane: the figures and timings of its system
+	Upstream []string            // those of the kind of upstream
+}
+
+// CheckNames reports a threshold on a figure that cannot exist. A count that may occur and
+// did not is 0.
+func (t Threshold) CheckNames(k Known) error {
+	known, at := t.closedSet(k)
+	if at == 0 || slices.Contains(known, t.path[at]) {
+		return nil
+	}
+	err := fmt.Errorf("%w %q: there is no figure %q", ErrThreshold, t.text, strings.Join(t.path[:at+1], "."))
+	switch near := profiles.Nearest(t.path[at], known); {
+	case near != "":
+		err = fmt.Errorf("%w; did you mean %s?", err, near)
+	case len(known) > 0:
+		err = fmt.Errorf("%w; there are %s", err, strings.Join(known, ", "))
+	}
+	return err
+}
+
+// closedSet returns the names that the part of the path at a position can have; 0 = there is
+// no such part.
+func (t Threshold) closedSet(k Known) (known []string, at int) {
+	first := t.path[0]
+	switch {
+	case len(t.path) < 2:
+		return nil, 0
+	case t.where == "run":
+		if first == "upstream" && len(t.path) > 2 && (t.path[1] == "figures" || t.path[1] == "timings") {
+			return k.Upstream, 2
+		}
+		return nil, 0
+	case first == "figures" || first == "timings":
+		for lane, names := range k.Lanes {
+			if t.where == "*" || t.where == lane {
+				known = append(known, names...)
+			}
+		}
+		slices.Sort(known)
+		return slices.Compact(known), 1
+	case first == "failures": // their names have spaces, which a threshold cannot have
+		return nil, 1
+	}
+	if i := slices.Index(t.path, "causes"); first == "overhead" && i > 0 && i+1 < len(t.path) {
+		for c := range eventmeter.Causes {
+			known = append(known, eventmeter.Cause(c).String())
+		}
+		return known, i + 1
+	}
+	return nil, 0
 }
 
 // String returns the threshold as it was written.

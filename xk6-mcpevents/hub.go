@@ -11,6 +11,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/sinks"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
@@ -211,11 +212,13 @@ func (h *hub) begin(k kind, size int) (*book, error) {
 	for i := range b.free {
 		b.free[i] = uint32(size - 1 - i)
 	}
+	of, _ := systems.Table.Find(k.system)
 	var err error
 	b.ledger, err = ledger.New(ledger.Options{
 		Clock: h.clock, Run: h.run, Sources: 1, DetachGrace: k.settle,
 		Lanes: []ledger.LaneSpec{{
-			Name: k.lane, System: k.system, Mode: k.mode, Subscriptions: size, Replay: k.replay, Ordered: k.mode != eventmeter.Webhook,
+			Name: k.lane, System: k.system, Mode: k.mode, Subscriptions: size, Replay: k.replay,
+			Ordered: k.mode != eventmeter.Webhook && !of.UsesLists,
 		}},
 		Observe: b.observe,
 	})

@@ -1,15 +1,14 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
-	"github.com/eventmeter/eventmeter/results"
 )
 
 func newProfilesCommand(io streams) *cobra.Command {
@@ -96,9 +95,7 @@ func checkProfiles(io streams, names []string) error {
 			p, err = profiles.Parse(label, data, nil, systems.Table)
 		}
 		if err == nil {
-			_, err = results.ParseThresholds(p.Thresholds)
-			_, bad := results.ParseConditions(p.Phases.Until)
-			err = errors.Join(err, bad)
+			_, _, err = run.Judges(p)
 		}
 		if err != nil {
 			bad++

@@ -172,6 +172,9 @@ func (m *expectedCounts) lane(a *ledger.LaneAccount) []Check {
 		exactly("terminated", m.ended(), a.Terminated),
 	}
 	has := func(kind faults.Kind) (faults.Fault, bool) { return m.spec.Server(kind, m.mode) }
+	if m.hits(faults.Oversize) > 0 {
+		out = append(out, exactly("oversized", m.hits(faults.Oversize), a.Oversized))
+	}
 	if m.hits(faults.Trouble) > 0 {
 		out = append(out, exactly("transientErrors", m.hits(faults.Trouble), a.TransientErrors))
 	}

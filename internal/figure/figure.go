@@ -8,7 +8,10 @@
 // a [Table].
 package figure
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Figure is one figure of a system or an upstream.
 type Figure struct {
@@ -67,8 +70,29 @@ func (t *Table) Find(name string) *Figure {
 	return nil
 }
 
+// Names are the names of the figures. It works on nil.
+func (t *Table) Names() (names []string) {
+	if t == nil {
+		return nil
+	}
+	for _, f := range t.Figures {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
 // Tables are the tables of several systems and upstreams.
 type Tables []*Table
+
+// Of returns the table of a system, or of a kind of upstream; nil if it has no figures.
+func (all Tables) Of(name string) *Table {
+	for _, t := range all {
+		if t.Name == name && len(t.Systems) == 0 || slices.Contains(t.Systems, name) {
+			return t
+		}
+	}
+	return nil
+}
 
 // Rule returns the merge rule of a figure. A figure that no table has is added; it
 // comes from an archive of another version.

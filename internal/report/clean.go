@@ -131,15 +131,11 @@ func (f *laneFigure) unclean(x laneOf) bool {
 	switch {
 	case f.grade == plain, f.owed && x.hasNoDeliveries(), f.loss && x.lane.ReceivedNothing():
 		return false
-	case f.ordered && !promisesOrder(x.lane):
+	case f.ordered && !x.lane.Ordered:
 		return false
 	}
 	return f.read(x) != 0
 }
-
-// promisesOrder reports whether the lane's events have an order. Webhooks are requests of their
-// own, which may overtake each other. A list shows all changes since the last fetch at once.
-func promisesOrder(l *results.Lane) bool { return l.Mode != "webhook" && l.System != "sep-2549" }
 
 // markUnclean precedes an unclean figure, in every form.
 const markUnclean = "!"

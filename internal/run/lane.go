@@ -45,14 +45,16 @@ func newLane(number int, l profiles.Lane) (*lane, error) {
 
 // spec returns what the ledger needs to know about the lane.
 func (l *lane) spec() ledger.LaneSpec {
+	of, _ := systems.Table.Find(l.System)
 	spec := ledger.LaneSpec{
 		Name:          l.Name,
 		System:        l.System,
 		Mode:          eventmeter.Mode(l.Mode),
 		Subscriptions: l.Subscriptions,
 		Owed:          l.owed,
-		// The draft promises order per subscription for poll and push only.
-		Ordered: l.Mode != string(eventmeter.Webhook),
+		// The draft promises order per subscription for poll and push only, and a list shows
+		// several changes at once.
+		Ordered: l.Mode != string(eventmeter.Webhook) && !of.UsesLists,
 		Replay:  l.MaxAge > 0 || replays(l.Settings),
 	}
 	if l.plan != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/summary"
 	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
@@ -132,10 +133,20 @@ func newRun(ctx context.Context, opts Options) (*run, error) {
 // checkProfile checks the parts of the profile that need no target: thresholds,
 // conditions, hosts and faults.
 func (r *run) checkProfile(ctx context.Context) ([]results.Threshold, []results.Condition, error) {
-	p := r.profile
-	thresholds, err := results.ParseThresholds(p.Thresholds)
+	thresholds, until, err := Judges(r.profile)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", ErrProfile, err)
+		return nil, nil, err
+	}
+	return thresholds, until, r.checkReach(ctx)
+}
+
+// Judges returns the thresholds and the conditions of a profile. The error wraps [ErrProfile]
+// and says which of them name lanes or figures that cannot exist.
+func Judges(p *profiles.Profile) ([]results.Threshold, []results.Condition, error) {
+	thresholds, err := results.ParseThresholds(p.Thresholds)
+	known := results.Known{Lanes: map[string][]string{}}
+	if table := upstream.FigureTables.Of(p.Upstream.Kind); table != nil {
+		known.Upstream = table.Names()
 	}
 	var names, receive []string
 	for _, l := range p.Lanes {
@@ -143,20 +154,22 @@ func (r *run) checkProfile(ctx context.Context) ([]results.Threshold, []results.
 		if !l.HasNoSources() {
 			receive = append(receive, l.Name)
 		}
+		known.Lanes[l.Name] = systems.FigureTables.Of(l.System).Names()
 	}
 	for _, t := range thresholds {
-		if err := t.CheckLanes(names); err != nil {
-			return nil, nil, fmt.Errorf("%w: %w", ErrProfile, err)
-		}
+		err = errors.Join(err, t.CheckLanes(names), t.CheckNames(known))
 	}
-	until, err := results.ParseConditions(p.Phases.Until)
+	until, bad := results.ParseConditions(p.Phases.Until)
 	for _, c := range until {
-		err = errors.Join(err, c.CheckLanes(receive))
+		bad = errors.Join(bad, c.CheckLanes(receive))
+	}
+	if bad != nil {
+		err = errors.Join(err, fmt.Errorf("phases.until: %w", bad))
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: phases.until: %w", ErrProfile, err)
+		return nil, nil, fmt.Errorf("%w: %w", ErrProfile, err)
 	}
-	return thresholds, until, r.checkReach(ctx)
+	return thresholds, until, nil
 }
 
 // checkReach checks the hosts that the run connects to, and the faults.

@@ -198,9 +198,10 @@ func (l *Lane[T]) turned(to sinks.Hook, status int, at eventmeter.Instant, size 
 		h.Turned(status, at)
 	}
 	if h, ok := to.(interface{ Subscription() eventmeter.Sub }); ok && status != http.StatusMethodNotAllowed {
-		switch status {
-		case http.StatusRequestEntityTooLarge:
+		if status == http.StatusRequestEntityTooLarge {
 			l.TooLargeFor(h.Subscription(), at, wire.ErrTooLarge)
+		}
+		switch status {
 		case http.StatusServiceUnavailable: // the budget was used up, or there were too many at once
 			l.TooLargeFor(h.Subscription(), at, budget.ErrExceeded)
 			l.Recorder.Noticed(eventmeter.Notice{

@@ -144,7 +144,7 @@ func FuzzWebhookBody(f *testing.F) {
 			if answered.Code != http.StatusRequestEntityTooLarge || len(rec.delivered) > 0 {
 				t.Errorf("a body of %d bytes was answered %d, with %d deliveries", len(body), answered.Code, len(rec.delivered))
 			}
-			if len(rec.noticed) != 1 || rec.noticed[0].Kind != eventmeter.Oversized {
+			if len(rec.noticed) != 2 || rec.noticed[0].Kind != eventmeter.Oversized || rec.noticed[1].Kind != eventmeter.Malformed {
 				t.Errorf("a body of %d bytes: %+v", len(body), rec.noticed)
 			}
 			return
