@@ -44,11 +44,10 @@ func BenchmarkFanOut(b *testing.B) {
 			for i := range streams {
 				wg.Go(func() {
 					r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", nil)
-					s.do(
-						&countWriter{http.Header{}, &frames},
-						r,
-						&call{method: "events/stream", id: fmt.Append(nil, i), params: []byte(`{"name":"tick","cursor":null}`)},
-					)
+					s.stream(&call{
+						w: &countWriter{http.Header{}, &frames}, r: r,
+						id: fmt.Append(nil, i), params: []byte(`{"name":"tick","cursor":null}`),
+					})
 				})
 			}
 			waitFor(&frames, int64(streams))

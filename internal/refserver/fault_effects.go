@@ -135,8 +135,8 @@ func (s *Server) breaksStream(c *call) bool {
 	return true
 }
 
-// heartbeat sends a heartbeat if it is due. It returns when to look again.
-func (st *stream) heartbeat() (again time.Duration, ok bool) {
+// beat sends a heartbeat if it is due.
+func (st *stream) beat() (again time.Duration, ok bool) {
 	s, every := st.server, st.server.opts.Heartbeat
 	_, missed := s.fault(faults.Heartbeats, eventmeter.Push)
 	if missed || s.breach.Breaks(breach.StreamHeartbeatRequired) {

@@ -186,7 +186,7 @@ func (s *Server) listenAlone(c *call) {
 	if !s.rules.optIn { // nothing to agree to: every such stream carries them
 		agreed = `{}`
 	}
-	if e.acknowledge(agreed) && e.run(c.r.Context()) {
+	if e.acknowledge(agreed) && e.run(c.r.Context(), &e) {
 		e.end()
 	}
 }
@@ -205,6 +205,17 @@ func (p listenParams) lists() (k kinds) {
 	return k
 }
 
+// listStream carries changes of lists.
+type listStream struct {
+	eventStream
+	*listListener
+}
+
+func (st *listStream) deliver(context.Context) bool {
+	changes := st.server.lists.listeners.take(st.listListener)
+	return changes == nil || st.write(appendAll(nil, changes, st.call.id))
+}
+
 // listenLists serves subscriptions/listen.
 func (s *Server) listenLists(c *call, want kinds, items map[string]bool) *rpcError {
 	if !c.modern {
@@ -221,15 +232,11 @@ func (s *Server) listenLists(c *call, want kinds, items map[string]bool) *rpcErr
 	}
 	l := &listListener{want: want, items: items}
 	defer s.lists.listeners.join(l)()
-	e := s.newEventStream(c, ":\n\n")
-	e.wakeup, e.forgotten = l.wakeup, s.forgetSignal()
-	e.deliver = func() bool {
-		changes := s.lists.listeners.take(l)
-		return changes == nil || e.write(appendAll(nil, changes, c.id))
-	}
+	st := &listStream{s.newEventStream(c, ":\n\n"), l}
+	st.eventStream.wakeup, st.forgotten = l.wakeup, s.forgetSignal()
 	s.streamHeader(c.w.Header())
-	if e.acknowledge("{"+string(l.agreed())+"}") && e.run(c.r.Context()) {
-		e.end()
+	if st.acknowledge("{"+string(l.agreed())+"}") && st.run(c.r.Context(), st) {
+		st.end()
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ const headerLastEventID = "Last-Event-ID"
 
 // updates writes resources/updated notifications to one open stream.
 type updates struct {
-	*eventStream
+	eventStream
 	rs  *resources
 	mix mixer
 	// reached holds the positions of the last events. It is nil unless events
@@ -34,23 +34,24 @@ func (rs *resources) newUpdates(w http.ResponseWriter, principal string) *update
 	u := &updates{eventStream: s.newEventStream(&call{w: w, principal: principal}, ""), rs: rs, detached: make(chan struct{})}
 	u.mix.queueLen, u.mix.wake = s.opts.QueueLen, func() { signal(u.wakeup) }
 	u.forgotten = s.forgetSignal()
-	u.deliver = u.deliverAll
-	u.over = func(revoked bool) bool {
-		return revoked && u.call.id != nil // the SDK also uses the stream of a session, which has lost its subscriptions
-	}
-	u.beat = func() (time.Duration, bool) {
-		if rest := s.opts.Heartbeat - time.Since(u.written); rest > 0 {
-			return rest, true
-		}
-		// A comment: the draft has no heartbeat, and proxies close connections that
-		// stay idle.
-		return s.opts.Heartbeat, u.write([]byte(": keep-alive\n\n"))
-	}
 	return u
 }
 
-// deliverAll writes all waiting events. It returns false if the client is gone.
-func (u *updates) deliverAll() bool {
+func (u *updates) over(revoked bool) bool {
+	return revoked && u.call.id != nil // the SDK also uses the stream of a session, which has lost its subscriptions
+}
+
+func (u *updates) beat() (again time.Duration, ok bool) {
+	every := u.server.opts.Heartbeat
+	if rest := every - time.Since(u.written); rest > 0 {
+		return rest, true
+	}
+	// A comment: the draft has no heartbeat, and proxies close connections that
+	// stay idle.
+	return every, u.write([]byte(": keep-alive\n\n"))
+}
+
+func (u *updates) deliver(context.Context) bool {
 	for {
 		events, t := u.mix.take(u.events[:0], streamBatch)
 		if t == nil {
@@ -145,7 +146,7 @@ func (rs *resources) stream(l *typeListener, r *http.Request, principal string) 
 		// before its first event can resume here.
 		prime := rs.appendPositions([]byte("id: "), u.reached)
 		if u.write(append(prime, "\ndata:\n\n"...)) {
-			u.run(ctx)
+			u.run(ctx, u)
 		}
 	})
 	sdk.serve(l, r.WithContext(ctx), principal)
@@ -189,7 +190,7 @@ func (rs *resources) listen(c *call) *rpcError {
 		return nil
 	}
 	if u.acknowledge(string(agreed)) && n > 0 {
-		u.run(c.r.Context())
+		u.run(c.r.Context(), u)
 	}
 	if !u.cut {
 		u.end()

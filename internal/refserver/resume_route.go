@@ -3,6 +3,7 @@ package refserver
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -296,52 +297,65 @@ func invalidEventID(reason, what string) *rpcError {
 	return &rpcError{Code: codeInvalidParams, Message: "Invalid params: " + what, Data: map[string]string{"reason": reason}}
 }
 
+// jobStream is one connection of a job.
+type jobStream struct {
+	eventStream
+	job  *job
+	conn *jobConn
+	room int // how many messages that were not written before it still takes
+	into [][]byte
+}
+
 // serveJob writes a job's messages on a connection until the response, or until
 // either side ends the connection.
 func (s *Server) serveJob(c *call, j *job, conn *jobConn, first []byte) {
 	defer j.detach(conn)
 	s.streamHeader(c.w.Header())
-	e := s.newEventStream(c, "")
-	var frames [][]byte
-	// Messages that are sent again do not count for hanging up: otherwise a
-	// server might never reach the new ones.
-	room := cmp.Or(j.work.HangUp, math.MaxInt)
-	e.wakeup = conn.wakeup
-	e.over = func(bool) bool { return false }
-	e.beat = func() (time.Duration, bool) { return s.opts.Heartbeat, true } // none
-	e.deliver = func() bool {
-		for more := true; more; more = len(frames) == streamBatch {
-			b := j.take(conn, frames[:0], streamBatch, room)
-			frames = b.frames
-			// The draft does not define the fate of the former connection. Here the
-			// latest wins, and the former gets an error. By the base protocol an error
-			// would be the response.
-			if b.superseded && j.session == "" {
-				e.write(j.errorFrame(&rpcError{
-					Code:    codeSuperseded,
-					Message: "Superseded: the request was resumed on another connection",
-					Data:    map[string]string{"reason": "superseded"},
-				}))
-			}
-			if b.superseded || len(frames) > 0 && !e.write(frames...) {
-				return false
-			}
-			if len(frames) > 0 {
-				j.wrote(conn, b)
-			}
-			if b.final || b.gone {
-				return false
-			}
-			if room -= b.fresh; room == 0 || b.cut {
-				s.resumables.counts.hungUp.Add(1)
-				e.write(j.retryFrame())
-				return false
-			}
-		}
-		return true
-	}
+	st := &jobStream{eventStream: s.newEventStream(c, ""), job: j, conn: conn, room: cmp.Or(j.work.HangUp, math.MaxInt)}
+	st.wakeup = conn.wakeup
 	// With a state, the next process goes on with a request of SEP-975.
-	if e.write(first) && e.run(c.r.Context()) && (s.state == nil || j.session != "") {
-		e.write(j.errorFrame(internal(": the server is closing")))
+	if st.write(first) && st.run(c.r.Context(), st) && (s.state == nil || j.session != "") {
+		st.write(j.errorFrame(internal(": the server is closing")))
+	}
+}
+
+func (st *jobStream) over(bool) bool { return false }
+
+func (st *jobStream) beat() (again time.Duration, ok bool) { return st.server.opts.Heartbeat, true } // it has none
+
+func (st *jobStream) deliver(context.Context) bool {
+	j := st.job
+	for {
+		b := j.take(st.conn, st.into[:0], streamBatch, st.room)
+		st.into = b.frames
+		// The draft does not define the fate of the former connection. Here the latest
+		// wins, and the former gets an error. By the base protocol an error would be the
+		// response.
+		if b.superseded && j.session == "" {
+			st.write(j.errorFrame(&rpcError{
+				Code:    codeSuperseded,
+				Message: "Superseded: the request was resumed on another connection",
+				Data:    map[string]string{"reason": "superseded"},
+			}))
+		}
+		if b.superseded || len(b.frames) > 0 && !st.write(b.frames...) {
+			return false
+		}
+		if len(b.frames) > 0 {
+			j.wrote(st.conn, b)
+		}
+		if b.final || b.gone {
+			return false
+		}
+		// Messages that are sent again do not count for hanging up: otherwise a server
+		// might never reach the new ones.
+		if st.room -= b.fresh; st.room == 0 || b.cut {
+			st.server.resumables.counts.hungUp.Add(1)
+			st.write(j.retryFrame())
+			return false
+		}
+		if len(b.frames) < streamBatch {
+			return true
+		}
 	}
 }

@@ -20,7 +20,8 @@ const streamBatch = 64
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4096); return &b }}
 
 // eventStream is an answer that stays open: what the streams of all systems have in
-// common. One goroutine uses it.
+// common. One goroutine uses it. It is a [streaming] itself, which sends nothing but a
+// comment in each interval, and ends when its principal loses its access.
 type eventStream struct {
 	server    *Server
 	call      *call
@@ -29,33 +30,40 @@ type eventStream struct {
 	forgotten <-chan struct{} // closed when the Forget fault strikes
 	cut       bool            // it ends without a result, by a fault
 	events    []*event        // scratch
-
-	// deliver writes what waits, and beat shows that the stream lives, and returns when
-	// to do so again. Both return false to end the stream. over does so in advance; revoked
-	// says that the principal has lost its access.
-	deliver func() bool
-	beat    func() (again time.Duration, ok bool)
-	over    func(revoked bool) bool
+	comment   string
 }
 
-// newEventStream makes a stream that ends when its principal loses its access, and writes
-// comment in each interval.
-func (s *Server) newEventStream(c *call, comment string) *eventStream {
-	e := &eventStream{server: s, call: c, wakeup: make(chan struct{}, 1), written: time.Now()}
-	e.deliver = func() bool { return true }
-	e.beat = func() (time.Duration, bool) { return s.opts.Heartbeat, e.write([]byte(comment)) }
-	e.over = func(revoked bool) bool { return revoked }
-	return e
+// streaming is what a system sends on a stream.
+type streaming interface {
+	// deliver writes what waits. It returns false if the stream is over.
+	deliver(ctx context.Context) bool
+	// beat shows that the stream lives, and returns when to do so again.
+	beat() (again time.Duration, ok bool)
+	// over reports whether the stream has to end, which it then tells the client;
+	// revoked says that the principal has lost its access.
+	over(revoked bool) bool
+}
+
+func (e *eventStream) deliver(context.Context) bool { return true }
+
+func (e *eventStream) beat() (again time.Duration, ok bool) {
+	return e.server.opts.Heartbeat, e.write([]byte(e.comment))
+}
+
+func (e *eventStream) over(revoked bool) bool { return revoked }
+
+func (s *Server) newEventStream(c *call, comment string) eventStream {
+	return eventStream{server: s, call: c, wakeup: make(chan struct{}, 1), written: time.Now(), comment: comment}
 }
 
 // run serves the stream until the client disconnects, the stream is over, or the server
-// closes, which it reports.
-func (e *eventStream) run(ctx context.Context) (closing bool) {
+// closes, which it reports. of is what embeds e, or e.
+func (e *eventStream) run(ctx context.Context, of streaming) (closing bool) {
 	silence := time.NewTimer(e.server.opts.Heartbeat)
 	defer silence.Stop()
 	for {
 		changed, revoked := e.server.principals.watch(e.call.principal)
-		if e.over(revoked) || !e.deliver() {
+		if of.over(revoked) || !of.deliver(ctx) {
 			return false
 		}
 		if cap(e.events) > 8 { // an idle stream keeps little
@@ -64,7 +72,7 @@ func (e *eventStream) run(ctx context.Context) (closing bool) {
 		select {
 		case <-e.wakeup:
 		case <-silence.C:
-			again, ok := e.beat()
+			again, ok := of.beat()
 			if !ok {
 				return false
 			}
@@ -137,7 +145,7 @@ func (e *eventStream) end() {
 
 // stream is one open events/stream.
 type stream struct {
-	*eventStream
+	eventStream
 	topic          *topic
 	reader         *reader
 	batch          int             // most events of one write
@@ -191,17 +199,14 @@ func (s *Server) stream(c *call) *rpcError {
 	s.streamHeader(c.w.Header())
 	st.reader.skipCut()
 	st.forgotten = s.forgetSignal()
-	st.over, st.beat = st.isOver, st.heartbeat
-	st.deliver = func() bool { return st.deliverAll(r.Context()) }
 	open := s.breach.Breaks(breach.StreamActiveConfirmation) && st.write(nil) || st.active(position, truncated)
-	if open && st.run(r.Context()) {
+	if open && st.run(r.Context(), st) {
 		st.end()
 	}
 	return nil
 }
 
-// isOver reports whether the stream has to end, which it then tells the client.
-func (st *stream) isOver(revoked bool) bool {
+func (st *stream) over(revoked bool) bool {
 	s := st.server
 	var why *rpcError
 	switch {
@@ -221,8 +226,7 @@ func (st *stream) isOver(revoked bool) bool {
 	return true
 }
 
-// deliverAll writes all waiting events. It returns false if the client is gone.
-func (st *stream) deliverAll(ctx context.Context) bool {
+func (st *stream) deliver(ctx context.Context) bool {
 	for {
 		if t := st.topic.transientError.Load(); t != st.transientError {
 			st.transientError = t
