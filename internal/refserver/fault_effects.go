@@ -369,13 +369,7 @@ func (ls *lists) apply(l *list, stamp eventmeter.Stamp, probed bool) {
 // carryOut makes a change and notifies of it, as the change's fault says. Delayed
 // notifications are sent in the order of their due times.
 func (ls *lists) carryOut(system string, mode eventmeter.Mode, stamp eventmeter.Stamp, probed bool, change, notify func()) {
-	var f faults.Fault
-	if m := ls.faultInjector; m != nil && probed {
-		var hit bool
-		if f, hit = m.spec.Event(mode, stamp); hit {
-			m.countIn(system, f)
-		}
-	}
+	f := ls.faultInjector.hit(system, mode, stamp, probed)
 	if f.Kind != faults.Stale {
 		change()
 	}

@@ -65,6 +65,18 @@ func (m *faultInjector) appliedFaults() map[string]int64 {
 	return all
 }
 
+// hit returns the fault of an event, and counts it for a system or a mode.
+func (m *faultInjector) hit(of string, mode eventmeter.Mode, stamp eventmeter.Stamp, probed bool) (f faults.Fault) {
+	if m == nil || !probed {
+		return f
+	}
+	f, hit := m.spec.Event(mode, stamp)
+	if hit {
+		m.countIn(of, f)
+	}
+	return f
+}
+
 // begin records the first event, from which faults count that strike once. They
 // are scheduled then.
 func (m *faultInjector) begin(now time.Time, strikes map[faults.Kind]func()) {
@@ -193,13 +205,7 @@ type heldBack struct {
 func (g *stage) put(name, id, key string, data []byte) {
 	now := time.Now()
 	stamp, probed := eventmeter.FindStamp(data)
-	var f faults.Fault
-	if probed {
-		var hit bool
-		if f, hit = g.injector.spec.Event(g.mode, stamp); hit {
-			g.injector.count(f, g.mode)
-		}
-	}
+	f := g.injector.hit(string(g.mode), g.mode, stamp, probed)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	due := g.due(now, f, stamp)

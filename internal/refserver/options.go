@@ -245,10 +245,6 @@ func (o *Options) contradiction() error {
 		return fmt.Errorf("target: Signature is %q: want %s or %s", o.Signature, SignSecret, SignBoth)
 	case o.DropAfter < 0:
 		return fmt.Errorf("target: DropAfter is %v: want 0 or more", o.DropAfter)
-	case o.SendersPerHost < 0:
-		return fmt.Errorf("target: SendersPerHost is %d: want 0 or more", o.SendersPerHost)
-	case o.TypesPage < 0:
-		return fmt.Errorf("target: TypesPage is %d: want 0 or more", o.TypesPage)
 	case o.TypesEvery < 0:
 		return fmt.Errorf("target: TypesEvery is %v: want 0 or more", o.TypesEvery)
 	case o.TokenLife < 0:
@@ -259,8 +255,6 @@ func (o *Options) contradiction() error {
 		return errors.New("target: TokenSecret and TokenEndsStreams need TokenLife: give it too")
 	case o.TokenLife == 0 && o.Faults.OfTokens():
 		return errors.New("target: Faults has faults of tokens without TokenLife: give it too")
-	case o.SendBuffer < 0:
-		return fmt.Errorf("target: SendBuffer is %d: want 0 or more", o.SendBuffer)
 	case o.Stdio && o.SendBuffer > 0:
 		return errors.New("target: Stdio and SendBuffer are both set: want one of them")
 	case o.Stdio && o.SSEAnswers:
@@ -314,6 +308,9 @@ func (o Options) withDefaults() (Options, error) {
 	number("Senders", &o.Senders, 256, 1)
 	number("SuspendAfter", &o.SuspendAfter, 100, -1)
 	number("VerifyFailures", &o.VerifyFailures, 120, -1)
+	number("SendersPerHost", &o.SendersPerHost, 0, 0)
+	number("TypesPage", &o.TypesPage, 0, 0)
+	number("SendBuffer", &o.SendBuffer, 0, 0)
 	number("CapacityBurst", &o.CapacityBurst, max(1, int(o.Capacity/20)), 1)
 	o.Proof = cmp.Or(o.Proof, ProofChallenge)
 	if bad == nil {

@@ -25,29 +25,29 @@ type eventParams struct {
 
 // resolve returns the topic and the selection of a subscription, and its
 // arguments in canonical form.
-func (s *Server) resolve(mode eventmeter.Mode, c *call, p eventParams) (*topic, selection, string, *rpcError) {
+func (s *Server) resolve(mode eventmeter.Mode, c *call, p eventParams) (_ *topic, sel selection, canonical string, _ *rpcError) {
 	t := s.broker.topic(mode, p.Name)
 	if t == nil || s.broker.topics[p.Name].withdrawn.Load() {
-		return nil, selection{}, "", noSuchEvent()
+		return nil, sel, "", noSuchEvent()
 	}
 	if !t.kind.has(mode) {
-		return nil, selection{}, "", unsupported("deliveryMode", string(mode))
+		return nil, sel, "", unsupported("deliveryMode", string(mode))
 	}
 	sel, canonical, err := t.kind.selectBy(p.arguments(c.smithery()))
 	if err != nil {
-		return nil, selection{}, "", invalidParams("%v", err)
+		return nil, sel, "", invalidParams("%v", err)
 	}
 	if t.kind.owned && !s.breach.Breaks(breach.AuthzSubscribeTime, mode) {
 		if c.principal == "" {
-			return nil, selection{}, "", forbidden("authentication required")
+			return nil, sel, "", forbidden("authentication required")
 		}
 		if sel.keyed && sel.key != c.principal {
-			return nil, selection{}, "", forbidden("the notes are another principal's")
+			return nil, sel, "", forbidden("the notes are another principal's")
 		}
 		sel = selection{keyed: true, key: c.principal}
 	}
 	if p.MaxAgeMs != nil && *p.MaxAgeMs < 0 || p.MaxAge != nil && *p.MaxAge < 0 {
-		return nil, selection{}, "", invalidParams("maxAgeMs is negative")
+		return nil, sel, "", invalidParams("maxAgeMs is negative")
 	}
 	return t, sel, canonical, nil
 }

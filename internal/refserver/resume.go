@@ -210,9 +210,7 @@ func (q *resumables) begin(c *call, session string, w workArguments) (*job, *job
 // find returns the job with that token and id, if it belongs to the caller. The
 // error does not say which part is wrong, so that guesses learn nothing.
 func (q *resumables) find(c *call, id json.RawMessage, token string) (*job, *rpcError) {
-	q.mu.Lock()
-	j := q.jobs[token]
-	q.mu.Unlock()
+	j := q.job(token)
 	if j == nil || j.principal != c.principal || string(j.id) != string(id) {
 		q.counts.refused.Add(1)
 		return nil, notResumable()
@@ -220,12 +218,16 @@ func (q *resumables) find(c *call, id json.RawMessage, token string) (*job, *rpc
 	return j, nil
 }
 
+func (q *resumables) job(token string) *job {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.jobs[token]
+}
+
 // inSession returns the job with that token, if it belongs to the principal and to
 // the session, and has a message with that number, or 0.
 func (q *resumables) inSession(session, principal, token string, number uint64) *job {
-	q.mu.Lock()
-	j := q.jobs[token]
-	q.mu.Unlock()
+	j := q.job(token)
 	if j == nil || session == "" || j.session != session || j.principal != principal {
 		return nil
 	}
