@@ -69,8 +69,8 @@ func TestTiles(t *testing.T) {
 		{"duplicates", "3", "unclean"},
 	}
 	if !reflect.DeepEqual(got.Rows, want) || got.P99 != "10.0ms" || got.Interval != "95 % interval 9.00ms to 12.0ms" ||
-		got.Standing != "tie" ||
-		v.Tiles[1].Standing != "tie" {
+		got.Standing != "not compared" ||
+		v.Tiles[1].Standing != "not compared" {
 		t.Errorf("%+v", v.Tiles)
 	}
 	l.Latency.Intervals["fromIntended.p99"] = results.Interval{Low: 9e6, Doubt: results.FewEvents}

@@ -121,6 +121,8 @@ type standing struct {
 	*contender
 	// tied lanes share the first place. A lane alone in it is the fastest; the others are slower.
 	first, tied bool
+	// short is set where the run has too few intervals to separate lanes.
+	short bool
 	// times is the quotient of the p99 to that of the first lane, 0 where it is not known.
 	times float64
 }
@@ -147,8 +149,9 @@ func standingsOf(p *Page) []standing {
 			s.times = float64(s.p99) / float64(max(best.p99, 1))
 		}
 	}
+	short := longest(all) < leastIntervals
 	for i := range all {
-		all[i].tied = all[i].first && ties
+		all[i].tied, all[i].short = all[i].first && ties, short
 	}
 	return all
 }
@@ -156,6 +159,8 @@ func standingsOf(p *Page) []standing {
 // text returns the standing in a word or two, and its CSS class.
 func (s *standing) text() (text, class string) {
 	switch {
+	case s.tied && s.short:
+		return "not compared", "tie"
 	case s.tied:
 		return "tie", "tie"
 	case s.first:
@@ -188,9 +193,9 @@ func compared(p *Page) string {
 	text := fmt.Sprintf("%s was fastest: 99 of 100 deliveries within %s", Clean(all[0].lane.Name), results.FormatNanos(all[0].p99))
 	if all[0].tied {
 		text = "Tie: this run does not separate " + listed(tied)
-		if longest(all) < leastIntervals {
+		if all[0].short {
 			text = fmt.Sprintf(
-				"Tie: this run is too short to separate %s; it takes %d seconds with deliveries",
+				"This run is too short to say which lane is fastest: %s. It takes %d seconds with deliveries",
 				listed(tied),
 				leastIntervals,
 			)

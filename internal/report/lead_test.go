@@ -74,7 +74,7 @@ func TestFastest(t *testing.T) {
 		"one disagrees":     {a: all(10 * ms), b: but(all(20*ms), 4, 9*ms)},
 		"one is equal":      {a: all(10 * ms), b: but(all(20*ms), 4, 10*ms)},
 		"seven intervals": {a: all(10 * ms)[:7], b: all(330 * ms)[:7],
-			want: "Tie: this run is too short to separate a (p99 10.0ms) and b (p99 330ms); it takes 8 seconds " +
+			want: "This run is too short to say which lane is fastest: a (p99 10.0ms) and b (p99 330ms). It takes 8 seconds " +
 				"with deliveries."},
 		"eight intervals":       {a: all(10 * ms)[:8], b: all(330 * ms)[:8], winner: true},
 		"few are shared":        {a: all(10 * ms), b: but(but(but(all(330*ms), 0, 0), 1, 0), 2, 0)},
@@ -142,7 +142,7 @@ func TestSettingsExplain(t *testing.T) {
 		p := racePage(false, map[string][]time.Duration{"push": {30 * ms}, "poll": {990 * ms}}, "push", "poll")
 		p.Result.Profile = json.RawMessage(`{"lanes": [{"name": "push"}, {"name": "poll", "poll": {"minInterval": 1500000000}}]}`)
 		p.Result.Lanes[1].Figures = map[string]float64{"pollsPacedByServer": server, "pollsPacedByMinInterval": floor}
-		p.Result.Lanes[1].Timings = map[string]results.Quantiles{"pollInterval": {Count: 100, P50: interval}}
+		p.Result.Lanes[1].Timings = map[string]results.Quantiles{"pollInterval": {Count: 100, P50: interval}, "nextPoll": {Count: 90, P50: 1e9}}
 		return p.Result
 	}
 	cut := poll(0, 0, 0)
@@ -155,14 +155,14 @@ func TestSettingsExplain(t *testing.T) {
 	together.Profile = json.RawMessage(
 		`{"lanes": [{"name": "push", "events": {"cutAt": 1000000000, "cutFor": 2000000000}}, {"name": "poll"}]}`,
 	)
-	alone := poll(90, 10, 1004e6)
+	alone := poll(90, 10, 1392e6)
 	alone.Lanes = alone.Lanes[1:]
 	for name, tt := range map[string]struct {
 		r    *results.Result
 		want []string
 	}{
-		"the server's pace": {poll(90, 10, 1004e6), []string{"poll is slower because the server asked for 1s between polls (nextPollMs)"}},
-		"its own pace":      {poll(10, 90, 1500e6), []string{"poll is slower because poll.minInterval is 1.5s"}},
+		"the server's pace": {poll(90, 10, 1392e6), []string{"poll waits for its polls: the server asked for 1s between polls (nextPollMs)"}},
+		"its own pace":      {poll(10, 90, 1500e6), []string{"poll waits for its polls: poll.minInterval is 1.5s"}},
 		"the only lane":     {alone, []string{"poll waits for its polls: the server asked for 1s between polls (nextPollMs)"}},
 		"neither":           {poll(0, 0, 1000e6), nil},
 		"too short a pace":  {poll(90, 0, 100e6), nil}, // 990 ms are not explained by 100 ms

@@ -57,7 +57,7 @@ func settingLines(r *results.Result) []string {
 			continue
 		}
 		s := &p.Lanes[at]
-		for _, text := range []string{pollPace(r, l, s), refusals(l, s), cuts(s)} {
+		for _, text := range []string{pollPace(l, s), refusals(l, s), cuts(s)} {
 			if text != "" {
 				out = append(out, Clean(l.Name+" "+text))
 			}
@@ -68,20 +68,15 @@ func settingLines(r *results.Result) []string {
 
 // pollPace explains a poll lane whose events wait for the next poll: the interval between polls is
 // at least half of the p99 latency.
-func pollPace(r *results.Result, l *results.Lane, s *laneSettings) string {
+func pollPace(l *results.Lane, s *laneSettings) string {
 	interval := l.Timings["pollInterval"]
 	byServer, byMinInterval := l.Figures["pollsPacedByServer"], l.Figures["pollsPacedByMinInterval"]
 	if interval.Count == 0 || byServer+byMinInterval == 0 || 2*interval.P50 < l.Latency.FromIntended.P99 {
 		return ""
 	}
-	text := "waits for its polls: "
-	if slices.ContainsFunc(r.Lanes, func(other results.Lane) bool {
-		return other.Delivered > 0 && other.Latency.FromIntended.P99 < l.Latency.FromIntended.P99
-	}) {
-		text = "is slower because "
-	}
-	if byServer >= byMinInterval {
-		return text + fmt.Sprintf("the server asked for %s between polls (nextPollMs)", settingText(interval.P50.Duration()))
+	const text = "waits for its polls: "
+	if asked := l.Timings["nextPoll"]; byServer >= byMinInterval && asked.Count > 0 {
+		return text + fmt.Sprintf("the server asked for %s between polls (nextPollMs)", settingText(asked.P50.Duration()))
 	}
 	return text + fmt.Sprintf("poll.minInterval is %s", settingText(s.Poll.MinInterval))
 }

@@ -9,6 +9,7 @@ import (
 var FigureTable = figure.Table{Name: "events", Systems: []string{"events", "smithery"}, Figures: []figure.Figure{
 	{Name: "pollsPacedByServer", Help: "polls whose time the target's answer set"},
 	{Name: "pollsPacedByMinInterval", Help: "polls whose time poll.minInterval set"},
+	{Name: "nextPoll", Unit: "ns", Timing: true, Help: "waits that the target's answers asked for (nextPollMs), of polls whose time they set"},
 	{Name: "pollInterval", Unit: "ns", Timing: true, Help: "from one poll of a subscription to the next, as it was sent"},
 	{Name: driver.FigureCoalesced, Help: "streams whose events arrived in coalesced reads, as through a buffer"},
 

@@ -14,6 +14,7 @@ func (d *lane) declare() {
 	if o.Mode == eventmeter.Poll {
 		d.tally.Declare("pollsPacedByServer", "pollsPacedByMinInterval")
 		d.tally.DeclareTiming("pollInterval")
+		d.tally.DeclareTiming("nextPoll")
 	}
 	if webhook && o.Webhook.RotateEvery > 0 {
 		d.tally.Declare("rotations", "verifiedByOld", "verifiedByBoth", "rejectedInRace")

@@ -63,6 +63,7 @@ func (d *lane) polling(r *run, at eventmeter.Instant, long bool) {
 		paced := "pollsPacedByMinInterval"
 		if p.next > 0 && p.next >= d.Opts.Poll.MinInterval {
 			paced = "pollsPacedByServer"
+			d.tally.Took("nextPoll", p.next)
 		}
 		d.tally.Count(paced, 1)
 		p.at = 0
