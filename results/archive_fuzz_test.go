@@ -347,6 +347,9 @@ func TestPartAndResultAgree(t *testing.T) {
 		"lane push: delivered is 2":           func(r *Result, _ *Part) { r.Lanes[0].Delivered++ },
 		"lane push: lostSilent is 1":          func(r *Result, _ *Part) { r.Lanes[0].LostSilent-- },
 		"lane push: duplicates.sameEvent is ": func(r *Result, _ *Part) { r.Lanes[0].Duplicates.SameEvent = 0 },
+		"lane push: lostOrderUnknown is ":     func(r *Result, _ *Part) { r.Lanes[0].LostOrderUnknown += 3 },
+		"lane push: orderConflicts is ":       func(r *Result, _ *Part) { r.Lanes[0].OrderConflicts += 3 },
+		"lane push: gaps.falseAlarms is ":     func(r *Result, _ *Part) { r.Lanes[0].Gaps.FalseAlarms += 3 },
 		"lane push: latency.fromSent.count":   func(r *Result, _ *Part) { r.Lanes[0].Latency.FromSent.Count = 0 },
 	} {
 		r, p := archiveOf(t)

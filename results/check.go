@@ -247,26 +247,9 @@ func CheckPart(dir string, r *Result, p *Part) error {
 				File,
 			)
 		}
-		for _, n := range []struct {
-			name string
-			a, b int64
-		}{
-			{"subscriptions", int64(a.Subscriptions), int64(b.Subscriptions)},
-			{"expected", a.Expected, b.Expected},
-			{"delivered", a.Delivered, b.Delivered},
-			{"lostSilent", a.LostSilent, b.LostSilent}, {"lostAnnounced", a.LostAnnounced, b.LostAnnounced},
-			{"lostUndeliverable", a.LostUndeliverable, b.LostUndeliverable},
-			{"lostRefused", a.LostRefused, b.LostRefused},
-			{"lostSuspended", a.LostSuspended, b.LostSuspended},
-			{"outOfOrder", a.OutOfOrder, b.OutOfOrder},
-			{"late", a.Late, b.Late}, {"unexpected", a.Unexpected, b.Unexpected}, {"recovered", a.Recovered, b.Recovered},
-			{"duplicates.sameEvent", a.Duplicates.SameEvent, b.Duplicates.SameEvent},
-			{"duplicates.sameEmission", a.Duplicates.SameEmission, b.Duplicates.SameEmission},
-			{"latency.fromIntended.count", a.Latency.FromIntended.Count, b.Latency.FromIntended.Count},
-			{"latency.fromSent.count", a.Latency.FromSent.Count, b.Latency.FromSent.Count},
-		} {
-			if n.a != n.b && !r.Checkpoint {
-				return bad("lane %s: %s is %d in %s and %d in %s", a.Name, n.name, n.a, PartFile, n.b, File)
+		for _, n := range LaneCounts {
+			if x, y := n.Read(a), n.Read(b); x != y && !r.Checkpoint {
+				return bad("lane %s: %s is %d in %s and %d in %s", a.Name, n.Name, x, PartFile, y, File)
 			}
 		}
 	}

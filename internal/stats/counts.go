@@ -8,7 +8,6 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/stats/dist"
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // tallied is a counting figure in one run: count out of whole, in clusters of related events.
@@ -93,13 +92,19 @@ func countEstimate(a, b []tallied, alpha float64) estimate {
 	return e
 }
 
-// lossOf counts n of a lane's losses, whose examples are of a kind. Consecutive
-// misses of a subscription are one incident.
-func lossOf(l *results.Lane, n int64, kind ledger.ExampleKind) tallied {
-	t := tallied{count: float64(n), whole: float64(l.Expected)}
-	if n > 0 {
-		incidents := float64(max(l.Gaps.Incidents, 1)) * float64(n) / float64(l.Lost())
-		t.clusters = clustersOf(l.Examples, string(kind), min(incidents, t.count))
+// tally counts one of a lane's counts. Consecutive misses of a subscription are one incident.
+// What one event causes at all subscriptions is about one, too.
+func tally(l *results.Lane, n results.LaneCount) tallied {
+	t := tallied{count: float64(n.Read(l)), whole: float64(n.Of(l))}
+	switch {
+	case t.count == 0:
+	case n.Loss:
+		incidents := float64(max(l.Gaps.Incidents, 1)) * t.count / float64(l.Lost())
+		t.clusters = clustersOf(l.Examples, string(n.Example), min(incidents, t.count))
+	case n.Example != "":
+		t.clusters = clustersOf(l.Examples, string(n.Example), t.count)
+	default:
+		t.clusters = max(1, t.count/float64(max(l.Ready.Active, 1)))
 	}
 	return t
 }

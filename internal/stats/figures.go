@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/eventmeter/eventmeter/results"
-	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // compared is one figure of a lane (or of the run) in comparisons.
@@ -24,13 +23,8 @@ type compared struct {
 var laneFigures = slices.Concat(
 	latencyFigures("latency.fromIntended.", results.TagIntended),
 	latencyFigures("latency.fromSent.", results.TagSent),
+	countFigures(),
 	[]compared{
-		lossFigure("lostSilent", ledger.ExampleLostSilent, func(l *results.Lane) int64 { return l.LostSilent }),
-		lossFigure("lostAnnounced", ledger.ExampleLostAnnounced, func(l *results.Lane) int64 { return l.LostAnnounced }),
-		lossFigure("lostOrderUnknown", ledger.ExampleLostOrderUnknown, func(l *results.Lane) int64 { return l.LostOrderUnknown }),
-		lossFigure("lostUndeliverable", ledger.ExampleLostUndeliverable, func(l *results.Lane) int64 { return l.LostUndeliverable }),
-		lossFigure("lostRefused", ledger.ExampleLostRefused, func(l *results.Lane) int64 { return l.LostRefused }),
-		lossFigure("lostSuspended", ledger.ExampleLostSuspended, func(l *results.Lane) int64 { return l.LostSuspended }),
 		{path: "duplicates.rate", unit: "share", count: duplicatesOf},
 		{path: "overhead.totalPerDelivered.requests", unit: "requests"},
 		{path: "overhead.totalPerDelivered.bytes", unit: "bytes"},
@@ -51,10 +45,14 @@ func latencyFigures(path, tag string) []compared {
 	return out
 }
 
-// lossFigure is a loss whose examples are of a kind.
-func lossFigure(path string, kind ledger.ExampleKind, lost func(*results.Lane) int64) compared {
-	count := func(l *results.Lane) tallied { return lossOf(l, lost(l), kind) }
-	return compared{path: path, per: "expected", unit: "share", count: count}
+// countFigures are the counts that are compared.
+func countFigures() (all []compared) {
+	for _, n := range results.LaneCounts {
+		if n.Of != nil {
+			all = append(all, compared{path: n.Name, per: n.Per, unit: "share", count: func(l *results.Lane) tallied { return tally(l, n) }})
+		}
+	}
+	return all
 }
 
 // runFigures are the figures of the whole run. A target's CPU is the lane's

@@ -395,3 +395,45 @@ func TestLoadSide(t *testing.T) {
 		}
 	}
 }
+
+// TestCompareEveryCount: each count that is compared has a line, and a sixth of the deliveries is
+// found.
+func TestCompareEveryCount(t *testing.T) {
+	for _, n := range results.LaneCounts {
+		if n.Of == nil || n.Loss {
+			continue
+		}
+		s := defaultSim()
+		a, b := s.side(1, 2), s.side(3, 4)
+		for i := range b.Runs {
+			l := &b.Runs[i].Result.Lanes[0]
+			l.Ready.Active = 2
+			many := l.Delivered / 6
+			switch n.Name {
+			case "outOfOrder":
+				l.OutOfOrder = many
+			case "orderConflicts":
+				l.OrderConflicts = many
+			case "late":
+				l.Late = many
+			case "unexpected":
+				l.Unexpected = many
+			case "recovered":
+				l.Recovered = many
+			case "gaps.incidents":
+				l.Gaps.Incidents = many
+			case "gaps.falseAlarms":
+				l.Gaps.FalseAlarms = many
+			default:
+				t.Fatalf("%s has no case here", n.Name)
+			}
+			if n.Read(l) != many {
+				t.Errorf("%s reads %d, want %d", n.Name, n.Read(l), many)
+			}
+		}
+		c := compare(t, a, b, CompareOptions{Resamples: 200})
+		if ch := c.change(b.Runs[0].Result.Lanes[0].Name, n.Name); ch == nil || ch.Finding != Worse {
+			t.Errorf("%s: %+v", n.Name, ch)
+		}
+	}
+}
