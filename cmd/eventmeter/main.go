@@ -23,13 +23,16 @@ func main() {
 	signal.Notify(interrupts, terminationSignals()...)
 	survivePipe()
 	handlePanics()
-	os.Exit(guarded(os.Stderr, func() error {
-		io := streams{os.Stdin, &output{w: os.Stdout}, os.Stderr, interrupts, nil}
+	stderr := newUnblocked(os.Stderr)
+	code := guarded(stderr, func() error {
+		io := streams{os.Stdin, &output{w: os.Stdout}, stderr, relay(interrupts), nil}
 		environment, known := os.Environ(), newRoot(io)
 		warnOfVariables(io.err, known, environment)
 		io.variables = takeEnvironment(known, environment)
 		return runCommand(context.Background(), os.Args[1:], io)
-	}))
+	})
+	stderr.flush()
+	os.Exit(code)
 }
 
 // runCommand is the whole command. Its error decides the exit code.

@@ -59,7 +59,7 @@ func terminalOf(w io.Writer) (fd int, ok bool) {
 	if o, is := w.(*output); is {
 		w = o.w
 	}
-	f, is := w.(*os.File)
+	f, is := w.(interface{ Fd() uintptr })
 	if !is || os.Getenv("TERM") == "dumb" || !term.IsTerminal(int(f.Fd())) {
 		return -1, false
 	}
@@ -132,6 +132,7 @@ func (v *view) close() {
 	if v.terminal >= 0 {
 		v.draw(func(_, _ int) []string { return nil })
 	}
+	flush(v.w)
 }
 
 // draw replaces the block that was drawn before.
