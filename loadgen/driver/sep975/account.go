@@ -1,6 +1,7 @@
 package sep975
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -56,6 +57,10 @@ type account struct {
 	counts         map[string]int64
 	timings        map[string]*ledger.Timing
 	balance        int64 // requests whose messages do not add up
+	// fits is true if the tool is of the kind that the lane needs: a request brought progress, a log
+	// message or its note. unfit is what other completed requests lack: lost if the tool fits.
+	fits  bool
+	unfit int64
 
 	// held is how many requests are without a connection now; area is their
 	// number over time, within the measured part.
@@ -112,8 +117,9 @@ func (a *account) advance(now eventmeter.Instant) {
 	a.most = max(a.most, a.held) // held may not have changed in the measured part
 }
 
-// commit adds a request that has ended, unless it ended before the measured part.
-func (a *account) commit(t *task, outcome string) {
+// commit adds a request that has ended, unless it ended before the measured part. It reports
+// whether the tool fits, as far as is known.
+func (a *account) commit(t *task, outcome string) (fits bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	expected := int64(len(t.progress)+len(t.logs)) + 1
@@ -130,8 +136,9 @@ func (a *account) commit(t *task, outcome string) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.fits = a.fits || t.fits
 	if a.clock.Now() < a.measure {
-		return
+		return a.fits
 	}
 	for name, n := range t.tally.counts {
 		a.counts[name] += n
@@ -145,12 +152,15 @@ func (a *account) commit(t *task, outcome string) {
 	a.counts["requestsBegun"]++
 	a.counts[outcome]++
 	a.counts["messagesExpected"] += expected
-	switch outcome {
-	case outExpired, outOverslept, outAbandoned:
+	switch {
+	case outcome == outExpired, outcome == outOverslept, outcome == outAbandoned:
 		a.counts["messagesExcused"] += missing
+	case outcome == outCompleted && !t.fits:
+		a.unfit += missing
 	default:
 		a.counts["messagesLost"] += missing
 	}
+	return a.fits
 }
 
 func record(t *ledger.Timing, took time.Duration) {
@@ -172,16 +182,21 @@ func (a *account) figures() driver.Figures {
 	now := a.clock.Now()
 	a.advance(now)
 	f := driver.Figures{Values: make(map[string]float64), Timings: make(map[string]ledger.Timing)}
-	for _, name := range counts {
-		f.Values[name] = float64(a.counts[name])
+	c := maps.Clone(a.counts)
+	if a.fits {
+		c["messagesLost"] += a.unfit
+	} else {
+		c["messagesExcused"] += a.unfit
 	}
-	c := a.counts
 	off := func(whole string, parts ...string) int64 {
 		n := c[whole]
 		for _, p := range parts {
 			n -= c[p]
 		}
 		return max(n, -n)
+	}
+	for _, name := range counts {
+		f.Values[name] = float64(c[name])
 	}
 	f.Values["unbalanced"] = float64(a.balance +
 		off("messagesExpected", "messagesDelivered", "messagesLost", "messagesExcused") +

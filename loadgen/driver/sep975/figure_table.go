@@ -14,7 +14,7 @@ var FigureTable = figure.Table{Name: "sep-975", Systems: []string{"sep-975"}, Fi
 	{Name: "messagesExpected", Help: "messages that requests owe: those delivered, lost and excused"},
 	{Name: "messagesDelivered", Help: "messages that came at least once, on whatever connection"},
 	{Name: "messagesLost", Help: "messages that never came"},
-	{Name: "messagesExcused", Help: "messages of requests that were given up on purpose"},
+	{Name: "messagesExcused", Help: "messages of requests that were given up on purpose, and of a tool that does not fit"},
 	{Name: "messagesRepeated", Help: "second and later copies of messages"},
 	{Name: "messagesRepeatedOnOneConnection", Help: "second and later copies on the same connection"},
 	{Name: "messagesOutOfOrder", Help: "progress that came for the first time after newer progress"},

@@ -1,6 +1,7 @@
 package sep975
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -66,7 +67,7 @@ func TestAccount975(t *testing.T) {
 	a := newAccount(eventmeter.NewClock())
 	d := &lane{}
 	request := func(outcome string, progress, logs []uint16, result bool) {
-		t := &task{d: d, progress: progress, logs: logs, result: result}
+		t := &task{d: d, progress: progress, logs: logs, result: result, fits: slices.Max(progress) > 0}
 		for _, seen := range [][]uint16{progress, logs, {0}} {
 			for _, link := range seen {
 				if link != 0 {
@@ -87,18 +88,19 @@ func TestAccount975(t *testing.T) {
 	request(outExpired, []uint16{1, 0, 0}, []uint16{0}, false)
 	request(outOverslept, []uint16{0, 0, 0}, []uint16{1}, false)
 	request(outAbandoned, []uint16{0, 0, 0}, []uint16{0}, false)
+	request(outCompleted, []uint16{0, 0, 0}, []uint16{0}, true) // lost: the tool fits elsewhere
 	a.begin(a.clock.Now()+eventmeter.Instant(time.Hour), 0)
 	request(outCompleted, []uint16{1, 1, 1}, []uint16{1}, true) // before the measured part
 	f := a.figures()
 	for name, want := range map[string]float64{
-		"requestsBegun": 7, outCompleted: 2, outFailed: 1, outUnfinished: 1, outExpired: 1, outOverslept: 1, outAbandoned: 1,
-		"messagesExpected": 35, "messagesDelivered": 15, "messagesLost": 1 + 4 + 2, "messagesExcused": 4 + 4 + 5, "unbalanced": 0,
+		"requestsBegun": 8, outCompleted: 3, outFailed: 1, outUnfinished: 1, outExpired: 1, outOverslept: 1, outAbandoned: 1,
+		"messagesExpected": 40, "messagesDelivered": 16, "messagesLost": 1 + 4 + 2 + 4, "messagesExcused": 4 + 4 + 5, "unbalanced": 0,
 	} {
 		if f.Values[name] != want {
 			t.Errorf("%s is %v, want %v", name, f.Values[name], want)
 		}
 	}
-	if n := f.Timings["request"].Histogram.TotalCount(); n != 2 {
+	if n := f.Timings["request"].Histogram.TotalCount(); n != 3 {
 		t.Errorf("%d requests were timed", n)
 	}
 	// A message that was counted and is not marked is a fault of the account.

@@ -303,6 +303,9 @@ func (d *lane) serve(r *run, confirm func()) error {
 			d.Notice(r.Sub, eventmeter.Terminated, d.Clock.Now(), err.Error())
 			r.Fail(err)
 			return nil
+		case opened && errors.Is(err, errUnfit): // the next request would be like this one
+			r.Fail(err)
+			return nil
 		case opened:
 			d.Notice(r.Sub, eventmeter.TransientError, d.Clock.Now(), err.Error())
 		}

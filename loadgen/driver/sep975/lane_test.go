@@ -181,6 +181,28 @@ func TestLastEventIDWithoutIDs(t *testing.T) {
 	}
 }
 
+// TestAnotherTool meets a tool that sends neither progress nor the note: it does not fit, and
+// owes nothing.
+func TestAnotherTool(t *testing.T) {
+	w := systemstest.NewWorld(t, refserver.Options{})
+	for _, via := range []string{sep975.ViaToken, sep975.ViaLastEventID} {
+		t.Run(via, func(t *testing.T) {
+			d, rec := requests(t, mcpclient.EndpointOptions{URL: bent(t, w, nil, func(b []byte) []byte {
+				b = bytes.ReplaceAll(b, []byte("notifications/progress"), []byte("notifications/anything"))
+				return bytes.ReplaceAll(b, []byte("eventmeter-975-"), []byte("eventmeter-X-"))
+			})}, driver.Options{Settings: sep975.Settings{Via: via, Steps: 20, Step: time.Millisecond}})
+			_ = d.Attach(t.Context(), 0) // the request may have ended before
+			f := figuresAfter(t, d, rec, "requestsCompleted", 1)
+			if f["messagesLost"] != 0 || f["messagesExcused"] != 20 || f["requestsBegun"] != 1 {
+				t.Errorf("figures %v", f)
+			}
+			rec.Wait(t, "it does not fit", func(m *systemstest.Memory) bool {
+				return strings.Contains(strings.Join(m.Log, "\n"), "neither its progress nor the note")
+			})
+		})
+	}
+}
+
 // TestSessionIsForgotten loses a request with the session that it belongs to, and
 // makes the next one in another.
 func TestSessionIsForgotten(t *testing.T) {

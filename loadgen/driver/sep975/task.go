@@ -12,6 +12,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/sinks"
@@ -104,6 +105,7 @@ type task struct {
 	high     int64         // highest progress
 	links    uint16        // connections so far
 	result   bool          // the result came
+	fits     bool          // progress, a log message or a result with the note came
 	policy   bool          // the request can be resumed
 	resume   string        // the resume token
 	lastID   []byte        // with lastEventId: the id of the last event
@@ -115,6 +117,9 @@ type task struct {
 	cutDue   bool                    // cut as soon as the request can be resumed
 	cutAt    eventmeter.Instant      // when the current or last connections were cut; 0 = not
 }
+
+// errUnfit says that the tool is not of the kind that the lane needs.
+var errUnfit = errors.New("the tool does not fit")
 
 // errCut is why a connection that the lane cuts on purpose ends.
 var errCut = errors.New("cut on purpose")
@@ -155,7 +160,12 @@ func (t *task) run() error {
 			outcome = outUnfinished
 		}
 	}
-	d.count.commit(t, outcome)
+	if fits := d.count.commit(t, outcome); err == nil && !fits && outcome == outCompleted {
+		err = fmt.Errorf(
+			"%s: %w: the tool %s sent neither its progress nor the note in its result: see sep975.tool",
+			mcpclient.MethodCall, errUnfit, errtext.Line(d.set.Tool),
+		)
+	}
 	return err
 }
 
@@ -454,7 +464,7 @@ func (t *task) takeNumbered(l *link, seen []uint16, n int64, ok bool) (again boo
 		return false
 	case seen[n-1] == 0:
 		seen[n-1] = l.no
-		l.news = true
+		l.news, t.fits = true, true
 		t.tally.add("messagesDelivered", 1)
 		return false
 	case seen[n-1] == l.no:
@@ -471,7 +481,9 @@ func (t *task) takeResult(l *link, data []byte) (again bool) {
 		return false
 	}
 	l.result = true
-	if !bytes.Contains(data, []byte(t.note)) {
+	if bytes.Contains(data, []byte(t.note)) {
+		t.fits = true
+	} else {
 		t.tally.add("resultsWrong", 1)
 	}
 	if t.result {
