@@ -35,16 +35,18 @@ func (p *probe) open(ctx context.Context, over http.RoundTripper, of params) (a 
 }
 
 func (p *probe) openOnce(ctx context.Context, over http.RoundTripper, session *mcpclient.Session, body []byte) (a answer, opened bool) {
-	resp, err := over.RoundTrip(p.caller.NewPost(ctx, session.Header(methodStream, ""), body))
+	req := p.caller.NewPost(ctx, session.Header(methodStream, ""), body)
+	resp, err := over.RoundTrip(req)
 	if err != nil {
 		return answer{silent: "no answer: " + mcpclient.TransportError(ctx, err).Failure()}, false
 	}
+	resp.Request = req
 	context.AfterFunc(ctx, func() {
 		defer crash.Guard()
 		resp.Body.Close()
 	})
 	if resp.StatusCode <= 299 && mcpclient.IsEventStream(resp.Header) {
-		return firstMessage(resp)
+		return p.firstMessage(ctx, resp)
 	}
 	from := &mcpclient.Answer{Want: wire.RequestID(body)}
 	defer from.Release()
@@ -52,8 +54,8 @@ func (p *probe) openOnce(ctx context.Context, over http.RoundTripper, session *m
 	return p.read(from), false
 }
 
-// firstMessage reads a stream up to its first message.
-func firstMessage(resp *http.Response) (a answer, opened bool) {
+// firstMessage reads a stream up to its first message that is no request of the server.
+func (p *probe) firstMessage(ctx context.Context, resp *http.Response) (a answer, opened bool) {
 	var parser wire.EventParser
 	defer parser.Reset()
 	buf := make([]byte, 4<<10)
@@ -63,7 +65,7 @@ func firstMessage(resp *http.Response) (a answer, opened bool) {
 		n, err := resp.Body.Read(buf)
 		failed := parser.Feed(buf[:n], func(e wire.Event) {
 			var m wire.Message
-			if found || !wire.ScanMessage(e.Data, &m) {
+			if found || !wire.ScanMessage(e.Data, &m) || p.caller.Asked(ctx, resp, e.Data) {
 				return
 			}
 			found, opened = true, len(m.Method) > 0

@@ -147,6 +147,37 @@ func Elements(b []byte, each func(element []byte) bool) bool {
 	return s.finish()
 }
 
+// IsBatch reports whether a text of JSON-RPC is an array of messages (2025-03-26).
+func IsBatch(b []byte) bool {
+	s := scanner{b: b}
+	s.space()
+	return s.peek() == '['
+}
+
+// EachMessage calls each for every message of a text of JSON-RPC, which is one message or an
+// array of them, until it returns false. size is the number of bytes that the text took;
+// each gets its share. It returns false if the text is an array that cannot be read, or is
+// empty.
+func EachMessage(b []byte, size int, each func(text []byte, size int) bool) bool {
+	if !IsBatch(b) {
+		each(b, size)
+		return true
+	}
+	more := -1 // what the first message took more than its text; -1 = it has not been seen
+	return Elements(b, func(text []byte) bool {
+		share := len(text)
+		if more < 0 {
+			more = size
+			Elements(b, func(t []byte) bool {
+				more -= len(t)
+				return true
+			})
+			share += more
+		}
+		return each(text, share)
+	}) && more >= 0
+}
+
 // ListLength returns the number of members of an answer's result plus the number of
 // elements of the array named member, in order to bound what decoding the result
 // would allocate. It is 0 if there is no result, and stops at invalid JSON.

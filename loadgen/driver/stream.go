@@ -123,6 +123,7 @@ type Stream struct {
 	turn      uint32 // of the connection; guarded by mu
 	ctx       context.Context
 	session   *mcpclient.Session // of the current connection
+	header    http.Header        // of the request of the current connection
 	method    string             // of the current connection
 
 	mu    sync.Mutex
@@ -304,6 +305,7 @@ func (s *Stream) connect() {
 		return
 	}
 	s.session, s.method, s.id, s.cancels, s.opening.who = req.Session, req.Method, req.ID, req.Cancels, req.Who
+	s.header = req.Header
 	if s.streams.caller.Pipe != nil {
 		s.overPipe(&req)
 		return

@@ -111,16 +111,59 @@ func (s *Stream) event(e wire.Event) {
 		return
 	}
 	s.pulse.Beat(s.at)
+	if !wire.IsBatch(e.Data) {
+		s.message(e)
+		return
+	}
+	if !wire.EachMessage(e.Data, e.Size, func(text []byte, size int) bool {
+		e.Data, e.Size = text, size
+		s.message(e)
+		return !s.ended
+	}) {
+		s.p.Notice(eventmeter.Malformed, s.at, NotAnObject)
+	}
+}
+
+// message handles one message of the stream.
+func (s *Stream) message(e wire.Event) {
 	scan := messages.Get().(*wire.Repeat)
 	if m, ok := scan.Scan(e.Data); ok {
 		shared := s.shared
 		s.shared = shared || e.Rest > 0
 		s.p.Message(e, m)
 		s.shared = shared
+		if mcpclient.IsRequest(m) {
+			s.reply(m)
+		}
 	} else {
 		s.p.Notice(eventmeter.Malformed, s.at, NotAnObject)
 	}
 	messages.Put(scan)
+}
+
+// reply answers a request of the server. The stream is read on: the server may wait for the
+// answer before it takes it. Of a stream, few are under way at once, as a server that does
+// not take them may send requests without end.
+func (s *Stream) reply(m *wire.Message) {
+	r := s.more()
+	if len(m.ID) > mcpclient.MaxReplyID || r.replies.Load() >= maxReplies {
+		return
+	}
+	r.replies.Add(1)
+	response, header := mcpclient.AppendReply(nil, m), s.session.StreamHeader() // has the current token
+	if id := s.header.Get(mcpclient.HeaderSession); id != "" {
+		header.Set(mcpclient.HeaderSession, id) // some protocols have sessions of their own
+	}
+	s.streams.work.Go(func() {
+		defer crash.Guard()
+		defer r.replies.Add(-1)
+		select {
+		case s.streams.replies <- struct{}{}:
+			defer func() { <-s.streams.replies }()
+			s.streams.caller.Reply(s.streams.life, header, response)
+		case <-s.streams.life.Done():
+		}
+	})
 }
 
 // admit closes the channel of First, once the stream was confirmed.
@@ -375,11 +418,8 @@ func (s *Stream) cancel() {
 	body := wire.AppendNotification(nil, mcpclient.MethodCancelled, o.End())
 	ctx, stop := context.WithTimeout(context.WithoutCancel(s.ctx), mcpclient.CancelTime)
 	defer stop()
-	a := s.streams.caller.Call(ctx, mcpclient.MethodCancelled, s.session.Header(mcpclient.MethodCancelled, ""), body)
+	a := s.streams.caller.Notify(ctx, mcpclient.MethodCancelled, s.session.Header(mcpclient.MethodCancelled, ""), body)
 	defer a.Release()
-	if a.Err != nil && a.Err.Kind == mcpclient.KindProtocol {
-		a.Err = nil // a notification has no answer
-	}
 	s.p.Called(eventmeter.Call{
 		Lane: s.streams.caller.Lane, Cause: eventmeter.Unsubscribe, At: a.At, Requests: 1, Up: a.Up, Down: a.Down, Took: a.Took,
 		Connections: s.streams.sockets.TakeOpened(), Method: mcpclient.MethodCancelled, Failure: a.Err.Failure(),

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
@@ -18,7 +19,7 @@ type opening struct {
 	down    int64 // until it was confirmed
 }
 
-// rareStream is what a stream needs once it was in trouble. Only the goroutine that works
+// rareStream is what a stream needs once it was in trouble, or its server had requests. Only the goroutine that works
 // for the stream uses it.
 type rareStream struct {
 	backoff sinks.Backoff
@@ -26,7 +27,8 @@ type rareStream struct {
 	lost    eventmeter.Instant // when the stream was lost, 0 = it is not
 	back    eventmeter.Instant // when it was last confirmed again
 	cutter  *time.Timer
-	over    error // the argument of End
+	over    error        // the argument of End
+	replies atomic.Int32 // under way
 }
 
 // lapse is what a stream needs when a connection ends. It is guarded by mu.

@@ -30,6 +30,10 @@ type StreamOptions struct {
 	Tally *Tally
 }
 
+// At most maxReplies answers to requests of the server are under way for a stream, and
+// maxSending are being sent at once for a lane.
+const maxReplies, maxSending = 8, 64
+
 // Streams has the parts that the streams of a lane share.
 type Streams struct {
 	StreamOptions
@@ -41,6 +45,7 @@ type Streams struct {
 	backoff sinks.Backoff
 	observe func(eventmeter.Call)
 	life    context.Context // of the lane
+	replies chan struct{}   // has the answers to requests of the server that are being sent
 
 	mu   sync.Mutex
 	away map[*Stream]absence // the streams that were lost and are not confirmed again
@@ -114,7 +119,7 @@ func (s *Stream) seen() eventmeter.Instant {
 // streams are done. After an error nothing of the lane is in progress.
 func (l *Lane[T]) OpenStreams(o StreamOptions) (*Streams, error) {
 	s := &Streams{StreamOptions: o, caller: &l.Caller, sockets: &l.Sockets, work: &l.Work, backoff: l.Backoff(nil), observe: l.Observe}
-	s.life = l.Life
+	s.life, s.replies = l.Life, make(chan struct{}, maxSending)
 	l.streams = append(l.streams, s)
 	if l.Pipe == nil {
 		var err error

@@ -164,13 +164,15 @@ func (c *Caller) Call(ctx context.Context, method string, header http.Header, bo
 			a.Err.Method = method
 		}
 	}()
-	resp, err := c.Transport.RoundTrip(c.NewPost(ctx, header, body))
+	req := c.NewPost(ctx, header, body)
+	resp, err := c.Transport.RoundTrip(req)
 	if err != nil {
 		a.Err = TransportError(ctx, err)
 		a.Down = a.Err.down
 		return a
 	}
 	defer resp.Body.Close()
+	resp.Request = req
 	a.Read(ctx, c, resp, method)
 	return a
 }
@@ -188,7 +190,7 @@ func TransportError(ctx context.Context, err error) *CallError {
 }
 
 // Read reads the answer's body and sets a.Err if it is not a result. method names the
-// call in errors.
+// call in errors. With resp.Request, requests of the server within the body are answered.
 func (a *Answer) Read(ctx context.Context, c *Caller, resp *http.Response, method string) {
 	a.Status = resp.StatusCode
 	a.Down = ResponseSize(resp)
@@ -203,9 +205,11 @@ func (a *Answer) Read(ctx context.Context, c *Caller, resp *http.Response, metho
 	var found bool
 	var err error
 	if IsEventStream(resp.Header) {
-		found, err = a.readStream(c, resp.Body)
+		found, err = a.readStream(ctx, c, resp)
 	} else {
-		found, err = a.readObject(c, resp.Body)
+		if found, err = a.readObject(c, resp.Body); err == nil && wire.IsBatch(*a.Buf) {
+			found = a.readBatch(ctx, c, resp)
+		}
 	}
 	if a.Err = judge(resp, &a.Msg, found); a.Err != nil {
 		a.Err.quote((*a.Buf)[:min(len(*a.Buf), maxQuoted)], c.URL)
@@ -215,6 +219,8 @@ func (a *Answer) Read(ctx context.Context, c *Caller, resp *http.Response, metho
 			Status:  a.Status,
 			Message: errtext.Of("the answer names the id " + nameOf(a.Msg.ID) + ", the request has " + string(a.Want)),
 		}
+	} else if a.Want != nil {
+		c.otherID(a)
 	}
 	if a.Err != nil && a.Err.Kind == KindProtocol && err != nil {
 		a.Err = TransportError(ctx, err)
@@ -313,24 +319,51 @@ func (a *Answer) readObject(c *Caller, body io.Reader) (bool, error) {
 	}
 }
 
+// readBatch finds the response in an array of messages (2025-03-26).
+func (a *Answer) readBatch(ctx context.Context, c *Caller, resp *http.Response) (found bool) {
+	wire.EachMessage(*a.Buf, len(*a.Buf), func(text []byte, _ int) bool {
+		if a.response(ctx, c, resp, text) {
+			*a.Buf = append((*a.Buf)[:0], text...)
+			found = wire.ScanMessage(*a.Buf, &a.Msg)
+		}
+		return !found
+	})
+	return found
+}
+
+// response reports whether a message is the response, and answers requests of the server.
+func (a *Answer) response(ctx context.Context, c *Caller, resp *http.Response, text []byte) bool {
+	var m wire.Message
+	switch {
+	case !wire.ScanMessage(text, &m):
+		return false
+	case IsRequest(&m):
+		a.before(&m)
+		c.asked(ctx, resp, &m)
+		return false
+	}
+	return !a.before(&m) && (m.HasResult || m.HasError) && Answers(&m, a.Want)
+}
+
 // readStream reads an event stream up to the response, and skips the messages before
 // it, such as progress and logs. Then it waits, within bounds, for the end of the
 // stream, so that the connection can be used again.
-func (a *Answer) readStream(c *Caller, body io.ReadCloser) (bool, error) {
+func (a *Answer) readStream(ctx context.Context, c *Caller, resp *http.Response) (bool, error) {
+	body := resp.Body
 	parser := wire.EventParser{Limit: c.bodyLimit(a.Status), Budget: c.Budget}
 	defer parser.Reset()
 	piece := make([]byte, 4<<10)
 	found := false
 	var full error // of the budget
 	take := func(e wire.Event) {
-		var m wire.Message
-		if found || len(e.Data) == 0 || !wire.ScanMessage(e.Data, &m) || a.before(&m) || !m.HasResult && !m.HasError ||
-			!Answers(&m, a.Want) {
-			return
-		}
-		*a.Buf = (*a.Buf)[:0]
-		full = a.keep(e.Data)
-		found = wire.ScanMessage(*a.Buf, &a.Msg)
+		wire.EachMessage(e.Data, e.Size, func(text []byte, _ int) bool {
+			if !found && a.response(ctx, c, resp, text) {
+				*a.Buf = (*a.Buf)[:0]
+				full = a.keep(text)
+				found = wire.ScanMessage(*a.Buf, &a.Msg)
+			}
+			return !found
+		})
 	}
 	for {
 		n, err := body.Read(piece)

@@ -160,11 +160,8 @@ func (p *Principal) initialize(ctx context.Context, c *Caller, body []byte, call
 	a := &Session{Era: Legacy, Version: string(readOffer(*r.Buf).ProtocolVersion), ID: r.session}
 	a.build(p)
 	const initialized = "notifications/initialized"
-	n := c.Call(ctx, initialized, a.Header(initialized, ""), wire.AppendNotification(nil, initialized, []byte("{}")))
+	n := c.Notify(ctx, initialized, a.Header(initialized, ""), wire.AppendNotification(nil, initialized, []byte("{}")))
 	defer n.Release()
-	if n.Err != nil && n.Err.Kind == KindProtocol {
-		n.Err = nil // a notification has no response
-	}
 	called(initialized, n)
 	if n.Err != nil {
 		return nil, n.Err

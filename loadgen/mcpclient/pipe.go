@@ -23,8 +23,6 @@ const (
 	pipeBuffer = 64 << 10
 	// pipeQueue bounds the messages that wait to be written to a server.
 	pipeQueue = 1024
-	// maxPipeID bounds the id of a server's request that is answered, in bytes.
-	maxPipeID = 1 << 10
 	// pipeWrite is how many bytes are collected for one write.
 	pipeWrite = 64 << 10
 	// exitGrace is how long the end of a server's output and the end of its
@@ -299,17 +297,11 @@ func (p *Pipe) Release(name string) (last bool) {
 // respond answers a request of the server: a ping with a result, and anything else with
 // the error that there is no such method.
 func (p *Pipe) respond(m *wire.Message) {
-	if len(m.ID) > maxPipeID {
+	if len(m.ID) > MaxReplyID {
 		return
 	}
-	line := append([]byte(`{"jsonrpc":"2.0","id":`), m.ID...)
-	if string(m.Method) == "ping" {
-		line = append(line, `,"result":{}}`...)
-	} else {
-		line = append(line, `,"error":{"code":-32601,"message":"Method not found"}}`...)
-	}
 	select {
-	case p.queue <- line:
+	case p.queue <- AppendReply(nil, m):
 	default: // the server does not read the answers to its requests
 	}
 }

@@ -54,6 +54,7 @@ func (c *Caller) exchange(ctx context.Context, a *Answer, body []byte) *CallErro
 			full = ErrCursor
 		}
 		wire.ScanMessage(*a.Buf, &a.Msg)
+		c.otherID(a)
 		answered, x.Closed = true, true
 		close(done)
 	}

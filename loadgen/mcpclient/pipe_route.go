@@ -105,7 +105,7 @@ func (r *router) unlisten(x *Exchange) {
 	x.close()
 }
 
-// route handles one line, which was read at at.
+// route handles one line, which was read at at. It may be an array of messages.
 func (r *router) route(l wire.Line, at time.Time) {
 	r.counts.lines.Add(1)
 	r.counts.bytes.Add(int64(l.Size))
@@ -113,6 +113,16 @@ func (r *router) route(l wire.Line, at time.Time) {
 		r.counts.tooLong.Add(1)
 		return
 	}
+	if !wire.EachMessage(l.Data, l.Size, func(text []byte, size int) bool {
+		l.Data, l.Size = text, size
+		r.message(l, at)
+		return true
+	}) {
+		r.counts.malformed.Add(1)
+	}
+}
+
+func (r *router) message(l wire.Line, at time.Time) {
 	m := &r.msg
 	if !wire.ScanMessage(l.Data, m) {
 		r.counts.malformed.Add(1)
@@ -120,7 +130,7 @@ func (r *router) route(l wire.Line, at time.Time) {
 	}
 	name := m.ID
 	if m.Method != nil {
-		if m.ID != nil {
+		if IsRequest(m) {
 			r.counts.requests.Add(1)
 			r.respond(m)
 			return

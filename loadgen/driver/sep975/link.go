@@ -62,8 +62,10 @@ func (t *task) connect(ctx context.Context, req request) end {
 	defer d.watch.Remove(pulse)
 
 	l.began = d.Clock.Now()
-	resp, err := d.Transport.RoundTrip(req.on(ctx, &d.Caller))
+	asks := req.on(ctx, &d.Caller)
+	resp, err := d.Transport.RoundTrip(asks)
 	if err == nil {
+		resp.Request = asks
 		l.head = mcpclient.ResponseSize(resp)
 		if err = l.read(ctx, resp, pulse); errors.Is(err, driver.ErrEnded) {
 			l.head += d.Patience.Rest(resp.Body)
@@ -100,7 +102,7 @@ func (l *link) read(ctx context.Context, resp *http.Response, pulse *sinks.Pulse
 	}()
 	return sinks.ReadStream(resp.Body, d.Clock, pulse, func(piece []byte, at eventmeter.Instant) error {
 		l.at = at
-		if err := l.parser.Feed(piece, l.event); err != nil {
+		if err := l.parser.Feed(piece, func(e wire.Event) { l.event(ctx, resp, e) }); err != nil {
 			d.TooLargeFor(l.t.r.Sub, at, err)
 			return err
 		}
@@ -111,18 +113,32 @@ func (l *link) read(ctx context.Context, resp *http.Response, pulse *sinks.Pulse
 	})
 }
 
-func (l *link) event(e wire.Event) {
+func (l *link) event(ctx context.Context, resp *http.Response, e wire.Event) {
 	switch {
 	case l.result || l.over != nil:
 		return
 	case len(e.Data) == 0:
 		l.fresh += int64(e.Size) // a comment, or an id alone
 	default:
-		l.t.message(l, e.Data, e.Size)
+		if !wire.EachMessage(e.Data, e.Size, func(text []byte, size int) bool {
+			l.message(ctx, resp, text, size)
+			return !l.result && l.over == nil
+		}) {
+			l.t.d.Notice(l.t.r.Sub, eventmeter.Malformed, l.at, driver.NotAnObject)
+		}
 	}
 	if l.t.d.set.byID() {
 		l.t.takeID(l, e.ID)
 	}
+}
+
+// message handles one message, which may be a request of the server.
+func (l *link) message(ctx context.Context, resp *http.Response, text []byte, size int) {
+	if l.t.d.Asked(ctx, resp, text) {
+		l.fresh += int64(size)
+		return
+	}
+	l.t.message(l, text, size)
 }
 
 // ended returns how the connection ended. err is the error of reading it.

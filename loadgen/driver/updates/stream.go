@@ -108,7 +108,7 @@ func (s *stream) Message(e wire.Event, m *wire.Message) {
 	case s.ID() != 0 && method == methodAcknowledged:
 		s.acknowledged(e)
 	default:
-		if !s.strange && s.d.Pipe == nil && s.ID() != 0 &&
+		if !s.strange && s.d.Pipe == nil && s.ID() != 0 && !mcpclient.IsRequest(m) &&
 			!bytes.Equal(mcpclient.BareID(m.SubscriptionID), strconv.AppendUint(nil, s.ID(), 10)) {
 			s.strange = true // once on each stream
 			s.Notice(eventmeter.Malformed, s.At(), "a notification does not name its stream's request")

@@ -1,0 +1,49 @@
+package mcpclient_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
+	"github.com/eventmeter/eventmeter/loadgen/systems/systemstest"
+)
+
+// TestResponsesOfOtherForms: a response is found in an array of messages, and one whose id
+// is a string is taken and noted.
+func TestResponsesOfOtherForms(t *testing.T) {
+	for _, c := range []struct {
+		name, kind, text string
+		noted            int
+	}{
+		{"plain", "application/json", `{"jsonrpc":"2.0","id":7,"result":{"cursor":"c"}}`, 0},
+		{"string", "application/json", `{"jsonrpc":"2.0","id":"7","result":{"cursor":"c"}}`, 1},
+		{"array", "application/json", ` [{"jsonrpc":"2.0","method":"x"},{"jsonrpc":"2.0","id":7,"result":{"cursor":"c"}}]`, 0},
+		{"array in a stream", "text/event-stream",
+			`data: [{"jsonrpc":"2.0","method":"x"},{"jsonrpc":"2.0","id":"7","result":{"cursor":"c"}}]` + "\n\n", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", c.kind)
+				fmt.Fprint(w, c.text)
+			}))
+			defer srv.Close()
+			ep, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: srv.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = ep.Close(t.Context()) }()
+			rec := systemstest.NewMemory()
+			caller := ep.Caller(eventmeter.NewClock(), nil)
+			caller.Recorder = rec
+			a := caller.Call(t.Context(), "events/poll", http.Header{}, wire.AppendRequest(nil, 7, "events/poll", []byte("{}")))
+			defer a.Release()
+			if a.Err != nil || string(a.Msg.Cursor) != `"c"` || rec.CountNotices(eventmeter.Malformed) != c.noted {
+				t.Errorf("%v, cursor %s, %d noted", a.Err, a.Msg.Cursor, rec.CountNotices(eventmeter.Malformed))
+			}
+		})
+	}
+}
