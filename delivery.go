@@ -50,6 +50,9 @@ type Delivery struct {
 	// Shared is true when one read returned the message together with other
 	// bytes, so that it may have arrived before At.
 	Shared bool
+	// Stray is true when the event was published after the subscription had ended with an
+	// answer of the target. It is unexpected, and no cost of deliveries.
+	Stray bool
 }
 
 // HashID hashes a target's event id (FNV-1a, 64 bit). It never returns 0 for

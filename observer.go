@@ -49,3 +49,24 @@ func (s observers) Observed(o Observation) {
 		one.Observed(o)
 	}
 }
+
+// Publisher is the optional ability of a [Recorder] to say when an emission was published.
+type Publisher interface {
+	// PublishedAt returns when an emission was published; false if it was not.
+	PublishedAt(Stamp) (Instant, bool)
+}
+
+// PublisherOf returns the first Publisher among r and the Recorders behind it, nil if there
+// is none.
+func PublisherOf(r Recorder) Publisher {
+	if t, ok := r.(tee); ok {
+		for _, one := range t {
+			if p := PublisherOf(one); p != nil {
+				return p
+			}
+		}
+		return nil
+	}
+	p, _ := r.(Publisher)
+	return p
+}

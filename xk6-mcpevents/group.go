@@ -213,6 +213,11 @@ func (g *group) Delivered(d eventmeter.Delivery) {
 	g.book.ledger.Delivered(d)
 }
 
+// PublishedAt implements eventmeter.Publisher.
+func (g *group) PublishedAt(s eventmeter.Stamp) (eventmeter.Instant, bool) {
+	return g.book.ledger.PublishedAt(g.book.local(s))
+}
+
 // Noticed implements eventmeter.Recorder.
 func (g *group) Noticed(n eventmeter.Notice) {
 	if n.Kind == eventmeter.Undeliverable { // of no subscription

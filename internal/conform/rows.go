@@ -854,8 +854,9 @@ var sections = []section{
 			Name:     "unsubscribe-by-key",
 			Requires: "unsubscribe uses the same key",
 			At:       []Occasion{Unsubscribed},
-			Broken:   "NotFound for a subscription whose grant was not over, and whose type is not gone",
-			Check:    "unsubscribes with the key in another spelling: success",
+			Broken: "NotFound for a subscription whose grant was not over, and whose type is not gone; " +
+				"a delivery of an event that was published after success",
+			Check: "unsubscribes with the key in another spelling: success",
 		},
 		UnsubscribeUnknownNotFound: {
 			Name:     "unsubscribe-unknown-not-found",

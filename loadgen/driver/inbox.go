@@ -26,6 +26,9 @@ type Inbox struct {
 	Receiver *sinks.Receiver
 	answers  answers
 	FailedAt atomic.Int64 // when the last connection failed, an eventmeter.Instant
+	mu       sync.Mutex
+	left     []string // the paths of subscriptions that have ended, a ring
+	next     int      // the oldest of left, once it is full
 }
 
 // OpenInbox opens the lane's listener. r has the receiver's options that the lane's
@@ -104,6 +107,53 @@ func (l *Lane[T]) Retire(h *Hook) {
 	h.Serving.Lock()
 	//lint:ignore SA2001 only waits
 	h.Serving.Unlock()
+}
+
+// maxLeft bounds the paths of ended subscriptions that a lane remembers.
+const maxLeft = 1 << 14
+
+// Leave is Retire for a subscription that the target has ended at our request, at an instant.
+// What it publishes afterwards and still delivers is a stray copy; broke, if not nil, is called
+// for the first one. The last 16,384 subscriptions of the lane are watched.
+func (l *Lane[T]) Leave(h *Hook, at eventmeter.Instant, broke func(*sinks.Inbound)) {
+	published := eventmeter.PublisherOf(l.Recorder)
+	if published == nil {
+		l.Retire(h)
+		return
+	}
+	sub := h.Sub
+	var once sync.Once
+	l.Retire(h)
+	l.Receiver.Add(h.Path, strayHook(func(in *sinks.Inbound) {
+		stamp, probed := eventmeter.FindStamp(in.Body)
+		if fired, ok := published.PublishedAt(stamp); !probed || !ok || fired <= at {
+			l.Inbound(eventmeter.Events, "", in.At, in.Size, http.StatusServiceUnavailable)
+			return
+		}
+		l.Recorder.Delivered(eventmeter.Delivery{Sub: sub, Stamp: stamp, Probed: true, At: in.At, Bytes: in.Size, Stray: true})
+		if broke != nil {
+			once.Do(func() { broke(in) })
+		}
+	}))
+	c := l.Inbox
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.left) < maxLeft {
+		c.left = append(c.left, h.Path)
+		return
+	}
+	l.Receiver.Retire(c.left[c.next])
+	c.left[c.next] = h.Path
+	c.next = (c.next + 1) % maxLeft
+}
+
+// strayHook receives what comes to a subscription that has ended.
+type strayHook func(*sinks.Inbound)
+
+// Receive implements [sinks.Hook].
+func (s strayHook) Receive(in *sinks.Inbound) sinks.Reply {
+	s(in)
+	return sinks.Reply{Status: http.StatusServiceUnavailable}
 }
 
 // Check parses a delivery into f and returns true, or refuses it and returns the reply.

@@ -25,6 +25,15 @@ func (l *Ledger) emissionAt(s eventmeter.Stamp) *emission {
 	return l.sources[s.Source].at(s.Seq)
 }
 
+// PublishedAt implements [eventmeter.Publisher].
+func (l *Ledger) PublishedAt(s eventmeter.Stamp) (eventmeter.Instant, bool) {
+	e := l.emissionAt(s)
+	if e == nil {
+		return 0, false
+	}
+	return e.fired, true
+}
+
 // Run returns the run number that every probe id of this run carries.
 func (l *Ledger) Run() uint32 { return l.opt.Run }
 

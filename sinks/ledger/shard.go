@@ -102,6 +102,12 @@ func (h *shard) rare(s *subState) *subRare {
 // deliver records one copy; the caller holds the lock.
 func (h *shard) deliver(pos uint32, d *eventmeter.Delivery) Verdict {
 	s := &h.subs[pos]
+	if d.Stray {
+		if e := h.ledger.emissionAt(d.Stamp); e == nil || !e.measured {
+			return Verdict{Kind: VerdictWarmUp}
+		}
+		return h.unexpected(s, d, VerdictNotSubscribed)
+	}
 	h.messages++
 	h.bytes += int64(d.Bytes)
 	measured := h.measured.has(d.At)

@@ -70,6 +70,7 @@ type hook struct {
 	// told is when the target last answered a subscribe. over and overAgain are when the
 	// target first and last ended the subscription, 0 = it has not since.
 	told, over, overAgain eventmeter.Instant
+	left                  eventmeter.Instant // when the target answered unsubscribe with success; 0 = it has not
 	own                   string             // see clientID
 	granted               int                // subscribe calls that succeeded
 	continued             bool               // an event came, or a gap was announced
@@ -421,6 +422,9 @@ func (d *lane) unsubscribe(ctx context.Context, r *run) error {
 		d.Lost(r.who, session, a.Err)
 		return a.Err
 	}
+	r.hook.mu.Lock()
+	r.hook.left = a.At
+	r.hook.mu.Unlock()
 	return nil
 }
 
@@ -439,6 +443,9 @@ func (d *lane) retire(r *run) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.endRace()
+	if k.left != 0 && d.shared == nil {
+		d.Leave(&k.Hook, k.left, func(in *sinks.Inbound) { d.broke(r, in.At, conform.UnsubscribeByKey, in.Body) })
+	}
 }
 
 // race is one change of secrets, as deliveries show it.

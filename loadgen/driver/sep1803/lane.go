@@ -136,6 +136,9 @@ func (d *lane) End(ctx context.Context, r *resourceRun) error {
 	}
 	err := d.deregister(ctx, r)
 	d.retire(r)
+	if k := d.hookOf(r); k != nil && err == nil {
+		d.Leave(&k.Hook, d.Clock.Now(), nil)
+	}
 	return err
 }
 

@@ -149,9 +149,7 @@ func (k *resourceHook) settle(kind, secret string, key *wire.Key, uri string) ev
 
 // deregister ends the registration at the server, if its URI is known.
 func (d *lane) deregister(ctx context.Context, r *resourceRun) error {
-	d.Mu.Lock()
-	k := r.hook
-	d.Mu.Unlock()
+	k := d.hookOf(r)
 	if k == nil {
 		return nil
 	}
@@ -170,12 +168,15 @@ func (d *lane) deregister(ctx context.Context, r *resourceRun) error {
 // retire removes the run's path from the listener and waits for deliveries that are being
 // handled.
 func (d *lane) retire(r *resourceRun) {
-	d.Mu.Lock()
-	k := r.hook
-	d.Mu.Unlock()
-	if k != nil {
+	if k := d.hookOf(r); k != nil {
 		d.Retire(&k.Hook)
 	}
+}
+
+func (d *lane) hookOf(r *resourceRun) *resourceHook {
+	d.Mu.Lock()
+	defer d.Mu.Unlock()
+	return r.hook
 }
 
 // Receive handles one request for the run's path.
