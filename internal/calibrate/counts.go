@@ -281,6 +281,23 @@ func (m *expectedCounts) forgetful() bool {
 	return m.positioned() && !m.system.resumes(m)
 }
 
+// upTo adds emissions of which all up to one were delivered, and none after it.
+func (p *planned) upTo(list []*taped, learned int) {
+	var missing missingRun
+	for i, e := range list {
+		switch {
+		case i > learned:
+			missing.add(e, false)
+		case e.Measured:
+			p.delivered++
+		}
+		if e.Measured {
+			p.expected++
+		}
+	}
+	missing.close(p)
+}
+
 // missingRun is a run of emissions of a source that are missing between two
 // deliveries. An announcement in the run also covers the emissions before it, and all
 // that were published before it was read, because a client cannot tell them apart.

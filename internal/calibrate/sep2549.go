@@ -59,19 +59,7 @@ func (m *expectedCounts) changes(p *planned, source int) {
 			p.lossy = true
 		}
 	}
-	var missing missingRun
-	for i, e := range list {
-		switch {
-		case i > learned:
-			missing.add(e, false)
-		case e.Measured:
-			p.delivered++
-		}
-		if e.Measured {
-			p.expected++
-		}
-	}
-	missing.close(p)
+	p.upTo(list, learned)
 }
 
 // listed returns the checks of a lane of SEP-2549.

@@ -22,19 +22,7 @@ func (m *expectedCounts) updates(p *planned, source int) {
 		// timing.
 		p.lossy = true
 	}
-	var missing missingRun
-	for i, e := range list {
-		switch {
-		case i > learned:
-			missing.add(e, false)
-		case e.Measured:
-			p.delivered++
-		}
-		if e.Measured {
-			p.expected++
-		}
-	}
-	missing.close(p)
+	p.upTo(list, learned)
 }
 
 // notified returns the checks of a lane of system updates.

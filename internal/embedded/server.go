@@ -111,14 +111,7 @@ func (c *child) Err() error {
 	default:
 		return nil
 	}
-	how := "it exited with status 0"
-	if c.err != nil {
-		how = c.err.Error()
-	}
-	if last := c.log.LastLine(); last != "" {
-		how += ": " + last
-	}
-	return errors.New(how)
+	return errors.New(c.log.How(c.err))
 }
 
 // Stop implements [Server]. It closes the standard input and, after five seconds,

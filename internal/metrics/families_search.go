@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -63,25 +64,71 @@ func ofSearch(name, help string, of func(x *Search, emit emitter), own ...string
 	return newFamily(SearchLabels, gauge, name, help, own, of)
 }
 
-func ofStep(name, help string, of func(*results.CapacityStep) float64) family[Search] {
-	return ofSearch(name, help, func(x *Search, emit emitter) {
-		for i := range x.steps {
-			emit(of(&x.steps[i]), strconv.Itoa(x.steps[i].Number))
-		}
-	}, "step")
+// steps are the metrics that each step has.
+var steps = []struct {
+	name, help string
+	of         func(*results.CapacityStep) float64
+}{
+	{"load", "Load of a step, in the unit of the axis.", func(s *results.CapacityStep) float64 { return s.Load }},
+	{"offered_rate", "Deliveries per second that were due in a step.", func(s *results.CapacityStep) float64 { return s.Offered }},
+	{"achieved_rate", "Copies of events received per second in a step.", func(s *results.CapacityStep) float64 { return s.Achieved }},
+	{"expected", "Owed pairs of a step.", func(s *results.CapacityStep) float64 { return float64(s.Expected) }},
+	{"lost", "Owed pairs of a step that were never received.", func(s *results.CapacityStep) float64 { return float64(s.Lost) }},
+	{
+		"backlog_growth_rate", "Growth of the backlog of owed deliveries, in deliveries per second.",
+		func(s *results.CapacityStep) float64 { return s.Backlog.Growth },
+	},
 }
 
-func ofEnd(name, help string, of func(*results.CapacityMaximum) float64) family[Search] {
-	return ofSearch(name, help, func(x *Search, emit emitter) {
-		if x.end != nil {
-			emit(of(&x.end.Maximum))
-		}
-	})
+// ends are the metrics of what a search found.
+var ends = []struct {
+	name, help string
+	of         func(*results.CapacityMaximum) float64
+}{
+	{
+		"load", "The largest load that met the SLO below all that did not; 0 when there is none.",
+		func(k *results.CapacityMaximum) float64 { return k.Load },
+	},
+	{
+		"above_load", "The smallest load that did not meet the SLO; 0 when there is none.",
+		func(k *results.CapacityMaximum) float64 { return k.Above },
+	},
+	{
+		"from_load", "Lower end of the maximum load's interval: no trial at or below it failed; 0 = open.",
+		func(k *results.CapacityMaximum) float64 { return k.From },
+	},
+	{
+		"to_load", "Upper end of the maximum load's interval: no trial at or above it passed; 0 = open.",
+		func(k *results.CapacityMaximum) float64 { return k.To },
+	},
+	{"deliveries_rate", "Deliveries per second at the maximum.", func(k *results.CapacityMaximum) float64 { return k.Deliveries }},
+}
+
+func ofSteps() (all []family[Search]) {
+	for _, m := range steps {
+		all = append(all, ofSearch("eventmeter_capacity_step_"+m.name, m.help, func(x *Search, emit emitter) {
+			for i := range x.steps {
+				emit(m.of(&x.steps[i]), strconv.Itoa(x.steps[i].Number))
+			}
+		}, "step"))
+	}
+	return all
+}
+
+func ofEnds() (all []family[Search]) {
+	for _, m := range ends {
+		all = append(all, ofSearch("eventmeter_capacity_maximum_"+m.name, m.help, func(x *Search, emit emitter) {
+			if x.end != nil {
+				emit(m.of(&x.end.Maximum))
+			}
+		}))
+	}
+	return all
 }
 
 // searchFamilies are the metrics of searches for a capacity. They are told when
 // a step is over.
-var searchFamilies = []family[Search]{
+var searchFamilies = slices.Concat([]family[Search]{
 	ofSearch(
 		"eventmeter_capacity_info",
 		"1, for each search that is shown. name is the one that was given with --name, or empty. axis is rate, subscriptions or burst.",
@@ -102,36 +149,7 @@ var searchFamilies = []family[Search]{
 		"purpose",
 		"verdict",
 	),
-	ofStep(
-		"eventmeter_capacity_step_load",
-		"Load of a step, in the unit of the axis.",
-		func(s *results.CapacityStep) float64 { return s.Load },
-	),
-	ofStep(
-		"eventmeter_capacity_step_offered_rate",
-		"Deliveries per second that were due in a step.",
-		func(s *results.CapacityStep) float64 { return s.Offered },
-	),
-	ofStep(
-		"eventmeter_capacity_step_achieved_rate",
-		"Copies of events received per second in a step.",
-		func(s *results.CapacityStep) float64 { return s.Achieved },
-	),
-	ofStep(
-		"eventmeter_capacity_step_expected",
-		"Owed pairs of a step.",
-		func(s *results.CapacityStep) float64 { return float64(s.Expected) },
-	),
-	ofStep(
-		"eventmeter_capacity_step_lost",
-		"Owed pairs of a step that were never received.",
-		func(s *results.CapacityStep) float64 { return float64(s.Lost) },
-	),
-	ofStep(
-		"eventmeter_capacity_step_backlog_growth_rate",
-		"Growth of the backlog of owed deliveries, in deliveries per second.",
-		func(s *results.CapacityStep) float64 { return s.Backlog.Growth },
-	),
+}, ofSteps(), []family[Search]{
 	ofSearch(
 		"eventmeter_capacity_step_latency_seconds",
 		"Scheduled → received of a lane in a step, by figure: p50, p90, p95, p99 or p999.",
@@ -178,29 +196,4 @@ var searchFamilies = []family[Search]{
 		},
 		"outcome",
 	),
-	ofEnd(
-		"eventmeter_capacity_maximum_load",
-		"The largest load that met the SLO below all that did not; 0 when there is none.",
-		func(k *results.CapacityMaximum) float64 { return k.Load },
-	),
-	ofEnd(
-		"eventmeter_capacity_maximum_above_load",
-		"The smallest load that did not meet the SLO; 0 when there is none.",
-		func(k *results.CapacityMaximum) float64 { return k.Above },
-	),
-	ofEnd(
-		"eventmeter_capacity_maximum_from_load",
-		"Lower end of the maximum load's interval: no trial at or below it failed; 0 = open.",
-		func(k *results.CapacityMaximum) float64 { return k.From },
-	),
-	ofEnd(
-		"eventmeter_capacity_maximum_to_load",
-		"Upper end of the maximum load's interval: no trial at or above it passed; 0 = open.",
-		func(k *results.CapacityMaximum) float64 { return k.To },
-	),
-	ofEnd(
-		"eventmeter_capacity_maximum_deliveries_rate",
-		"Deliveries per second at the maximum.",
-		func(k *results.CapacityMaximum) float64 { return k.Deliveries },
-	),
-}
+}, ofEnds())

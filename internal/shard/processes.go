@@ -275,14 +275,7 @@ func (c *parent) ended(n news) {
 	if s.done {
 		return
 	}
-	how := "it ended"
-	if n.err != nil {
-		how = n.err.Error()
-	}
-	if last := s.log.LastLine(); last != "" {
-		how += ": " + last
-	}
-	c.fail(fmt.Errorf("shard %d died: %s", s.index, how))
+	c.fail(fmt.Errorf("shard %d died: %s", s.index, s.log.How(n.err)))
 	s.done = true
 	if c.begun == 0 {
 		c.sendAll(order{Stop: true})

@@ -62,3 +62,15 @@ func (w *Writer) LastLine() string {
 	text := bytes.TrimSpace(w.buf)
 	return strings.TrimSpace(errtext.Plain(string(text[bytes.LastIndexByte(text, '\n')+1:])))
 }
+
+// How says how a program ended that err is the end of, with the last line that it wrote.
+func (w *Writer) How(err error) string {
+	how := "exit status 0"
+	if err != nil {
+		how = err.Error()
+	}
+	if last := w.LastLine(); last != "" {
+		how += ": " + last
+	}
+	return how
+}

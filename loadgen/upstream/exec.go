@@ -272,14 +272,7 @@ func (e *Exec) Ended() error {
 	default:
 		return nil
 	}
-	how := "exit status 0"
-	if e.over != nil {
-		how = e.over.Error()
-	}
-	if last := e.log.LastLine(); last != "" {
-		how += ": " + last
-	}
-	return fmt.Errorf("%s ended: %s", e.o.Command[0], how)
+	return fmt.Errorf("%s ended: %s", e.o.Command[0], e.log.How(e.over))
 }
 
 // closeTimeout is how long a program may take to end after its input was closed.
