@@ -37,8 +37,8 @@ type LeakVerdict string
 
 // The verdicts.
 const (
-	LeakNone    LeakVerdict = "none"    // it does not rise steadily, or it came back
-	LeakFound   LeakVerdict = "leak"    // it rises under constant load, and stays in the cool-down
+	LeakNone    LeakVerdict = "none"    // it certainly does not rise, or came back
+	LeakFound   LeakVerdict = "leak"    // it certainly rises under constant load, and stays in the cool-down
 	LeakUnknown LeakVerdict = "unknown" // reason says why
 )
 
@@ -48,15 +48,16 @@ type Growth struct {
 	// none, leak or unknown; in a threshold, run.target.leak.NAME stands for it
 	Verdict LeakVerdict `json:"verdict"`
 	Reason  string      `json:"reason"` // why, in words
-	// rate of a straight line through the lowest values of 24 windows, per minute
+	// rise per minute from the first third of the measured phase to its last, where the lowest values
+	// of eight windows make a level
 	Slope float64 `json:"slope"`
-	Low   float64 `json:"low"`  // lower end of the 95 % interval of slope
-	High  float64 `json:"high"` // upper end of the 95 % interval of slope
-	// how probable such a trend is where there is none
-	Chance float64 `json:"chance"`
+	Low   float64 `json:"low"`  // lower end of the 99 % interval of slope
+	High  float64 `json:"high"` // upper end of the 99 % interval of slope
+	// only in results of earlier versions: how probable such a trend is where there is none
+	Chance float64 `json:"chance,omitempty"`
 	Rise   float64 `json:"rise"`   // slope × duration of the measured phase
 	Before float64 `json:"before"` // lowest value before the first subscription
-	Start  float64 `json:"start"`  // at the beginning of the measured phase
+	Start  float64 `json:"start"`  // level in the first third of the measured phase
 	// lowest value in the second half of the cool-down; 0 = there was none
 	After  float64 `json:"after"`
 	Points int64   `json:"points"` // samples in the measured phase

@@ -257,19 +257,28 @@ func growth(name string, g leak.Gauge, m Marks) results.Growth {
 		out.Reason = "the load of the schedule changes by plan, so a rise may be the load's: use kind constant, poisson, burst or sine"
 		return out
 	}
-	out.Slope, out.Low, out.High, out.Chance = f.Slope, f.Low, f.High, f.Chance
+	out.Slope, out.Low, out.High = f.Slope, f.Low, f.High
 	out.Rise, out.Before, out.Start = f.Rise, f.Before, f.Start
 	if len(g.After) > 0 {
 		out.After = f.After
 	}
 	rises := fmt.Sprintf("it rises by %s a minute under constant load", amount(name, f.Slope))
+	between := fmt.Sprintf("%s to %s a minute", amount(name, f.Low), amount(name, f.High))
 	switch {
-	case !f.Rises:
-		out.Verdict = results.LeakNone
-		out.Reason = fmt.Sprintf(
-			"it does not rise steadily under constant load (slope %s to %s a minute)",
-			amount(name, f.Low),
-			amount(name, f.High),
+	case f.Verdict == leak.Flat:
+		out.Verdict, out.Reason = results.LeakNone, "it does not rise under constant load ("+between+")"
+	case f.Verdict == leak.Back:
+		out.Verdict, out.Reason = results.LeakNone, rises+", and comes back in the cool-down"
+	case f.Verdict == leak.Unsure:
+		out.Reason = "its readings vary too much to say whether it rises (" + between + "): raise phases.measure"
+	case f.Verdict == leak.Stopped:
+		out.Reason = rises + ", but not evenly, as a buffer does that fills: raise phases.warmup or phases.measure"
+	case f.Verdict == leak.Leak:
+		out.Verdict, out.Reason = results.LeakFound, fmt.Sprintf(
+			"%s, and in the cool-down it stays %s above its value after the warm-up; a buffer that fills looks the "+
+				"same, unless the warm-up filled it",
+			rises,
+			amount(name, f.After-f.Start),
 		)
 	case len(g.After) == 0 && m.Cooled > 0:
 		out.Reason = rises + "; it could not be read in the cool-down"
@@ -277,15 +286,8 @@ func growth(name string, g leak.Gauge, m Marks) results.Growth {
 		out.Reason = rises + "; the cool-down, which shows whether it comes back, was not completed"
 	case len(g.After) == 0:
 		out.Reason = rises + "; there was no cool-down that shows whether it comes back: set phases.cooldown"
-	case f.Stayed:
-		out.Verdict, out.Reason = results.LeakFound, fmt.Sprintf(
-			"%s, and in the cool-down it stays %s above its value before the first subscription; a buffer that fills looks the "+
-				"same, unless the warm-up filled it",
-			rises,
-			amount(name, f.After-f.Before),
-		)
 	default:
-		out.Verdict, out.Reason = results.LeakNone, rises+", and comes back in the cool-down"
+		out.Reason = rises + ", and falls in the cool-down, but not to its value before the load: raise phases.measure and phases.cooldown"
 	}
 	return out
 }

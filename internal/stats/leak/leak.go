@@ -1,12 +1,10 @@
 // Package leak judges whether a gauge of a server, such as its memory, rises under constant load and
 // stays up when the load is over.
 //
-// A gauge is noisy in a way of its own: garbage collection makes a sawtooth of it, and a server that
-// warms up rises and then stops. So the measured phase is cut into windows, of which only the lowest
-// value counts, and a rise must be steady: it is a straight line through the windows (P. K. Sen,
-// 1968), it must be certain (H. B. Mann, 1945, with the variance of S. Yue and C. Wang, 2004, for
-// values that resemble their neighbours), and the second half must rise at a similar rate as the
-// whole.
+// Garbage collection makes a sawtooth of a gauge. So the measured phase is cut into windows, of which
+// only the lowest value counts. The mean of a third of the windows is a level, and a rise is the
+// difference of two levels. The scatter of the windows about a fit that never falls (M. Ayer and
+// others, 1955) is their noise: whatever the shape of a rise, it is no noise, and a fall is.
 package leak
 
 import (
@@ -18,22 +16,23 @@ import (
 )
 
 const (
-	// Windows is into how many windows the measured phase is cut.
+	// Windows is into how many windows the measured phase is cut; a level has a third of them.
 	Windows = 24
+	third   = Windows / 3
 	// leastPoints are needed in each window, so that its lowest value is lower than a typical one.
 	leastPoints = 2
-	// mostChance is the probability with which a gauge that does not rise may seem to. A run has
-	// several gauges, and one wrong accusation is worse than a leak that a longer run finds.
-	mostChance = 0.001
-	// goesOn is how fast the second half must rise, as a share of the rate of the whole phase. A gauge
-	// that comes to rest, with a time constant of half the phase, rises there at half that rate.
-	goesOn = 0.7
+	// goesOn is the share of the rise that the last third must have above the middle one. A gauge
+	// that comes to rest, with a time constant of half the phase, has less.
+	goesOn = 0.35
 	// leastShare of the gauge's level is the smallest rise that is called one.
 	leastShare = 0.01
-	// stays is the share of the rise that must be left after the cool-down.
-	stays = 0.5
-	// confidence is the level of the interval of the slope.
-	confidence = 0.95
+	// step is the largest share of the rise that may come at once.
+	step = 0.5
+	// stays is the share of the rise that must be left after the cool-down, and gone the largest
+	// share that may be left where it came back.
+	stays, gone = 0.5, 0.1
+	// confidence is the level of all intervals.
+	confidence = 0.99
 )
 
 // Point is a value of a gauge at a time.
@@ -47,26 +46,34 @@ type Gauge struct {
 	// Measured are the points of the phase with constant load, in order of time.
 	Measured []Point
 	// Before are points before there was any load; After those at the end of the cool-down. Without
-	// After, a rise cannot be judged.
+	// After, no rise is called a leak; without both, none is called gone.
 	Before, After []Point
 	// Least is the smallest rise that is called one, in the unit of the gauge.
 	Least float64
 }
 
+// Verdict is what can be said with confidence.
+type Verdict int
+
+// The verdicts. Only Flat and Back say that there is no leak, and only Leak that there is one.
+const (
+	Unsure  Verdict = iota // whether it rises
+	Flat                   // it does not rise by what counts as a rise
+	Back                   // it rises, and is back at its level before the load
+	Stopped                // it rises, but not evenly: a buffer that fills, a single step
+	Rises                  // it rises until the end; whether it stays is not known
+	Leak                   // it rises until the end, and stays above its level after the warm-up
+)
+
 // Finding is what was found out about a gauge.
 type Finding struct {
-	// Rises reports whether the gauge rises steadily.
-	Rises bool
-	// Stayed reports whether at least half of the rise was left after the cool-down.
-	Stayed bool
-	// Slope is the rate of the rise per minute, with the bounds of its 95 % interval.
+	Verdict Verdict
+	// Slope is the rate of the rise per minute, with the bounds of its 99 % interval.
 	Slope, Low, High float64
-	// Chance is how probable such a trend is where there is none.
-	Chance float64
 	// Rise is what the gauge rose in the measured phase, by the slope.
 	Rise float64
-	// Start is its level at the beginning of the measured phase, Before that before the load, or
-	// Start where it is not known, and After that after the cool-down.
+	// Start is its level in the first third of the measured phase. Before is the lowest value before
+	// the load, or Start where there is none, and After that after the cool-down.
 	Start, Before, After float64
 }
 
@@ -76,21 +83,47 @@ func Judge(g Gauge) (Finding, bool) {
 	if low == nil {
 		return Finding{}, false
 	}
-	f := trend(low)
-	length := (g.Measured[len(g.Measured)-1].Seconds - g.Measured[0].Seconds) / 60
-	f.Rise = f.Slope * length
-	f.Start = low[0].Value
-	half, whole := trend(low[Windows/2:]), f.Slope
-	f.Rises = f.Chance < mostChance && f.Low > 0 && half.Slope >= goesOn*whole && f.Rise >= max(g.Least, leastShare*f.Start)
-	f.Before, f.After = f.Start, f.Start
+	start, middle, end := mean(low[:third]), mean(low[third:2*third]), mean(low[2*third:])
+	f := Finding{Start: start, Before: start, After: start}
+	one, level := noise(low, start <= end)
+	z := dist.NormalQuantile((1 + confidence) / 2)
+	width := z * level * math.Sqrt2
+	length := g.Measured[len(g.Measured)-1].Seconds - g.Measured[0].Seconds
+	rise := end - start
+	perMinute := 60 * 1.5 / length // the middles of two levels are two thirds of the phase apart
+	f.Slope, f.Low, f.High = rise*perMinute, (rise-width)*perMinute, (rise+width)*perMinute
+	f.Rise = 1.5 * rise
+	smallest := max(g.Least, leastShare*start)
 	if len(g.Before) > 0 {
 		f.Before = least(g.Before)
 	}
 	if len(g.After) > 0 {
 		f.After = least(g.After)
-		f.Stayed = f.After-f.Before >= stays*f.Rise
+	}
+	left := z * math.Hypot(one, level)
+	switch {
+	case 1.5*(rise+width) < smallest:
+		f.Verdict = Flat
+	// Subscriptions need memory and files, too: below its level with them, a gauge need not be back.
+	case len(g.After) > 0 && len(g.Before) > 0 && f.After-f.Before+z*math.Sqrt2*one < max(smallest, gone*f.Rise):
+		f.Verdict = Back
+	case 1.5*(rise-width) < smallest:
+	case middle-start <= width || end-middle <= max(width, goesOn*rise) || jump(low) > step*rise:
+		f.Verdict = Stopped
+	case len(g.After) > 0 && f.After-f.Start > max(left, smallest, stays*f.Rise):
+		f.Verdict = Leak
+	default:
+		f.Verdict = Rises
 	}
 	return f, true
+}
+
+// mean is the mean value of points.
+func mean(points []Point) (sum float64) {
+	for _, p := range points {
+		sum += p.Value
+	}
+	return sum / float64(len(points))
 }
 
 // least is the lowest value.
@@ -124,77 +157,50 @@ func lowest(points []Point) []Point {
 	return out
 }
 
-// trend fits a line to points: the median of the slopes of all pairs.
-func trend(points []Point) Finding {
-	n := len(points)
-	slopes := make([]float64, 0, n*(n-1)/2)
-	score, ties := 0, map[float64]int{}
-	for i, a := range points {
-		ties[a.Value]++
-		for _, b := range points[i+1:] {
-			slopes = append(slopes, (b.Value-a.Value)/(b.Seconds-a.Seconds)*60)
-			score += cmp.Compare(b.Value, a.Value)
-		}
+// jump is the largest rise from a window to the next.
+func jump(points []Point) (most float64) {
+	for i, p := range points[1:] {
+		most = max(most, p.Value-points[i].Value)
 	}
-	slices.Sort(slopes)
-	f := Finding{Slope: quantile(slopes, 0.5)}
-	// The variance of Mann and Kendall's score, less what equal values take away.
-	m := float64(n)
-	variance := m * (m - 1) * (2*m + 5)
-	for _, k := range ties {
-		t := float64(k)
-		variance -= t * (t - 1) * (2*t + 5)
-	}
-	variance = variance / 18 * memory(points, f.Slope)
-	if variance <= 0 {
-		f.Chance = 1
-		f.Low, f.High = f.Slope, f.Slope
-		return f
-	}
-	s := float64(score)
-	z := (math.Abs(s) - 1) / math.Sqrt(variance) // less the usual correction of a whole number
-	f.Chance = min(1, math.Erfc(z/math.Sqrt2))
-	c := dist.NormalQuantile((1+confidence)/2) * math.Sqrt(variance) / float64(len(slopes)) / 2
-	f.Low, f.High = quantile(slopes, 0.5-c), quantile(slopes, 0.5+c)
-	return f
+	return most
 }
 
-// quantile returns quantile p of sorted values; p may be beyond 0 and 1.
-func quantile(sorted []float64, p float64) float64 {
-	at := p * float64(len(sorted)-1)
-	i := int(math.Floor(at))
-	switch {
-	case i < 0:
-		return sorted[0]
-	case i >= len(sorted)-1:
-		return sorted[len(sorted)-1]
-	}
-	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
-}
-
-// memory is by how much the variance of a trend is larger because a window resembles the one before:
-// what is left of the values without their trend says so.
-func memory(points []Point, perMinute float64) float64 {
-	n := float64(len(points))
-	left := make([]float64, len(points))
-	var mean float64
-	for i, p := range points {
-		left[i] = p.Value - perMinute*p.Seconds/60
-		mean += left[i] / n
-	}
-	var own, next float64
-	for i := range left {
-		left[i] -= mean
-		own += left[i] * left[i]
-		if i > 0 {
-			next += left[i] * left[i-1]
+// noise returns the standard deviations of one window and of a level, which is the mean of a third of
+// them, about a fit that never falls, or never rises where the gauge is not rising.
+func noise(points []Point, rising bool) (one, level float64) {
+	var blocks [][]Point // of which each has one value in the fit
+	for i := range points {
+		blocks = append(blocks, points[i:i+1])
+		for n := len(blocks); n > 1 && (mean(blocks[n-2]) >= mean(blocks[n-1])) == rising; n-- {
+			whole := len(blocks[n-2]) + len(blocks[n-1])
+			blocks = append(blocks[:n-2], points[i+1-whole:i+1])
 		}
 	}
-	if own == 0 {
-		return 1
+	var own, next, last float64
+	for _, block := range blocks {
+		fit := mean(block)
+		for _, p := range block {
+			left := p.Value - fit
+			own += left * left
+			next += left * last
+			last = left
+		}
 	}
-	// A sum of n values that follow each other with correlation r has this variance, by that of
-	// independent ones.
-	r := min(max(next/own, 0), 0.9)
-	return (1 + r) / (1 - r)
+	r := 0.0
+	if own > 0 {
+		// Each value of the fit takes one from the windows that are left to show noise.
+		one = math.Sqrt(own / float64(max(1, len(points)-len(blocks))))
+		r = min(max(next/own, 0), 0.9)
+	}
+	// A steep rise hides noise from such a fit. How much each window differs from the middle of its
+	// neighbours shows it.
+	var bends float64
+	for i := range len(points) - 2 {
+		bend := points[i].Value - 2*points[i+1].Value + points[i+2].Value
+		bends += bend * bend / 6 // the variance of a bend is six times that of a window
+	}
+	one = max(one, math.Sqrt(bends/float64(len(points)-2)))
+	// A mean of n values that follow each other with correlation r has this variance, by that of
+	// independent ones. It cannot be larger than that of one value.
+	return one, one * math.Sqrt(min(1, (1+r)/(1-r)/third))
 }
