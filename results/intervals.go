@@ -135,7 +135,7 @@ func bucketAt(buckets []Bucket, p float64) Nanos {
 	for _, b := range buckets {
 		all += b.Count
 	}
-	left := max(1, int64(p*float64(all)+0.5))
+	left := Rank(p, all)
 	for _, b := range buckets {
 		if left -= b.Count; left <= 0 {
 			return b.Value
@@ -184,7 +184,8 @@ func (in *Interval) Why(name string) string {
 		return fmt.Sprintf("deliveries came in too few intervals to say how exactly %s is known: publish for longer", name)
 	case OffSchedule:
 		return fmt.Sprintf(
-			"more than half of %s went by before the events were published: lower the rate, use a less busy machine, or judge fromSent",
+			"more than half of %s went by before the events were published: lower the rate, use a less busy machine, or judge "+
+				"published → received (fromSent)",
 			name,
 		)
 	case Drift:
@@ -244,7 +245,7 @@ func Doubts(lanes []Lane) []Warning {
 			if names, why := lanes[i].Latency.doubted(doubt); names != nil {
 				out = append(
 					out,
-					Warning{Code: doubt, Lane: lanes[i].Name, Text: fmt.Sprintf("%s; in doubt: %s", why, strings.Join(names, ", "))},
+					Warning{Code: doubt, Lane: lanes[i].Name, Text: fmt.Sprintf("%s; in doubt: %s", why, strings.Join(names, "; "))},
 				)
 			}
 		}
@@ -256,9 +257,8 @@ func Doubts(lanes []Lane) []Warning {
 func (l *Latency) doubted(doubt string) (names []string, why string) {
 	for _, part := range l.parts() {
 		for _, x := range part.q.all() {
-			key := part.name + "." + x.name
-			if in := l.Intervals[key]; in.Doubt == doubt {
-				names, why = append(names, key), cmp.Or(why, in.Why(x.name))
+			if in := l.Intervals[part.name+"."+x.name]; in.Doubt == doubt {
+				names, why = append(names, part.label+", "+percentile(x.name)), cmp.Or(why, in.Why(x.name))
 			}
 		}
 	}

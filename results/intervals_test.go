@@ -141,7 +141,7 @@ func TestDoubtsAreWarnings(t *testing.T) {
 			t.Fatalf("%+v\nwant %+v", got, want)
 		}
 	}
-	if !strings.HasSuffix(got[2].Text, "in doubt: fromIntended.p99, fromIntended.p999") {
+	if !strings.HasSuffix(got[2].Text, "in doubt: scheduled → received, p99; scheduled → received, p99.9") {
 		t.Errorf("%s", got[2].Text)
 	}
 	if got := Doubts([]Lane{*doubtful(laneAccount(30000, 1, steady), Quantiles{})}); got != nil {

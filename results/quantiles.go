@@ -6,6 +6,11 @@ import (
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
+// Rank is the number of the sample, counted from 1 in order of size, at quantile p of n samples:
+// p·n, rounded half up, and at least the first. It is the rank of HdrHistogram, and the same for
+// every percentile that is computed or shown. p is 0 to 1.
+func Rank(p float64, n int64) int64 { return min(max(int64(p*float64(n)+0.5), 1), n) }
+
 // Summarise returns the quantiles of a timing of the ledger.
 func Summarise(t ledger.Timing) Quantiles {
 	q := SummariseNanos(t.Histogram)
@@ -79,9 +84,12 @@ func (q *Quantiles) all() []quantileOf {
 // latencyPart is one of the two latencies.
 type latencyPart struct {
 	name, tag string
+	label     string // for people
 	q         *Quantiles
 }
 
 func (l *Latency) parts() []latencyPart {
-	return []latencyPart{{"fromIntended", TagIntended, &l.FromIntended}, {"fromSent", TagSent, &l.FromSent}}
+	return []latencyPart{
+		{"fromIntended", TagIntended, "scheduled → received", &l.FromIntended}, {"fromSent", TagSent, "published → received", &l.FromSent},
+	}
 }

@@ -165,14 +165,13 @@ func merge(log *results.Log, tag string, in func(start time.Duration) bool) []re
 	return out
 }
 
-// at is the value at percentile p of buckets: the smallest value that at least p % of the samples
-// do not exceed.
+// at is the value at percentile p of buckets, by the same rank as in the result.
 func at(b []results.Bucket, p float64) results.Nanos {
 	var total, seen int64
 	for _, x := range b {
 		total += x.Count
 	}
-	rank := max(int64(math.Ceil(p/100*float64(total)-1e-9)), 1)
+	rank := results.Rank(p/100, total)
 	for _, x := range b {
 		if seen += x.Count; seen >= rank {
 			return x.Value

@@ -174,7 +174,7 @@ func (p *pool) quantiles(units []int32, s *scratch) quantileValues {
 	}
 	c, loaded := 0, -1
 	for i, q := range quantilesCompared {
-		rank := rankOf(q, total)
+		rank := results.Rank(q, total)
 		// The quantiles ascend, and so do their chunks.
 		c += sort.Search(p.chunks-1-c, func(n int) bool { return p.before(units, c+n+1) >= rank })
 		if loaded != c {
@@ -209,12 +209,6 @@ func (p *pool) load(units []int32, c int, s *scratch) {
 			s.fine[int(p.index[e])-c*chunk] += p.counts[e]
 		}
 	}
-}
-
-// rankOf is the sample that is quantile q of n, counted from 1, as HDR readers
-// have it.
-func rankOf(q float64, n int64) int64 {
-	return min(max(int64(q*float64(n)+0.5), 1), n)
 }
 
 // correlationTime estimates how many units in a row are worth an independent
@@ -274,7 +268,7 @@ func valueAt(buckets []results.Bucket, q float64) results.Nanos {
 	for _, b := range buckets {
 		total += b.Count
 	}
-	left := rankOf(q, total)
+	left := results.Rank(q, total)
 	for _, b := range buckets {
 		if left -= b.Count; left <= 0 {
 			return b.Value
