@@ -88,10 +88,11 @@ func compare(f compareFlags, args []string, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
+	c.Gates = c.Failed(gates)
 	if err := f.format.all(io, comparisonForms(c)); err != nil {
 		return err
 	}
-	return gateErrors(c, gates)
+	return gateErrors(c)
 }
 
 // comparisonForms are the formats of a comparison.
@@ -104,15 +105,27 @@ func comparisonForms(c *stats.Comparison) rendering {
 	}
 }
 
-// gateErrors returns an error for each gate that failed.
-func gateErrors(c *stats.Comparison, gates []stats.Gate) error {
+// gateErrors returns an error for each gate that failed. If no figure got worse, it wraps
+// errUnjudged.
+func gateErrors(c *stats.Comparison) error {
 	var errs []error
-	for _, g := range c.Failed(gates) {
+	worse := false
+	for _, g := range c.Gates {
 		lane := g.Lane
 		if lane == "" {
 			lane = "run"
 		}
+		worse = worse || !g.Unjudged
 		errs = append(errs, fmt.Errorf("gate %s, %s: %s", g.Gate, lane, g.Text))
 	}
-	return errors.Join(errs...)
+	if errs == nil || worse {
+		return errors.Join(errs...)
+	}
+	return fmt.Errorf("%w%w", errors.Join(errs...), unjudged{})
 }
+
+// unjudged is [errUnjudged] without a text.
+type unjudged struct{}
+
+func (unjudged) Error() string        { return "" }
+func (unjudged) Is(target error) bool { return target == errUnjudged }

@@ -171,6 +171,7 @@ func (f *runFlags) judgeDuet(o *duet.Outcome, dir string, dirs [2]string, runErr
 	if err != nil {
 		return errors.Join(runErr, err)
 	}
+	c.Gates = c.Failed(f.against.parsed)
 	var both []*results.Result
 	for _, one := range o.Runs {
 		both = append(both, one.Result)
@@ -208,7 +209,7 @@ func (f *runFlags) judgeDuet(o *duet.Outcome, dir string, dirs [2]string, runErr
 	if runErr != nil || err != nil {
 		return errors.Join(runErr, err)
 	}
-	if failed := gateErrors(c, f.against.parsed); failed != nil {
+	if failed := gateErrors(c); failed != nil {
 		return failed
 	}
 	return errors.Join(unmet...)

@@ -34,8 +34,8 @@ const exitCodesHelp = `Exit codes:
   4    the generator was the bottleneck: the figures say little about the target
   5    no threshold failed, but one was not evaluated: nothing was owed to the lane,
        the lane received nothing at all, or its latency is in doubt (too few
-       events, drift, events published late, or a busy machine); check: it
-       ended early
+       events, drift, events published late, or a busy machine); compare and
+       run --against: a gate could not be judged; check: it ended early
   99   a threshold failed; capacity: not even the lowest load met the SLO; check:
        a row that quotes a MUST is broken
   130  interrupted (Ctrl-C, SIGTERM, SIGHUP); the measurements so far were written`

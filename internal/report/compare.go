@@ -18,6 +18,14 @@ func CompareText(w io.Writer, c *stats.Comparison) error {
 	p := &printer{w: w}
 	p.wrapped("A  " + sideText(c.A))
 	p.wrapped("B  " + sideText(c.B))
+	for _, w := range c.Warnings {
+		p.wrapped("!  " + warningText(w))
+	}
+	v := newComparisonView(c)
+	p.wrapped(strings.ToUpper(v.Word) + "  " + v.Verdict)
+	for _, text := range gateTexts(c) {
+		p.wrapped("GATE  " + text)
+	}
 	p.printf("\n")
 	for i := range c.Lanes {
 		p.changes(laneTitle(&c.Lanes[i]), c.Lanes[i].Figures)
@@ -30,6 +38,18 @@ func CompareText(w io.Writer, c *stats.Comparison) error {
 		p.wrapped(line)
 	}
 	return p.err
+}
+
+// gateTexts are the gates that did not hold.
+func gateTexts(c *stats.Comparison) (all []string) {
+	for _, g := range c.Gates {
+		lane := g.Lane
+		if lane == "" {
+			lane = "run"
+		}
+		all = append(all, Clean(fmt.Sprintf("%s, %s: %s", g.Gate, lane, g.Text)))
+	}
+	return all
 }
 
 // wrapped writes text in lines that fit the width, unless a word is longer.
@@ -80,10 +100,18 @@ func (p *printer) changes(title string, figures []stats.Change) {
 	p.printf("%s\n", shorten(title, width))
 	p.columns("", "A", "B", "change", "95 % interval", "p", "")
 	p.printf("%s\n", strings.Repeat("─", width))
+	var none []string
 	for i := range figures {
 		c := &figures[i]
+		if c.Finding == stats.Same && c.A != nil && c.B != nil && *c.A == 0 && *c.B == 0 {
+			none = append(none, c.Figure)
+			continue
+		}
 		t := changeTexts(c)
 		p.columns(figureLabel(c), t.a, t.b, t.effect, t.bounds, t.p, findingMark(c))
+	}
+	if none != nil {
+		p.wrapped("0 on both sides: " + strings.Join(none, ", "))
 	}
 	p.printf("\n")
 }
@@ -253,9 +281,6 @@ func compareNotes(c *stats.Comparison) []string {
 		if len(only.lanes) > 0 {
 			notes = append(notes, fmt.Sprintf("only in %s: %s", only.side, Clean(strings.Join(only.lanes, ", "))))
 		}
-	}
-	for _, w := range c.Warnings {
-		notes = append(notes, "warning: "+warningText(w))
 	}
 	return notes
 }

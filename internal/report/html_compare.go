@@ -6,7 +6,6 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/eventmeter/eventmeter/internal/stats"
 )
@@ -36,6 +35,7 @@ type comparisonView struct {
 	Warnings      []string
 	Upstream      []changeRow
 	Worse, Better int
+	Gates         []string // that did not hold
 }
 
 // changedLine is a figure that differs, in words.
@@ -93,12 +93,18 @@ func newComparisonView(c *stats.Comparison) *comparisonView {
 	for _, s := range c.Upstream {
 		v.Upstream = append(v.Upstream, changeRow{Label: Clean(s.Figure), A: shownValue(s.Unit, s.A), B: shownValue(s.Unit, s.B)})
 	}
-	v.Notes = slices.DeleteFunc(v.Notes, func(line string) bool {
-		text, warning := strings.CutPrefix(line, "warning: ")
-		if warning {
-			v.Warnings = append(v.Warnings, text)
+	for _, w := range c.Warnings {
+		v.Warnings = append(v.Warnings, warningText(w))
+	}
+	v.Gates = gateTexts(c)
+	slices.SortStableFunc(v.Changed, func(a, b changedLine) int { // worse ones first
+		switch {
+		case a.Worse == b.Worse:
+			return 0
+		case a.Worse:
+			return -1
 		}
-		return warning
+		return 1
 	})
 	for i := range v.Notes {
 		v.Notes[i] = Clean(v.Notes[i])

@@ -14,14 +14,32 @@ import (
 func CompareMarkdown(w io.Writer, c *stats.Comparison) error {
 	p := &printer{w: w}
 	p.printf("### eventmeter comparison\n\n**A** %s  \n**B** %s\n\n", Markup(sideText(c.A)), Markup(sideText(c.B)))
-	changed := 0
-	for i := range c.Lanes {
-		for k := range c.Lanes[i].Figures {
-			changed += p.changedRow(c.Lanes[i].Name, &c.Lanes[i].Figures[k], changed == 0)
-		}
+	for _, w := range c.Warnings {
+		p.printf("⚠️ %s  \n", Markup(warningText(w)))
 	}
-	for k := range c.Run {
-		changed += p.changedRow("whole run", &c.Run[k], changed == 0)
+	v := newComparisonView(c)
+	p.printf("**%s:** %s\n\n", Markup(strings.ToUpper(v.Word[:1])+v.Word[1:]), Markup(v.Verdict))
+	for _, text := range gateTexts(c) {
+		p.printf("**Gate** %s  \n", Markup(text))
+	}
+	if c.Gates != nil {
+		p.printf("\n")
+	}
+	changed := 0
+	for _, finding := range []stats.Finding{stats.Worse, stats.Better} {
+		row := func(lane string, f *stats.Change) {
+			if f.Finding == finding {
+				changed += p.changedRow(lane, f, changed == 0)
+			}
+		}
+		for i := range c.Lanes {
+			for k := range c.Lanes[i].Figures {
+				row(c.Lanes[i].Name, &c.Lanes[i].Figures[k])
+			}
+		}
+		for k := range c.Run {
+			row("whole run", &c.Run[k])
+		}
 	}
 	if changed == 0 {
 		p.printf("No figure differs.\n")

@@ -72,6 +72,8 @@ type Comparison struct {
 	OnlyB []string `json:"onlyB"`
 	// Warnings are reasons to doubt that the sides are comparable.
 	Warnings []results.Warning `json:"warnings"`
+	// Gates are the gates that did not hold, if there were gates; see [Comparison.Failed].
+	Gates []GateFailure `json:"gates,omitempty"`
 }
 
 // Write writes c as indented JSON with a final newline.
@@ -108,10 +110,14 @@ func (c *Comparison) matchLanes(a, b *Side) []string {
 // Failed checks gates. A gate fails if the figure got worse by more than the gate's
 // share and the whole 95 % confidence interval of the effect lies above 0; if A is 0,
 // any rise exceeds any share. A gate fails as unjudged if there is no confidence
-// interval, or if one side lacks the lane.
+// interval, if one side lacks the lane, or if an archive is doubtful.
 func (c *Comparison) Failed(gates []Gate) []GateFailure {
 	var out []GateFailure
 	for _, g := range gates {
+		if why := c.doubt(g.path); why != "" {
+			out = append(out, GateFailure{Gate: g.text, Lane: g.where, Unjudged: true, Text: "it cannot be judged: " + why})
+			continue
+		}
 		if g.where == "run" {
 			out = append(out, g.failures("", c.Run)...)
 			continue
@@ -128,6 +134,19 @@ func (c *Comparison) Failed(gates []Gate) []GateFailure {
 		}
 	}
 	return out
+}
+
+// doubt says why a figure of an archive is doubtful; "" = it is not. The sides of a duet share
+// what the machine did: only their pairs are compared.
+func (c *Comparison) doubt(path string) string {
+	for _, w := range c.Warnings {
+		times := strings.HasPrefix(path, "latency.")
+		switch {
+		case w.Code == "partial", c.Duet == nil && w.Code == "bottleneck", c.Duet == nil && times && w.Code == results.MachineBusy:
+			return w.Text
+		}
+	}
+	return ""
 }
 
 // LaneChange is the comparison of one lane.

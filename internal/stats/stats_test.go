@@ -437,3 +437,33 @@ func TestCompareEveryCount(t *testing.T) {
 		}
 	}
 }
+
+// TestGatesOfDoubtfulArchives: a gate on a doubtful archive is not judged, in either direction.
+func TestGatesOfDoubtfulArchives(t *testing.T) {
+	gates, err := ParseGates([]string{"push.p50 <= +5%", "push.lostSilent <= +5%"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		change   func(*results.Result)
+		unjudged int
+	}{
+		{func(*results.Result) {}, 0},
+		{func(r *results.Result) { r.Partial, r.Reason = true, "stopped" }, 2},
+		{func(r *results.Result) { r.Generator = results.Generator{Bottleneck: true, Reasons: []string{"late timers"}} }, 2},
+		{func(r *results.Result) { r.Warnings = append(r.Warnings, results.Warning{Code: results.MachineBusy, Text: "busy"}) }, 1},
+	} {
+		s := defaultSim()
+		a, b := s.side(1), s.side(1)
+		c.change(b.Runs[0].Result)
+		n := 0
+		for _, f := range compare(t, a, b, CompareOptions{Resamples: 200}).Failed(gates) {
+			if f.Unjudged && strings.Contains(f.Text, "it cannot be judged: in run") || f.Unjudged && strings.Contains(f.Text, "run ") {
+				n++
+			}
+		}
+		if n != c.unjudged {
+			t.Errorf("%d of the gates were not judged, want %d", n, c.unjudged)
+		}
+	}
+}
