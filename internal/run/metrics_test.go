@@ -29,12 +29,12 @@ func TestImplausibleMetrics(t *testing.T) {
 				fmt.Fprintf(w, "process_cpu_seconds_total 1\nprocess_resident_memory_bytes 1e6\n# TYPE %s gauge\n%s %s\n", name, name, value)
 			}))
 			p, err := profiles.Parse("test", []byte(`name: test
-	target: {embedded: {}, tokens: [t]}
-	lanes: [{name: push, mode: push, subscriptions: 1, event: chat.message}]
-	upstream: {payload: {text: "{{.Probe}}"}}
-	schedule: {rate: 20/s}
-	phases: {warmup: 100ms, measure: 1500ms, drain: 5s, cooldown: 1500ms}
-	`), nil, systems.Table)
+target: {embedded: {}, tokens: [t]}
+lanes: [{name: push, mode: push, subscriptions: 1, event: chat.message}]
+upstream: {payload: {text: "{{.Probe}}"}}
+schedule: {rate: 20/s}
+phases: {warmup: 100ms, measure: 1500ms, drain: 5s, cooldown: 1500ms}
+`), nil, systems.Table)
 			if err != nil {
 				t.Fatal(err)
 			}
