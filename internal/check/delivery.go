@@ -19,7 +19,7 @@ func (p *probe) unchallenged(k *hook, a answer) bool {
 	case a.silent != "":
 		p.skipAll(a.silent)
 	case n == 0:
-		p.skipAll("the server sent no challenge to the callback: " + a.text)
+		p.skipAll("the server sent no challenge; only another proof, such as an allow-list, permits that: " + a.text)
 	}
 	return a.silent != "" || n == 0
 }
@@ -245,7 +245,7 @@ func failedDelivery(ctx context.Context, p *probe) {
 	k.until(ctx, patience+patience/2, func(got []delivery) bool {
 		for i := range got {
 			for j := range got[:i] {
-				if got[i].id == got[j].id && got[i].at.Sub(got[j].at) >= 4*time.Second {
+				if got[i].id != "" && got[i].id == got[j].id && got[i].at.Sub(got[j].at) >= 4*time.Second {
 					last, again = &got[j], &got[i]
 				}
 			}
@@ -259,8 +259,16 @@ func failedDelivery(ctx context.Context, p *probe) {
 			"event %s came again with the same webhook-timestamp",
 			again.id,
 		)
+		p.judge(
+			conform.DeliveryStandardWebhooksHeaders,
+			again.named == last.named,
+			"event %s came with webhook-id %s, and again with %s",
+			again.id,
+			last.named,
+			again.named,
+		)
 	}
-	p.skip("no copy came 4 s after one that failed", conform.DeliveryRetryRegeneratesSignature)
+	p.skip("no copy came 4 s after one that failed", conform.DeliveryRetryRegeneratesSignature, conform.DeliveryStandardWebhooksHeaders)
 }
 
 // lastError refreshes a subscription whose last delivery failed, until the server says

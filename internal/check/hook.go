@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +29,7 @@ func newSecret(size int) secret {
 // delivery is an event that came to a hook.
 type delivery struct {
 	id      string // its eventId
+	named   string // webhook-id
 	at      eventmeter.Instant
 	stamped int64  // webhook-timestamp
 	signed  []bool // by each secret of the hook
@@ -101,6 +103,9 @@ func (k *hook) receive(in *sinks.Inbound, f *wire.Fields) sinks.Reply {
 		return sinks.Reply{}
 	}
 	d := delivery{id: string(f.EventID), at: in.At, stamped: wire.Stamped(in.Header), status: http.StatusOK}
+	if v := in.Header[wire.HeaderWebhookID]; len(v) > 0 {
+		d.named = strings.Clone(v[0])
+	}
 	for _, s := range k.secrets {
 		d.signed = append(d.signed, wire.Verify(in.Header, in.Body, k.clock.Time(in.At), s.key) == nil)
 	}

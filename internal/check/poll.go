@@ -178,6 +178,10 @@ func staleCursor(ctx context.Context, p *probe) {
 		return
 	}
 	p.judge(conform.TruncatedPollNeverAnError, a.granted(), "%s", a.text)
+	if a.granted() && !a.isTrue("truncated") && a.cursor() != nil {
+		p.judge(conform.TruncatedReturnsFreshCursor, false, "an unknown cursor, and truncated is not true: %s", a.text)
+		return
+	}
 	if !a.granted() || !a.isTrue("truncated") {
 		p.skip("no answer had truncated", conform.TruncatedReturnsFreshCursor)
 		return

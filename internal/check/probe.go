@@ -44,6 +44,8 @@ type Options struct {
 	// Denied is what the first principal may not subscribe to; the zero value = not
 	// known.
 	Denied Denied
+	// Silence is when a stream without a message counts as dead; 0 = after 61 s.
+	Silence time.Duration
 	// AllowHostile allows steps that a server may take for an attack.
 	AllowHostile bool
 	// Entered, if not nil, is called when a stage begins.
@@ -61,6 +63,8 @@ type Step struct {
 	Name string
 	// Mode is the mode that the event type must offer; "" = any.
 	Mode eventmeter.Mode
+	// AtRest says that the step takes too long to be repeated under load.
+	AtRest bool
 	// Events says that the step needs events that are published meanwhile.
 	Events bool
 	// Hostile says that a server may take the step for an attack. Against a target

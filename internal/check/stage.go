@@ -85,6 +85,8 @@ func (s *stage) obstacle(step *Step, b *run.Beside) string {
 	switch {
 	case step.Mode != "" && !slices.Contains(s.modes, step.Mode):
 		return "the server does not offer " + b.Event + " by " + string(step.Mode)
+	case step.AtRest && s.again:
+		return "the step is taken at rest"
 	case step.Mode == eventmeter.Webhook && b.Inbox == nil:
 		return "no lane has callbacks"
 	case step.Hostile && !s.opts.AllowHostile:

@@ -29,6 +29,8 @@ var Steps = []Step{
 			conform.CursorAbsentEqualsNull, conform.CursorNullStartsFromNow}},
 	{Name: "maxAgeMs", Mode: eventmeter.Poll, Events: true, do: maxAge,
 		Rows: []conform.ID{conform.MaxAgeMsFloor, conform.MaxAgeMsSetsTruncated, conform.MaxAgeMsIgnoredWhenCursorNull}},
+	{Name: "quiet stream", Mode: eventmeter.Push, AtRest: true, do: quietStream,
+		Rows: []conform.ID{conform.StreamHeartbeatRequired}},
 	{Name: "many streams", Mode: eventmeter.Push, do: manyStreams,
 		Rows: []conform.ID{conform.StreamExemptFromConcurrencyCap}},
 	{Name: "what is not permitted", do: denied,
@@ -111,5 +113,6 @@ var Steps = []Step{
 	{Name: "redirected delivery", Mode: eventmeter.Webhook, Events: true, Hostile: true, do: redirectedDelivery,
 		Rows: []conform.ID{conform.SSRFNoRedirects}},
 	{Name: "failed delivery", Mode: eventmeter.Webhook, Events: true, do: failedDelivery,
-		Rows: []conform.ID{conform.DeliveryRetryRegeneratesSignature, conform.DeliveryStatusLastErrorCategory}},
+		Rows: []conform.ID{
+			conform.DeliveryRetryRegeneratesSignature, conform.DeliveryStandardWebhooksHeaders, conform.DeliveryStatusLastErrorCategory}},
 }

@@ -1,10 +1,12 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/conform"
@@ -110,6 +112,72 @@ func unknownStream(ctx context.Context, p *probe) {
 		return
 	}
 	p.judge(conform.StreamErrorBeforeOpen, !opened && a.coded, "HTTP %d: %s", a.status, a.text)
+}
+
+// longestSilence is when a stream counts as dead: twice the draft's 30 s, and a second for
+// the way.
+const longestSilence = 61 * time.Second
+
+// quietStream waits on a stream until a heartbeat comes, or nothing does for too long.
+func quietStream(ctx context.Context, p *probe) {
+	over, hangUp := p.transport()
+	if over == nil {
+		return
+	}
+	defer hangUp()
+	session, err := p.me().Session(ctx, nil)
+	if err != nil {
+		p.skipAll(errtext.Line(err.Error()))
+		return
+	}
+	body, err := p.request(session, methodStream, p.base().with(params{"cursor": null}))
+	if err != nil {
+		p.skipAll(err.Error())
+		return
+	}
+	stream, stop := context.WithCancel(ctx)
+	defer stop()
+	longest := cmp.Or(p.opts.Silence, longestSilence)
+	silence := time.AfterFunc(longest, stop)
+	defer silence.Stop()
+	req := p.caller.NewPost(stream, session.Header(methodStream, ""), body)
+	resp, err := over.RoundTrip(req)
+	if err != nil || resp.StatusCode > 299 || !mcpclient.IsEventStream(resp.Header) {
+		p.skipAll("no stream opened")
+		return
+	}
+	defer resp.Body.Close()
+	resp.Request = req
+	var parser wire.EventParser
+	defer parser.Reset()
+	buf, began := make([]byte, 4<<10), false
+	for err == nil && !p.judged[conform.StreamHeartbeatRequired] {
+		var n int
+		n, err = resp.Body.Read(buf)
+		if failed := parser.Feed(buf[:n], func(e wire.Event) {
+			var m wire.Message
+			if len(e.Data) == 0 || !wire.ScanMessage(e.Data, &m) || p.caller.Asked(ctx, resp, e.Data) {
+				return
+			}
+			silence.Reset(longest)
+			switch string(m.Method) {
+			case "notifications/events/active":
+				began = true
+			case "notifications/events/heartbeat":
+				p.judge(conform.StreamHeartbeatRequired, true, "")
+			case "notifications/events/event":
+				p.skipAll("events came, so that the stream was not quiet")
+			}
+		}); failed != nil {
+			err = failed
+		}
+	}
+	if began && stream.Err() != nil && ctx.Err() == nil && !p.judged[conform.StreamHeartbeatRequired] {
+		p.judge(conform.StreamHeartbeatRequired, false, "no heartbeat within %s", longest)
+	}
+	if ctx.Err() == nil {
+		p.skipAll("the stream ended before a heartbeat was due")
+	}
 }
 
 // manyStreams opens streams, and makes another call meanwhile. A refusal by an error of

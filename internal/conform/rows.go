@@ -553,7 +553,7 @@ var sections = []section{
 			Requires: "truncated brings a usable fresh cursor",
 			At:       []Occasion{Truncation},
 			Broken:   "truncated without a cursor, on a lane that was given cursors before",
-			Check:    "polls with an unknown cursor: truncated brings a cursor, and a poll from it no truncated",
+			Check:    "polls with an unknown cursor: truncated is true and brings a cursor, and a poll from it no truncated",
 		},
 		TruncatedPollNeverAnError: {
 			Name:     "truncated-poll-never-an-error",
@@ -633,6 +633,7 @@ var sections = []section{
 			Requires: "periodic heartbeats exist",
 			At:       []Occasion{StreamHeartbeat},
 			Broken:   "a stream was silent for twice push.heartbeat",
+			Check:    "waits at rest on a stream without events: a heartbeat comes within 61 s",
 		},
 		StreamHeartbeatCarriesCursor: {
 			Name:     "stream-heartbeat-carries-cursor",
@@ -885,7 +886,9 @@ var sections = []section{
 			Level:    Must,
 			Requires: "three Standard Webhooks headers; id rule",
 			At:       []Occasion{Delivery},
-			Broken:   "one of the three headers is missing, or webhook-timestamp is more than 5 minutes off",
+			Broken: "one of the three headers is missing, webhook-timestamp is more than 5 minutes off, or a copy after a refused " +
+				"one has another webhook-id",
+			Check: "fails deliveries until a copy comes 4 s later: it has the same webhook-id",
 		},
 		DeliverySubscriptionIDHeader: {
 			Name:     "delivery-subscription-id-header",

@@ -27,6 +27,7 @@ type hookJudge struct {
 	// refused is the event that was refused last, its webhook-timestamp and when.
 	refused uint64
 	stamped int64
+	named   uint64 // hash of its webhook-id
 	at      eventmeter.Instant
 	// retired are the secrets before the former one, the newest first. What is signed
 	// with one of them was on its way while secrets changed twice.
@@ -119,18 +120,25 @@ func (k *hook) judgeDelivery(in *sinks.Inbound, f *wire.Fields, got driver.Recei
 	}
 }
 
-// judgeRetry judges the timestamp of a copy that followed a refused one, which is in
-// whole seconds.
+// judgeRetry judges the webhook-id and the timestamp of a copy that followed a refused one.
+// Timestamps are in whole seconds.
 func (k *hook) judgeRetry(in *sinks.Inbound, got driver.Receipt, id uint64) {
-	stamped := wire.Stamped(in.Header)
+	stamped, named := wire.Stamped(in.Header), uint64(0)
+	if v := in.Header[wire.HeaderWebhookID]; len(v) > 0 {
+		named = eventmeter.HashID([]byte(v[0]))
+	}
 	k.mu.Lock()
 	j := &k.judge
+	renamed := got.Former != 0 && j.refused == id && j.named != named && named != 0
 	again := got.Former != 0 && j.refused == id && in.At.Sub(j.at) >= 2*time.Second
 	same := j.stamped == stamped
 	if got.Refused {
-		j.refused, j.stamped, j.at = id, stamped, in.At
+		j.refused, j.stamped, j.named, j.at = id, stamped, named, in.At
 	}
 	k.mu.Unlock()
+	if renamed {
+		k.broke(in, conform.DeliveryStandardWebhooksHeaders)
+	}
 	if again {
 		k.d.held(k.r, in.At, conform.DeliveryRetry, !same, conform.DeliveryRetryRegeneratesSignature, in.Body)
 	}
