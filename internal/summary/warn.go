@@ -79,6 +79,14 @@ func (s *Summary) warn(firstFailure string) {
 	}
 }
 
+// findings are figures that should be 0, and what to say of them.
+var findings = []struct{ figure, code, text string }{
+	{"neverRetried", "never-retried",
+		"%d events that this side answered 4xx did not come again for 10 s and more: only 410 and 413 are final"},
+	{"hasMoreUnmoved", "has-more", "%d answers to polls said hasMore without an event and without a new cursor"},
+	{"reordered", "list-order", "%d uses saw the entries of the list in another order than the use before"},
+}
+
 func (s *Summary) warnLane(l results.Lane) {
 	s.warnReceivedNothing(&l)
 	if missing := int64(l.Subscriptions) - l.Ready.Active; missing > 0 && l.Ready.Failed > 0 {
@@ -169,6 +177,11 @@ func (s *Summary) warnLane(l results.Lane) {
 	}
 	if l.Detail.Terminated > 0 {
 		s.Warn("terminated", l.Name, "the target ended %d subscriptions", l.Detail.Terminated)
+	}
+	for _, f := range findings {
+		if n := l.Figures[f.figure]; n > 0 {
+			s.Warn(f.code, l.Name, f.text, int64(n))
+		}
 	}
 	if n := l.Latency.FromIntended.OutOfRange; n > 0 {
 		s.Warn("out-of-range", l.Name, "%d latencies were over ten minutes and count as ten minutes", n)

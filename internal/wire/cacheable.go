@@ -1,6 +1,9 @@
 package wire
 
-import "time"
+import (
+	"hash/maphash"
+	"time"
+)
 
 // Cacheable has the members that determine how long the response to a list or read
 // request may be cached (SEP-2549). Its slices alias the message, except for strings
@@ -18,6 +21,47 @@ type Cacheable struct {
 	Public, HasScope bool
 	// Interim results (a resultType other than "complete") must not be cached.
 	Interim bool
+	// Order is of the entries of the arrays in the result.
+	Order Order
+}
+
+// Order identifies entries by their names, and the sequence in which they come. Two orders are
+// comparable within one process. The zero value is of no entries.
+type Order struct {
+	set, sequence uint64
+	scale         uint64 // by which a sequence before is multiplied, minus 1
+}
+
+// Add appends entries.
+func (o *Order) Add(next Order) {
+	o.set += next.set
+	o.sequence = o.sequence*(next.scale+1) + next.sequence
+	o.scale = (o.scale+1)*(next.scale+1) - 1
+}
+
+// Permutes reports whether the same entries come in another sequence.
+func (o Order) Permutes(other Order) bool { return o.set == other.set && o.sequence != other.sequence }
+
+var orderSeed = maphash.MakeSeed()
+
+// entries adds the entries of the current array: objects with a name, uri or uriTemplate.
+func (s *scanner) entries(o *Order) {
+	for s.enter('['); s.next(']'); {
+		if s.peek() != '{' {
+			s.skip()
+			continue
+		}
+		id := uint64(0)
+		for s.enter('{'); s.next('}'); {
+			switch string(s.key()) {
+			case "name", "uri", "uriTemplate":
+				id += maphash.Bytes(orderSeed, s.text())
+			default:
+				s.skip()
+			}
+		}
+		o.Add(Order{id, id, 1<<32 + 14})
+	}
 }
 
 // ScanCacheable parses the result of a JSON-RPC response into c, which is
@@ -61,7 +105,11 @@ func (s *scanner) cacheable(c *Cacheable) {
 			kind := s.text()
 			c.Interim = kind != nil && string(kind) != "complete"
 		default:
-			s.skip()
+			if s.peek() == '[' {
+				s.entries(&c.Order)
+			} else {
+				s.skip()
+			}
 		}
 	}
 	if !c.HasTTL && hasOlder {

@@ -2,10 +2,13 @@ package driver
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/sinks"
 )
 
@@ -17,6 +20,13 @@ type answers struct {
 
 	mu        sync.Mutex
 	now, past map[answered]int // how often each was refused
+
+	// waiting are events that the target has to send again, by when they came; answerMemory of
+	// them at most. slowest is the longest wait of one that came again, and given is how many
+	// others had waited for too long when their subscription ended.
+	waiting map[answered]eventmeter.Instant
+	slowest time.Duration
+	given   int64
 }
 
 // answered is an event of a subscription; event 0 is the subscription's challenge.
@@ -79,6 +89,82 @@ func (s *answers) decide(index uint32, event uint64, challenge bool) (a *Answer,
 		former = a
 	}
 	return a, drawn, former
+}
+
+// await notes that a copy came at an instant, was given an answer, and how an earlier one was
+// refused.
+func (s *answers) await(key answered, a, former *Answer, at eventmeter.Instant) {
+	if former == nil {
+		former = a
+	}
+	if former == nil || !demandsRetry(*former) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since, ok := s.waiting[key]
+	switch {
+	case ok:
+		s.slowest = max(s.slowest, at.Sub(since))
+		delete(s.waiting, key)
+	case former == a && len(s.waiting) < answerMemory:
+		if s.waiting == nil {
+			s.waiting = make(map[answered]eventmeter.Instant)
+		}
+		s.waiting[key] = at
+	}
+}
+
+// leave says that a subscription ends at an instant: its events need not come again.
+func (s *answers) leave(index uint32, at eventmeter.Instant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.waiting, func(key answered, since eventmeter.Instant) bool {
+		if key.index == index && s.tooLong(since, at) {
+			s.given++
+		}
+		return key.index == index
+	})
+}
+
+// leastPatience is how long an event may wait for its next copy. Where others waited for
+// longer, it is twice their wait.
+const leastPatience = 10 * time.Second
+
+func (s *answers) tooLong(since, at eventmeter.Instant) bool {
+	return at.Sub(since) >= max(leastPatience, 2*s.slowest)
+}
+
+// FigureNeverRetried counts events that webhook.answer answered 4xx, other than 410 and 413,
+// and that did not come again for 10 s, and twice the longest wait of others.
+const FigureNeverRetried = "neverRetried"
+
+// NeverRetried adds [FigureNeverRetried] to the figures of a lane whose webhook.answer has such
+// answers. c may be nil.
+func (c *Inbox) NeverRetried(f Figures, now eventmeter.Instant) Figures {
+	if c == nil || !slices.ContainsFunc(c.answers.all, demandsRetry) {
+		return f
+	}
+	if f.Values == nil {
+		f.Values = map[string]float64{}
+	}
+	s := &c.answers
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.given
+	for _, since := range s.waiting {
+		if s.tooLong(since, now) {
+			n++
+		}
+	}
+	f.Values[FigureNeverRetried] = float64(n)
+	return f
+}
+
+// demandsRetry reports whether the target has to send an event again after a 4xx. The draft
+// makes 410 and 413 final, and no others.
+func demandsRetry(a Answer) bool {
+	return !a.Challenge && a.Status/100 == 4 && a.Status != http.StatusGone && a.Status != http.StatusRequestEntityTooLarge
 }
 
 // replyOf returns the reply for an answer. followed is the Location of a redirect.

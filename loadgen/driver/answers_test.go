@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/settings"
 )
 
@@ -63,6 +64,34 @@ func TestAnswers(t *testing.T) {
 	none := answers{}
 	if a, _, repeat := none.decide(1, 1, false); a != nil || repeat != nil {
 		t.Error("answered without an answer")
+	}
+}
+
+// TestNeverRetried: events that were answered 4xx have to come again, except after 410 and 413.
+// One that may still come is not counted.
+func TestNeverRetried(t *testing.T) {
+	at := func(seconds float64) eventmeter.Instant { return eventmeter.Instant(seconds * 1e9) }
+	for status, want := range map[int]float64{400: 3, 401: 3, 429: 3, 410: 0, 413: 0, 503: 0} {
+		a := &Answer{Status: status}
+		c := &Inbox{answers: answers{all: []Answer{*a}}}
+		s := &c.answers
+		for id := uint64(1); id <= 3; id++ { // 1 and 3 never come again
+			s.await(answered{1, id}, a, nil, at(0))
+		}
+		s.await(answered{1, 2}, nil, a, at(6)) // waits of others may be up to 12 s
+		s.await(answered{2, 1}, a, nil, at(0)) // its subscription ends in time
+		s.leave(2, at(11))
+		s.await(answered{3, 1}, a, nil, at(0)) // its subscription ends too late
+		s.leave(3, at(12))
+		if n := c.NeverRetried(Figures{}, at(11)).Values[FigureNeverRetried]; n != min(want, 1) {
+			t.Errorf("%d: %v events after 11 s", status, n)
+		}
+		if n := c.NeverRetried(Figures{}, at(12)).Values[FigureNeverRetried]; n != want {
+			t.Errorf("%d: %v events were never retried, want %v", status, n, want)
+		}
+	}
+	if f := (*Inbox)(nil).NeverRetried(Figures{}, 0); len(f.Values) > 0 {
+		t.Errorf("figures of a lane without a listener: %v", f.Values)
 	}
 }
 

@@ -107,7 +107,11 @@ func (l *Lane[T]) Retire(h *Hook) {
 	h.Serving.Lock()
 	//lint:ignore SA2001 only waits
 	h.Serving.Unlock()
+	l.Ended(h, l.Clock.Now())
 }
+
+// Ended says that the subscription of a hook has ended: no event need come again. Retire calls it.
+func (c *Inbox) Ended(h *Hook, at eventmeter.Instant) { c.answers.leave(h.Sub.Index, at) }
 
 // maxLeft bounds the paths of ended subscriptions that a lane remembers.
 const maxLeft = 1 << 14
@@ -194,6 +198,7 @@ type Receipt struct {
 // Answer.
 func (l *Lane[T]) Take(h *Hook, in *sinks.Inbound, id uint64, f *wire.Fields) (r Receipt) {
 	a, drawn, former := l.answers.decide(uint32(l.Opts.NumberOf(int(h.Sub.Index))), id, false)
+	l.answers.await(answered{h.Sub.Index, id}, a, former, in.At)
 	r.Status = http.StatusOK
 	if former != nil {
 		r.repeat, r.Former = true, statusOf(former)

@@ -9,6 +9,7 @@ import (
 var FigureTable = figure.Table{Name: "events", Systems: []string{"events", "smithery"}, Figures: []figure.Figure{
 	{Name: "pollsPacedByServer", Help: "polls whose time the target's answer set"},
 	{Name: "pollsPacedByMinInterval", Help: "polls whose time poll.minInterval set"},
+	{Name: "hasMoreUnmoved", Help: "answers to polls with hasMore, without an event and without a new cursor"},
 	{Name: "nextPoll", Unit: "ns", Timing: true, Help: "waits that the target's answers asked for (nextPollMs), of polls whose time they set"},
 	{Name: "pollInterval", Unit: "ns", Timing: true, Help: "from one poll of a subscription to the next, as it was sent"},
 	{Name: driver.FigureCoalesced, Help: "streams whose events arrived in coalesced reads, as through a buffer"},
@@ -65,6 +66,7 @@ var FigureTable = figure.Table{Name: "events", Systems: []string{"events", "smit
 	{Name: "refusedPending", Help: "deliveries that webhook.pending refused: the answer to subscribe was awaited"},
 	{Name: "refusedExpired", Help: "deliveries that webhook.expired refused: the grant was over"},
 	{Name: "refusedUnfit", Help: "deliveries that webhook.require refused"},
+	{Name: driver.FigureNeverRetried, Help: "events that were answered 4xx, other than 410 and 413, and did not come again for 10 s"},
 	{Name: "leftSilently", Help: "subscriptions that ended without unsubscribing"},
 	{Name: "challengesFailed", Help: "challenges that webhook.answer did not answer as they should be"},
 	{Name: "statusRead", Help: "answers with a deliveryStatus"},

@@ -12,7 +12,7 @@ func (d *lane) declare() {
 	o := &d.Opts
 	webhook := o.Mode == eventmeter.Webhook
 	if o.Mode == eventmeter.Poll {
-		d.tally.Declare("pollsPacedByServer", "pollsPacedByMinInterval")
+		d.tally.Declare("pollsPacedByServer", "pollsPacedByMinInterval", "hasMoreUnmoved")
 		d.tally.DeclareTiming("pollInterval")
 		d.tally.DeclareTiming("nextPoll")
 	}
@@ -85,7 +85,7 @@ func (d *lane) Figures() driver.Figures {
 			r.hook.mu.Unlock()
 		}
 	}
-	f := d.tally.Figures()
+	f := d.NeverRetried(d.tally.Figures(), d.Clock.Now())
 	f.Conform = d.judge.tally.Account()
 	return f
 }

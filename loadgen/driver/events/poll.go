@@ -80,6 +80,9 @@ func (d *lane) polled(r *run, sent eventmeter.Instant, a *mcpclient.Answer, stil
 	failed := a.Err != nil
 	// hasMore without events or a new cursor would lead to the same answer.
 	p.more = !failed && a.Msg.HasMore && (n > 0 || !still)
+	if !failed && a.Msg.HasMore && !p.more {
+		d.tally.Count("hasMoreUnmoved", 1)
+	}
 	if !failed && !a.Msg.HasMore {
 		p.at, p.next = a.At, a.Msg.NextPoll
 	}

@@ -68,6 +68,23 @@ func TestPollOfACursorThatNeverStops(t *testing.T) {
 	rec.Mu.Unlock()
 }
 
+// TestPollOfNothingMore: each answer that says hasMore and leads nowhere is counted.
+func TestPollOfNothingMore(t *testing.T) {
+	srv, polls := polled(t, func(n int32, _ *http.Request) string {
+		return fmt.Sprintf(`{"events":[],"cursor":"c","hasMore":%t}`, n == 2 || n == 3)
+	})
+	d, rec := systemstest.Lane(
+		t,
+		mcpclient.EndpointOptions{URL: srv.URL},
+		driver.Options{Mode: eventmeter.Poll, Poll: &driver.Poll{MinInterval: time.Millisecond}},
+	)
+	systemstest.Attach(t, d, 1)
+	rec.Wait(t, "a fifth poll", func(*systemstest.Memory) bool { return polls.Load() >= 5 })
+	if n, ok := d.(driver.Figurer).Figures().Values["hasMoreUnmoved"]; n != 2 || !ok {
+		t.Errorf("hasMoreUnmoved is %v (%t), want 2", n, ok)
+	}
+}
+
 // A poller is behind until a poll that was sent since is answered without
 // hasMore, and the end of its subscription says how far it had got.
 func TestPollerIsBehind(t *testing.T) {

@@ -101,6 +101,7 @@ func (s *sharedCallback) remove(k *hook) {
 
 // takeOff ends the routing of requests to k.
 func (d *lane) takeOff(k *hook) {
+	d.Ended(&k.Hook, d.Clock.Now())
 	if d.shared != nil {
 		d.shared.remove(k)
 		return

@@ -29,6 +29,7 @@ var FigureTable = figure.Table{Name: "sep-1803", Systems: []string{"sep-1803"}, 
 	{Name: "secretsRaw", Help: "registrations with a raw secret"},
 	{Name: "secretsStandard", Help: "registrations with a secret of Standard Webhooks"},
 	{Name: "secretsNone", Help: "registrations without a secret"},
+	{Name: driver.FigureNeverRetried, Help: "events that were answered 4xx, other than 410 and 413, and did not come again for 10 s"},
 	{Name: "secretWindow", Unit: "ns", Timing: true, Help: "from sending a registration until its secret was known"},
 	{Name: "secretLate", Unit: "ns", Timing: true, Help: "from the first delivery before the secret until it was known"},
 }}

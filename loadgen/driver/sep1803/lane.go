@@ -154,7 +154,7 @@ func (d *lane) Stop(ctx context.Context) error {
 }
 
 // Figures implements [driver.Figurer].
-func (d *lane) Figures() driver.Figures { return d.tally.Figures() }
+func (d *lane) Figures() driver.Figures { return d.NeverRetried(d.tally.Figures(), d.Clock.Now()) }
 
 // exchange makes one call in the session of a principal, which lanes share. If into is not
 // nil, the result is decoded into it. If the server no longer knows the session, exchange

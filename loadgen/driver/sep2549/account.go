@@ -23,7 +23,7 @@ type account struct {
 	fetchesBy                               [5]atomic.Int64 // fetches for uses, by freshness of the copy
 	background, fetchesFailed               atomic.Int64
 	cursorFailures, regressed, privatePages atomic.Int64
-	ttlMissing, scopesMixed                 atomic.Int64
+	ttlMissing, scopesMixed, reordered      atomic.Int64
 	changes, otherChanges, reconnects       atomic.Int64
 	bytes                                   atomic.Int64 // after attaching
 	ttl                                     atomic.Int64 // of the last answer, in nanoseconds
@@ -242,6 +242,7 @@ func (d *lane) Figures() driver.Figures {
 		),
 		"cursorFailures": n(&t.cursorFailures),
 		"regressed":      n(&t.regressed),
+		"reordered":      n(&t.reordered),
 		"privatePages":   n(&t.privatePages),
 		"ttlMissing":     n(&t.ttlMissing),
 		"scopesMixed":    n(&t.scopesMixed),

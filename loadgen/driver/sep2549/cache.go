@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // keptPage is one page of a list, or the content of a resource, as it was received. Only
@@ -15,7 +16,8 @@ type keptPage struct {
 	key    string // the cursor it was fetched with; "" = the first page
 	next   string // the cursor of the next page; "" = it is the last
 	stamps []eventmeter.Stamp
-	size   int // of the answer, in bytes
+	order  wire.Order // of its entries
+	size   int        // of the answer, in bytes
 	public bool
 	ttl    time.Duration // as the server said
 	number uint64        // unique in the lane

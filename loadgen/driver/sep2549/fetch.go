@@ -180,7 +180,8 @@ func (d *lane) ask(
 		}
 		return nil, 0, failure
 	}
-	p := &keptPage{key: key, stamps: driver.StampsIn(*a.Buf), public: c.Public, ttl: c.TTL, number: d.number(), size: len(*a.Buf)}
+	p := &keptPage{key: key, stamps: driver.StampsIn(*a.Buf), order: c.Order, public: c.Public, ttl: c.TTL, number: d.number()}
+	p.size = len(*a.Buf)
 	if err := p.fits(c.NextCursor, d.Budget); err != nil {
 		d.TooLarge(a.At, err)
 		a.Err = &mcpclient.CallError{Method: d.method, Kind: mcpclient.KindOversized, Cause: err}

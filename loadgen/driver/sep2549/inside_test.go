@@ -31,6 +31,24 @@ func TestListTimeToLive(t *testing.T) {
 	expect(t, f, map[string]float64{"fetchesFirst": 1, "ttlMs": 1000, "changesOwed": 0, "fetchesFailed": 0})
 }
 
+// A list whose entries come in another order each time is counted; one that keeps its order
+// is not.
+func TestListOrder(t *testing.T) {
+	for _, random := range []bool{false, true} {
+		f := bubble(t, 1, Settings{Cache: true, Use: 10}, &scriptedLists{ttl: time.Second, random: random}, func(_ *lane, change func()) {
+			change()
+			time.Sleep(11*time.Second + 50*time.Millisecond)
+		})
+		want := 0.0
+		if random {
+			want = f.Values["fetchesExpired"]
+		}
+		if got, ok := f.Values["reordered"]; got != want || !ok {
+			t.Errorf("random %t: reordered %v, want %v (%v)", random, got, want, f.Values)
+		}
+	}
+}
+
 // With jitter a copy goes early, never late.
 func TestListJitter(t *testing.T) {
 	s := &scriptedLists{ttl: time.Second}

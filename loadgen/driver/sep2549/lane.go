@@ -49,6 +49,7 @@ type client struct {
 	since  eventmeter.Instant // when it was confirmed; 0 = not yet
 	known  map[uint64]uint32  // by run and source: the newest change seen
 	looked map[string]uint64  // by cursor: the number of the page last seen
+	order  wire.Order         // of the list last seen
 }
 
 // New returns the driver of a lane of SEP-2549.

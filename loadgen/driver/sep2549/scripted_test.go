@@ -28,6 +28,7 @@ type scriptedLists struct {
 	seq    uint32
 	broken bool
 	bare   bool            // answers have no hints
+	random bool            // the order of entries differs from answer to answer
 	asked  []time.Duration // when, since the start
 	start  time.Time
 	clock  *eventmeter.Clock
@@ -42,8 +43,12 @@ func (s *scriptedLists) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	s.asked = append(s.asked, time.Since(s.start))
 	request, _ := io.ReadAll(r.Body)
-	text := fmt.Sprintf(`{"id":%s,"result":{"tools":[{"description":"%s"}],"ttlMs":%d,"cacheScope":"public"}}`,
-		wire.RequestID(request), eventmeter.Stamp{Run: 1, Seq: s.seq}, s.ttl.Milliseconds())
+	first, second := "a", "b"
+	if s.random && len(s.asked)%2 == 0 {
+		first, second = second, first
+	}
+	text := fmt.Sprintf(`{"id":%s,"result":{"tools":[{"name":"%s","description":"%s"},{"name":"%s"}],"ttlMs":%d,"cacheScope":"public"}}`,
+		wire.RequestID(request), first, eventmeter.Stamp{Run: 1, Seq: s.seq}, second, s.ttl.Milliseconds())
 	if s.bare {
 		text, _, _ = strings.Cut(text, `,"ttlMs"`)
 		text += "}}"

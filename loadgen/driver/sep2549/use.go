@@ -7,6 +7,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 )
 
@@ -65,6 +66,14 @@ func (d *lane) sight(c *client, pages []*keptPage, at eventmeter.Instant) {
 			return !slices.ContainsFunc(pages, func(p *keptPage) bool { return p.key == key })
 		})
 	}
+	var order wire.Order
+	for _, p := range pages {
+		order.Add(p.order)
+	}
+	if order.Permutes(c.order) {
+		d.tally.reordered.Add(1)
+	}
+	c.order = order
 	for _, p := range pages {
 		if c.looked[p.key] == p.number {
 			continue
