@@ -243,6 +243,9 @@ func judge(resp *http.Response, m *wire.Message, found bool) *CallError {
 		e.rpc(&m.Error)
 		return e
 	case status < 200 || status > 299:
+		if to := resp.Header.Get("Location"); to != "" && status >= 300 && status <= 399 {
+			e.Message = errtext.Of("it redirects to " + errtext.Address(to) + ", which is not followed")
+		}
 		return e
 	case found && m.HasResult:
 		return nil

@@ -211,9 +211,21 @@ func (e *CallError) Error() string {
 	case errors.Is(e.Cause, ErrSilentFromStart): // its text says what to look at
 	case e.Kind == KindEnded: // the cause says how
 	case errors.Is(e, ErrUnreachable):
-		hint = ": is the server up, and the URL right?"
+		hint = ": " + wayOut(e.Cause)
 	}
 	return e.text() + hint
+}
+
+// wayOut returns what mends that the target cannot be reached because of err.
+func wayOut(err error) string {
+	var unknown x509.UnknownAuthorityError
+	switch {
+	case isPortless(err):
+		return "the local ports of this machine are used up: widen net.ipv4.ip_local_port_range, or open fewer connections"
+	case errors.As(err, &unknown):
+		return "name the authority's certificate in target.caFile"
+	}
+	return "is the server up, and the URL right?"
 }
 
 // quote adds the first line of an answer that has no JSON-RPC error, without the secrets

@@ -278,8 +278,7 @@ func (h *handshake) bare(ctx context.Context) (*Session, error) {
 	case last.Kind == KindOversized:
 		return nil, h.failed(errOversizedHandshake, "is this the MCP endpoint?")
 	case errors.Is(last, ErrUnreachable) && e.pipe == nil:
-		const hint = "is the server up, and the URL right?"
-		return nil, fmt.Errorf("handshake with %s: %s: %w: %s (%w)", e.opts.URL, last.Kind, ErrUnreachable, hint, last.Cause)
+		return nil, fmt.Errorf("handshake with %s: %s: %w: %s (%w)", e.opts.URL, last.Kind, ErrUnreachable, wayOut(last.Cause), last.Cause)
 	case errors.Is(last, ErrAuth):
 		return nil, h.failed(ErrAuth, "check the token")
 	case errors.Is(last, ErrThrottled):
