@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -200,6 +201,37 @@ func TestPlanNever(t *testing.T) {
 	out, _, code = planned(t, dir, "--subscribers", "1000", "--rate", "2/s", "--fan-out", "1", "--pod-cpu", "0.0137", "--headroom", "0")
 	if code != 0 || !strings.Contains(out, " to open)") {
 		t.Errorf("exit code %d\n%s", code, out)
+	}
+}
+
+// TestPlanAtMost: a search that no load broke gives an upper bound of pods and no estimate, and the
+// command that finds the limit.
+func TestPlanAtMost(t *testing.T) {
+	dir := t.TempDir()
+	writeSearch(t, dir, "push", 50e-6, 1e-6)
+	file := filepath.Join(dir, results.CapacityFile)
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := results.ReadCapacity(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Maximum.To, c.Maximum.Above, c.Outcome = 0, 0, "highest"
+	if err := results.WriteFile(file, c.Write); err != nil {
+		t.Fatal(err)
+	}
+	out, stderr, code := planned(t, dir, "--subscribers", "10000", "--rate", "20/s", "--fan-out", "10%", "--pod-cpu", "2", "--headroom", "50%")
+	flat := strings.Join(strings.Fields(out), " ")
+	if code != 0 || !strings.Contains(flat, "pods at most 10 bound by slo") ||
+		!strings.Contains(flat, "eventmeter capacity PROFILE --axis rate --from 40 --to 200") {
+		t.Errorf("exit code %d\n%s%s", code, out, stderr)
+	}
+	// A pod for which a few subscriptions were measured has a wide interval, and the way to narrow it.
+	out, _, _ = planned(t, dir, "--subscribers", "1000000", "--rate", "1/s", "--fan-out", "1", "--pod-memory", "4GiB")
+	if flat := strings.Join(strings.Fields(out), " "); !strings.Contains(flat, "for a narrower interval: eventmeter capacity PROFILE") {
+		t.Errorf("no command narrows the interval:\n%s", out)
 	}
 }
 

@@ -24,6 +24,13 @@ const refreshAt = 0.75
 // of it.
 const far = 3
 
+// farther is the largest factor by which a search is advised to raise its highest load, and wide
+// the factor between the ends of an interval above which a better search is advised.
+const (
+	farther = 100
+	wide    = 2
+)
+
 // Pod is what one replica of the target may use. 0 = no bound.
 type Pod struct {
 	CPU         float64 `json:"cpu"`         // cores
@@ -76,11 +83,13 @@ type Limit struct {
 
 // Need is what a workload takes in one mode.
 type Need struct {
-	Lane   string  `json:"lane"`
-	Mode   string  `json:"mode"`
-	Pods   Range   `json:"pods"`
-	Binds  string  `json:"binds"` // the resource that takes most pods
-	Never  bool    `json:"never"` // no number of pods suffices
+	Lane  string `json:"lane"`
+	Mode  string `json:"mode"`
+	Pods  Range  `json:"pods"`
+	Binds string `json:"binds"` // the resource that takes most pods
+	Never bool   `json:"never"` // no number of pods suffices
+	// pods is only an upper bound: no load was shown to break the SLO, so a pod may take more
+	AtMost bool    `json:"atMost"`
 	Limits []Limit `json:"limits"`
 	// what all pods take together, and each pod; memory is at the same moment
 	CPU         *Range `json:"cpu"` // cores
@@ -173,6 +182,7 @@ func (s *Sheet) need(w Workload) Need {
 		}
 		n.Pods = Range{max(n.Pods.Value, l.Pods.Value), max(n.Pods.Low, l.Pods.Low), high}
 	}
+	n.AtMost = n.Binds == "slo" && !s.bounded
 	s.resources(&n, w)
 	s.warn(&n, w)
 	return n
@@ -294,7 +304,26 @@ func (s *Sheet) warn(n *Need, w Workload) {
 	case s.load == nil:
 		add("SLO: no search had this lane alone, so the load that meets the SLO is not known, and pods follow from resources only")
 	case !s.bounded:
-		add("SLO: no higher load than %.4g deliveries/s was shown to break it, so a pod may take more; raise capacity.to", s.load.Value)
+		add(
+			"SLO: no higher load than %.4g deliveries/s was shown to break it, so a pod may take more; measure with: "+
+				"eventmeter capacity %s --axis %s --from %.4g --to %.4g, and the same target",
+			s.load.Value,
+			s.profile,
+			s.axis,
+			s.tried,
+			math.Ceil(s.tried*min(max(2, n.others()), farther)),
+		)
+	}
+	if !n.Never && n.Binds != "slo" && (n.Pods.High == 0 || n.Pods.High > wide*n.Pods.Low) {
+		add(
+			"pods: measure with the load of a pod for a narrower interval: eventmeter capacity %s --axis rate --from %.4g --to %.4g "+
+				"--set lanes.%s.subscriptions=%.0f, and the same target",
+			s.profile,
+			max(each.events, 1),
+			2*max(each.events, 1),
+			s.Lane,
+			math.Ceil(each.held),
+		)
 	}
 	if s.Mode == "webhook" && w.TTL > 0 && !s.refreshes {
 		add(
@@ -311,6 +340,17 @@ func (s *Sheet) warn(n *Need, w Workload) {
 	if len(s.missing) > 0 {
 		add("the cost sheet has notes on %s; eventmeter report shows them", strings.Join(subjects(s.missing), ", "))
 	}
+}
+
+// others is by how much the pods of the SLO exceed those of all other resources.
+func (n *Need) others() float64 {
+	most := 1.0
+	for _, l := range n.Limits {
+		if l.Name != "slo" {
+			most = max(most, l.Pods.Value)
+		}
+	}
+	return n.Pods.Value / most
 }
 
 // subjects returns what notes are about, each once: what is before their colon.

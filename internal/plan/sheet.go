@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -34,8 +36,10 @@ type Sheet struct {
 	polls                     float64 // largest rate that was measured, per second
 	paced                     bool    // whether polls were measured at several rates
 	heartbeats                bool
-	load                      *Range // deliveries per second that met the SLO, on one target
-	bounded                   bool   // whether a higher load did not meet it
+	load                      *Range  // deliveries per second that met the SLO, on one target
+	bounded                   bool    // whether a higher load did not meet it
+	profile, axis             string  // of the search that has the load
+	tried                     float64 // the load, on the axis
 	hostCPUs                  int
 	missing                   []string
 }
@@ -321,6 +325,10 @@ func (s *Sheet) limit(searches []Search) {
 		for _, cost := range c.Costs {
 			if cost.Lane == s.Lane {
 				s.missing = append(s.missing, cost.Missing...)
+				var profile struct{ Name string }
+				// A search without a readable profile has no name to repeat it by.
+				_ = json.Unmarshal(c.Profile, &profile)
+				s.profile = cmp.Or(s.profile, profile.Name, "PROFILE")
 			}
 		}
 		s.hostCPUs = max(s.hostCPUs, c.Host.CPUs)
@@ -332,6 +340,9 @@ func (s *Sheet) limit(searches []Search) {
 		r := Range{k.Deliveries, k.From * each, max(k.To, k.Load) * each}
 		// Of the loads that were shown to break the SLO, the least counts; where none was, the
 		// highest that was tried.
+		if k.Load > s.tried {
+			s.axis, s.tried = c.Axis, k.Load
+		}
 		switch bounded := k.To > 0; {
 		case s.load == nil, bounded && !s.bounded:
 			s.load, s.bounded = &r, bounded

@@ -55,6 +55,9 @@ func podsCell(n plan.Need) string {
 	if n.Never {
 		return "none suffices"
 	}
+	if n.AtMost {
+		return "at most " + figure(n.Pods.Value)
+	}
 	if n.Pods.High == 0 {
 		return fmt.Sprintf("%s (%s to open)", figure(n.Pods.Value), figure(n.Pods.Low))
 	}
