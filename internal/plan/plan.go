@@ -88,7 +88,8 @@ type Need struct {
 	Pods  Range  `json:"pods"`
 	Binds string `json:"binds"` // the resource that takes most pods
 	Never bool   `json:"never"` // no number of pods suffices
-	// pods is only an upper bound: no load was shown to break the SLO, so a pod may take more
+	// pods.high is a bound and pods.value no estimate: no load was shown to break the SLO, so a pod may
+	// take more
 	AtMost bool    `json:"atMost"`
 	Limits []Limit `json:"limits"`
 	// what all pods take together, and each pod; memory is at the same moment

@@ -55,8 +55,8 @@ func podsCell(n plan.Need) string {
 	if n.Never {
 		return "none suffices"
 	}
-	if n.AtMost {
-		return "at most " + figure(n.Pods.Value)
+	if n.AtMost && n.Pods.High > 0 {
+		return "at most " + figure(n.Pods.High)
 	}
 	if n.Pods.High == 0 {
 		return fmt.Sprintf("%s (%s to open)", figure(n.Pods.Value), figure(n.Pods.Low))
