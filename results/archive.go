@@ -1,11 +1,13 @@
 package results
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
@@ -18,7 +20,7 @@ import (
 // is written last, so that a finished result implies the other files. It is written even if another
 // file could not be.
 func Save(dir string, r *Result, accounts []ledger.Account) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("save the result: %w", err)
 	}
 	others := saveSeries(dir, r, accounts)
@@ -63,10 +65,11 @@ func saveSeries(dir string, r *Result, accounts []ledger.Account) error {
 const Unfinished = ".partial-*"
 
 // WriteFile writes through a temporary file, so that a full disk or an interrupt leaves no partial
-// file under the final name. Only the user may read it: results hold addresses and text from the
-// target.
+// file under the final name. The user's group may read it if the umask allows that, and others
+// may not: results hold addresses and text from the target.
 func WriteFile(name string, write func(io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), Unfinished)
+	temp := filepath.Join(filepath.Dir(name), strings.ReplaceAll(Unfinished, "*", rand.Text()))
+	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o640)
 	if err != nil {
 		return err
 	}

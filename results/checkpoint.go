@@ -10,7 +10,7 @@ import (
 // (otherwise nil). Each file is complete or missing. The part is written first: a process killed
 // between the two leaves a part that is newer than its result, never an older one. See [CheckPart].
 func SaveCheckpoint(dir string, r *Result, p *Part) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("save a checkpoint: %w", err)
 	}
 	if p != nil {

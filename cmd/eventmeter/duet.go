@@ -130,7 +130,7 @@ func runDuet(ctx context.Context, stop <-chan struct{}, f *runFlags, base *profi
 	var dirs [2]string
 	for i, p := range []*profiles.Profile{base, against} {
 		dirs[i] = filepath.Join(dir, duet.Sides[i])
-		if err := os.MkdirAll(dirs[i], 0o700); err != nil {
+		if err := os.MkdirAll(dirs[i], 0o750); err != nil {
 			return fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
 		}
 		o.Runs[i] = run.Options{

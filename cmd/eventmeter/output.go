@@ -54,7 +54,7 @@ func takeOut(path string) (*outDir, error) {
 	d := &outDir{path: path}
 	_, err := os.Stat(path)
 	d.made = errors.Is(err, os.ErrNotExist)
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	if err := os.MkdirAll(path, 0o750); err != nil {
 		return nil, fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
 	}
 	name := filepath.Join(path, outLock)
@@ -88,7 +88,7 @@ func newOut(name string) (*outDir, error) {
 		if n > 2 {
 			path = fmt.Sprintf("%s-%d", name, n-1)
 		}
-		if err = os.Mkdir(path, 0o700); err == nil {
+		if err = os.Mkdir(path, 0o750); err == nil {
 			return &outDir{path: path, made: true}, nil
 		}
 		if errors.Is(err, os.ErrExist) && n < 1000 {

@@ -201,7 +201,7 @@ func runAll(ctx context.Context, f runFlags, io streams) error {
 func runProfile(ctx context.Context, stop <-chan struct{}, f *runFlags, p *profiles.Profile, dir string, io streams) error {
 	// Make the directory before the run, so that half an hour of measuring does not
 	// end in an error about a path.
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
 	}
 	options := run.Options{
@@ -267,7 +267,7 @@ func verdict(r *results.Result, runErr, writeErr error) error {
 func archive(dir string, o *run.Outcome) error {
 	var err error
 	if o.Part != nil {
-		if err = os.MkdirAll(dir, 0o700); err == nil {
+		if err = os.MkdirAll(dir, 0o750); err == nil {
 			err = results.SavePart(dir, o.Part)
 		}
 	}

@@ -52,13 +52,20 @@ func TestSecretsOfAProfile(t *testing.T) {
 	}
 }
 
-// TestSecretsThatCannotBeHidden: a run warns of each, and names the field alone.
+// TestSecretsThatCannotBeHidden: a run warns of each, and names the field alone. On this
+// machine, as in the first steps of the README, any token will do.
 func TestSecretsThatCannotBeHidden(t *testing.T) {
 	p := hostileProfile(t, "http://127.0.0.1:9/mcp")
+	p.Target.Tokens = []string{"any"}
+	local, err := newRun(t.Context(), Options{Profile: p, Version: "test"})
+	if err != nil || len(local.Result.Warnings) > 0 {
+		t.Errorf("%v, %+v", err, local)
+	}
+	p.Target.URL, p.Target.Allow = "http://192.0.2.1:9/mcp", []string{"192.0.2.1"}
 	p.Target.Tokens = []string{"poll", "tok-long-enough", "ab7", "events"}
 	p.Target.Headers = map[string]string{"X-Api-Key": "k9z", "X-Version": "2", "Authorization": "Bearer q1"}
 	p.Target.Env = map[string]string{"DB_PASSWORD": "pw", "WORKERS": "4"}
-	r, err := newRun(t.Context(), Options{Profile: p, Version: "test"})
+	r, err := newRun(t.Context(), Options{Profile: p, Version: "test", AllowHosts: []string{"192.0.2.1"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
@@ -24,6 +25,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
@@ -214,6 +216,9 @@ func (r *run) emptyResult(profile json.RawMessage) *results.Result {
 
 // warnSecrets names the secrets that are not hidden.
 func (r *run) warnSecrets() {
+	if u, err := url.Parse(r.profile.Target.URL); err == nil && (u.Host == "" || sinks.Loopback(u.Hostname())) {
+		return // the target is on this machine, as in first steps with any token
+	}
 	for _, s := range listSecrets(r.profile) {
 		if why := whyShown(r.profile, s.value); s.credential && why != "" {
 			r.Warn("secret-not-hidden", "", "%s is not hidden where the target repeats it, because it is %s", s.field, why)

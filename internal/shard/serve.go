@@ -177,7 +177,7 @@ func (s *shardServer) run(ctx context.Context, j *job, archive func(string, *run
 	if err != nil {
 		return fmt.Errorf("%w: %w", run.ErrProfile, err)
 	}
-	if err := os.MkdirAll(j.Dir, 0o700); err != nil {
+	if err := os.MkdirAll(j.Dir, 0o750); err != nil {
 		return err
 	}
 	var shown *metrics.Collector

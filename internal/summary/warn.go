@@ -126,6 +126,10 @@ func (s *Summary) warnLane(l results.Lane) {
 	if other := l.Detail.Unprobed - updates; other > 0 && s.profile.Upstream.Kind != "none" {
 		s.Warn("other-traffic", l.Name, "%d events carried no probe id: somebody else's traffic, or a target that drops the string", other)
 	}
+	if n := l.Detail.UnexpectedBy["notSubscribed"]; n > 0 {
+		s.Warn("not-subscribed", l.Name, "%d deliveries were of sources that their subscriptions had not subscribed to: if the target "+
+			"ignores their arguments, set lanes.%s.sources to the sources that it delivers (all, without it)", n, l.Name)
+	}
 	s.warnWebhook(&l)
 	if l.Detail.Malformed > 0 {
 		s.Warn(
