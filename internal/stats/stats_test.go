@@ -450,8 +450,12 @@ func TestGatesOfDoubtfulArchives(t *testing.T) {
 	}{
 		{func(*results.Result) {}, 0},
 		{func(r *results.Result) { r.Partial, r.Reason = true, "stopped" }, 2},
-		{func(r *results.Result) { r.Generator = results.Generator{Bottleneck: true, Reasons: []string{"late timers"}} }, 2},
-		{func(r *results.Result) { r.Warnings = append(r.Warnings, results.Warning{Code: results.MachineBusy, Text: "busy"}) }, 1},
+		{func(r *results.Result) {
+			r.Generator = results.Generator{Bottleneck: true, Reasons: []string{"late timers"}}
+		}, 2},
+		{func(r *results.Result) {
+			r.Warnings = append(r.Warnings, results.Warning{Code: results.MachineBusy, Text: "busy"})
+		}, 1},
 	} {
 		s := defaultSim()
 		a, b := s.side(1), s.side(1)
