@@ -150,6 +150,12 @@ func (c *Caller) NewGet(ctx context.Context, header http.Header) *http.Request {
 // stream that ends with one. header is shared with other requests and not changed. The
 // caller must release the Answer.
 func (c *Caller) Call(ctx context.Context, method string, header http.Header, body []byte) *Answer {
+	return c.send(ctx, method, header, body, true)
+}
+
+// send sends a request or a notification. Only within the response to a request, requests of the
+// server are answered: one that asks in every answer to a reply would be replied to without end.
+func (c *Caller) send(ctx context.Context, method string, header http.Header, body []byte, request bool) *Answer {
 	if c.Pipe != nil {
 		return c.callPipe(ctx, method, body)
 	}
@@ -172,7 +178,9 @@ func (c *Caller) Call(ctx context.Context, method string, header http.Header, bo
 		return a
 	}
 	defer resp.Body.Close()
-	resp.Request = req
+	if resp.Request = nil; request {
+		resp.Request = req
+	}
 	a.Read(ctx, c, resp, method)
 	return a
 }

@@ -54,9 +54,10 @@ func (c *Caller) Reply(ctx context.Context, header http.Header, response []byte)
 	c.Recorder.Called(call)
 }
 
-// Notify is [Caller.Call] for messages that have no response.
+// Notify is [Caller.Call] for messages that have no response. Requests of the server that come
+// nevertheless are not answered.
 func (c *Caller) Notify(ctx context.Context, method string, header http.Header, body []byte) *Answer {
-	a := c.Call(ctx, method, header, body)
+	a := c.send(ctx, method, header, body, false)
 	if a.Err != nil && a.Err.Kind == KindProtocol {
 		a.Err = nil
 	}

@@ -1,9 +1,12 @@
 package mcpclient_test
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 
 	"github.com/eventmeter/eventmeter"
@@ -45,5 +48,33 @@ func TestResponsesOfOtherForms(t *testing.T) {
 				t.Errorf("%v, cursor %s, %d noted", a.Err, a.Msg.Cursor, rec.CountNotices(eventmeter.Malformed))
 			}
 		})
+	}
+}
+
+// TestReplyOfAReply: a server that answers every reply with another request gets one reply
+// for each call, and the call its response.
+func TestReplyOfAReply(t *testing.T) {
+	var requests atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		if requests.Add(1) < 50 {
+			fmt.Fprint(w, `data: {"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n\n")
+		}
+		if bytes.Contains(body, []byte("events/poll")) {
+			fmt.Fprint(w, `data: {"jsonrpc":"2.0","id":7,"result":{"cursor":"c"}}`+"\n\n")
+		}
+	}))
+	defer srv.Close()
+	ep, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: srv.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ep.Close(t.Context()) }()
+	caller := ep.Caller(eventmeter.NewClock(), nil)
+	a := caller.Call(t.Context(), "events/poll", http.Header{}, wire.AppendRequest(nil, 7, "events/poll", []byte("{}")))
+	defer a.Release()
+	if a.Err != nil || string(a.Msg.Cursor) != `"c"` || requests.Load() != 2 {
+		t.Errorf("%v, cursor %s, %d requests, want the call and one reply", a.Err, a.Msg.Cursor, requests.Load())
 	}
 }
