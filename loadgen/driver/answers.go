@@ -2,7 +2,6 @@ package driver
 
 import (
 	"cmp"
-	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -21,10 +20,12 @@ type answers struct {
 	mu        sync.Mutex
 	now, past map[answered]int // how often each was refused
 
-	// waiting are events that the target has to send again, by when they came; answerMemory of
-	// them at most. slowest is the longest wait of one that came again, and given is how many
-	// others had waited for too long when their subscription ended.
-	waiting map[answered]eventmeter.Instant
+	// waiting are events that the target has to send again, by subscription and event, and when they
+	// came; answerMemory of them at most, which number counts. slowest is the longest wait of one
+	// that came again, and given is how many others had waited for too long when their subscription
+	// ended.
+	waiting map[uint32]map[uint64]eventmeter.Instant
+	number  int
 	slowest time.Duration
 	given   int64
 }
@@ -102,16 +103,21 @@ func (s *answers) await(key answered, a, former *Answer, at eventmeter.Instant) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	since, ok := s.waiting[key]
+	since, ok := s.waiting[key.index][key.event]
 	switch {
 	case ok:
 		s.slowest = max(s.slowest, at.Sub(since))
-		delete(s.waiting, key)
-	case former == a && len(s.waiting) < answerMemory:
+		delete(s.waiting[key.index], key.event)
+		s.number--
+	case former == a && s.number < answerMemory:
 		if s.waiting == nil {
-			s.waiting = make(map[answered]eventmeter.Instant)
+			s.waiting = make(map[uint32]map[uint64]eventmeter.Instant)
 		}
-		s.waiting[key] = at
+		if s.waiting[key.index] == nil {
+			s.waiting[key.index] = make(map[uint64]eventmeter.Instant)
+		}
+		s.waiting[key.index][key.event] = at
+		s.number++
 	}
 }
 
@@ -119,20 +125,23 @@ func (s *answers) await(key answered, a, former *Answer, at eventmeter.Instant) 
 func (s *answers) leave(index uint32, at eventmeter.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.waiting, func(key answered, since eventmeter.Instant) bool {
-		if key.index == index && s.tooLong(since, at) {
-			s.given++
-		}
-		return key.index == index
-	})
+	s.given += s.tooLong(s.waiting[index], at)
+	s.number -= len(s.waiting[index])
+	delete(s.waiting, index)
 }
 
 // leastPatience is how long an event may wait for its next copy. Where others waited for
 // longer, it is twice their wait.
 const leastPatience = 10 * time.Second
 
-func (s *answers) tooLong(since, at eventmeter.Instant) bool {
-	return at.Sub(since) >= max(leastPatience, 2*s.slowest)
+// tooLong returns how many events of a subscription have waited for too long.
+func (s *answers) tooLong(waiting map[uint64]eventmeter.Instant, at eventmeter.Instant) (n int64) {
+	for _, since := range waiting {
+		if at.Sub(since) >= max(leastPatience, 2*s.slowest) {
+			n++
+		}
+	}
+	return n
 }
 
 // FigureNeverRetried counts events that webhook.answer answered 4xx, other than 410 and 413,
@@ -152,10 +161,8 @@ func (c *Inbox) NeverRetried(f Figures, now eventmeter.Instant) Figures {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.given
-	for _, since := range s.waiting {
-		if s.tooLong(since, now) {
-			n++
-		}
+	for _, of := range s.waiting {
+		n += s.tooLong(of, now)
 	}
 	f.Values[FigureNeverRetried] = float64(n)
 	return f
