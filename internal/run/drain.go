@@ -63,8 +63,8 @@ func (p *pass) drain(ctx context.Context, failed error) error {
 			if late || len(behind) == 0 && !(waited && now.Sub(came) < settle) {
 				return nil
 			}
-			if waited = waited || len(behind) > 0; waited && len(behind) > 0 {
-				came = now
+			if len(behind) > 0 {
+				waited, came = true, now
 			}
 			p.mayTake(timeout + patience)
 		}
