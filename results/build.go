@@ -12,7 +12,7 @@ func NewLane(a *ledger.LaneAccount) Lane {
 	return Lane{
 		Name:          a.Name,
 		System:        a.System,
-		Ordered:       a.Ordered,
+		Unordered:     !a.Ordered,
 		Mode:          string(a.Mode),
 		Subscriptions: a.Subscriptions,
 		Ready: Ready{

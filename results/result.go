@@ -127,9 +127,9 @@ type Lane struct {
 	Mode          string `json:"mode"`          // poll, push or webhook
 	Subscriptions int    `json:"subscriptions"` // how many the profile asked for
 	Ready         Ready  `json:"ready"`         // how its subscriptions became active
-	// whether the order of its events is promised: webhooks may overtake each other, and a list shows
-	// several changes at once
-	Ordered bool `json:"ordered"`
+	// true where no order of its events is promised: webhooks may overtake each other, and a list shows
+	// several changes at once. Earlier versions did not write it
+	Unordered bool `json:"unordered,omitempty"`
 	// owed deliveries: delivered + lostSilent + lostAnnounced + lostOrderUnknown +
 	// lostUndeliverable + lostRefused + lostSuspended
 	Expected   int64      `json:"expected"`

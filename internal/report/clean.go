@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -131,7 +132,8 @@ func (f *laneFigure) unclean(x laneOf) bool {
 	switch {
 	case f.grade == plain, f.owed && x.hasNoDeliveries(), f.loss && x.lane.ReceivedNothing():
 		return false
-	case f.ordered && !x.lane.Ordered:
+	// Webhooks of earlier results do not say that they are unordered.
+	case f.ordered && (x.lane.Unordered || x.lane.Mode == string(eventmeter.Webhook)):
 		return false
 	}
 	return f.read(x) != 0
