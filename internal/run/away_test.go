@@ -20,11 +20,12 @@ import (
 // awayServer is an MCP server with push streams that replay from a cursor, written for these
 // tests. Once away events were published it ends all streams, with the field retry if that
 // is not 0, and answers the next request for a stream with Retry-After if refuse is not 0.
-// Publishing is a POST to /publish.
+// Later streams end after piece events if that is not 0. Publishing is a POST to /publish.
 type awayServer struct {
 	away   int
 	retry  time.Duration
 	refuse int // seconds
+	piece  int
 
 	mu      sync.Mutex
 	log     []string
@@ -87,6 +88,7 @@ func (s *awayServer) stream(w http.ResponseWriter, r *http.Request, cursor *stri
 		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/events/%s\",\"params\":{%s}}\n\n", method, params)
 		w.(http.Flusher).Flush()
 	}
+	from := at
 	send("active", fmt.Sprintf(`"cursor":"%d","truncated":false`, at))
 	for {
 		s.mu.Lock()
@@ -100,6 +102,9 @@ func (s *awayServer) stream(w http.ResponseWriter, r *http.Request, cursor *stri
 			return
 		}
 		for ; at < len(log); at++ {
+			if s.piece > 0 && cursor != nil && at-from == s.piece {
+				return
+			}
 			send("event", fmt.Sprintf(`"eventId":"e%d","name":"log.line","timestamp":"2026-11-20T10:00:00Z","cursor":"%d","data":%s`,
 				at, at+1, log[at]))
 		}
@@ -124,6 +129,7 @@ func TestDrainWaitsForStreams(t *testing.T) {
 		{name: "retry", server: &awayServer{retry: 1800 * time.Millisecond}},
 		{name: "Retry-After", server: &awayServer{refuse: 2}},
 		{name: "backoff", server: &awayServer{}, backoff: ", push: {backoff: {min: 1800ms, max: 2s}}"},
+		{name: "lost while it catches up", server: &awayServer{piece: 12}, backoff: ", push: {backoff: {min: 1800ms, max: 2s}}"},
 		{name: "retry, cut", server: &awayServer{retry: time.Hour}, patience: 300 * time.Millisecond},
 		{name: "Retry-After, cut", server: &awayServer{refuse: 3600}, patience: 300 * time.Millisecond},
 	} {

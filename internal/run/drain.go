@@ -39,7 +39,7 @@ func (p *pass) drain(ctx context.Context, failed error) error {
 	accepted, since := p.acceptedSoFar(), end
 	var quietSince time.Time
 	var least, came = int64(math.MaxInt64), end // of what is owed, and when it last became less
-	waited := false
+	var waited eventmeter.Instant               // when a lane was last behind; 0 = none was
 	for {
 		now := p.clock.Now()
 		if owed := p.ledger.Outstanding(); owed < least {
@@ -56,15 +56,15 @@ func (p *pass) drain(ctx context.Context, failed error) error {
 			return nil
 		}
 		if now >= end {
-			behind, late := p.lanesBehind(since), now >= end.Add(patience)
+			behind, late := p.lanesBehind(since, came), now >= end.Add(patience)
 			if len(behind) > 0 && late && !gone {
 				p.warnDrainCut(behind, now.Sub(end))
 			}
-			if late || len(behind) == 0 && !(waited && now.Sub(came) < settle) {
-				return nil
-			}
 			if len(behind) > 0 {
-				waited, came = true, now
+				waited = now
+			}
+			if late || len(behind) == 0 && (waited == 0 || now.Sub(max(waited, came)) >= settle) {
+				return nil
 			}
 			p.mayTake(timeout + patience)
 		}
@@ -104,19 +104,23 @@ type laneBehind struct {
 }
 
 // lanesBehind returns the lanes that are owed events and have not asked for them since an
-// instant.
-func (p *pass) lanesBehind(since eventmeter.Instant) (all []laneBehind) {
+// instant. Streams have to ask again after events came: one that is lost again may get more.
+func (p *pass) lanesBehind(since, came eventmeter.Instant) (all []laneBehind) {
 	for i, d := range p.drivers {
 		d, ok := d.(driver.Asker)
 		if !ok {
 			continue
 		}
-		behind, open := d.Behind(since)
+		polls, from := p.lanes[i].Mode == string(eventmeter.Poll), since
+		if !polls {
+			from = max(since, came)
+		}
+		behind, open := d.Behind(from)
 		if behind == 0 {
 			continue
 		}
 		if owed := p.ledger.OutstandingOf(uint16(i)); owed > 0 {
-			all = append(all, laneBehind{p.lanes[i].Name, p.lanes[i].Mode == string(eventmeter.Poll), behind, open, owed})
+			all = append(all, laneBehind{p.lanes[i].Name, polls, behind, open, owed})
 		}
 	}
 	return all

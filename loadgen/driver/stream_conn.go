@@ -403,7 +403,7 @@ func (s *Stream) planCut() {
 func (s *Stream) wentAway(why error) {
 	if s.stands && s.ctx.Err() == nil && s.more().lost == 0 {
 		s.rare.lost = s.streams.caller.Clock.Now()
-		s.streams.left(s, s.rare.lost)
+		s.streams.left(s, absence{lost: s.rare.lost, asked: s.rare.back})
 	}
 	s.cut = errors.Is(why, ErrCut) && s.ctx.Err() == nil
 	if s.cut {

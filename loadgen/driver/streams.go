@@ -54,7 +54,7 @@ type Streams struct {
 // absence is the time in which a stream waits to be opened again, or tries to.
 type absence struct {
 	lost  eventmeter.Instant // when the stream was lost
-	asked eventmeter.Instant // when the last attempt to open it began; 0 = there was none
+	asked eventmeter.Instant // when the last attempt to open it began, or the lost one was opened again; 0 = there was none
 	told  bool               // the server, or the lane, said how long to wait
 }
 
@@ -68,14 +68,14 @@ func (a absence) seen() eventmeter.Instant {
 	return max(a.lost, a.asked)
 }
 
-// left notes that the stream was lost.
-func (s *Streams) left(of *Stream, at eventmeter.Instant) {
+// left notes that a stream was lost.
+func (s *Streams) left(of *Stream, a absence) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.away == nil {
 		s.away = map[*Stream]absence{}
 	}
-	s.away[of] = absence{lost: at}
+	s.away[of] = a
 }
 
 // change changes the absence of a stream that has one.
