@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/figure"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
@@ -129,13 +130,14 @@ func newBehind(g *group) *behind {
 }
 
 // update removes the subscriptions that have received everything, and returns how
-// many remain.
-func (b *behind) update() int {
+// many deliveries the others miss.
+func (b *behind) update() (left int64) {
 	missing := make([]bool, len(b.indexes))
 	b.g.book.ledger.EachSub(0, b.indexes, func(i int, now *ledger.SubCounts) {
 		var t totals
 		t.add(now, &b.g.members[b.members[i]].before)
 		missing[i] = t.Lost()+t.Undecided > 0
+		left += t.Lost() + t.Undecided
 	})
 	n := 0
 	for i, m := range missing {
@@ -145,7 +147,7 @@ func (b *behind) update() int {
 		}
 	}
 	b.members, b.indexes = b.members[:n], b.indexes[:n]
-	return n
+	return left
 }
 
 // askedAgain waits until every poller with missing events has polled once more, and
@@ -160,11 +162,14 @@ func (g *group) askedAgain(ctx context.Context) {
 	limit := time.NewTimer(driver.Patience)
 	defer limit.Stop()
 	since, missing := g.hub.clock.Now(), newBehind(g)
-	for last := 0; ; {
+	for last := int64(0); ; {
 		behind, open := asker.Behind(since)
 		left := missing.update()
 		if left == 0 || behind == 0 && left >= last {
 			return
+		}
+		if left < last && g.book.mode != eventmeter.Poll { // a stream that is lost again may get more
+			since = g.hub.clock.Now()
 		}
 		last = left
 		select {
