@@ -165,6 +165,9 @@ type goServer struct {
 	mu     sync.Mutex
 	text   map[string]string // by URI
 	counts map[string]int    // by method, of requests received and notifications sent
+
+	marking sync.Mutex // held while the list of tools changes
+	marks   string     // of all changes: no client need fetch the list between two of them
 }
 
 // touch are the arguments of the tool that changes a resource and the list of tools, as the
@@ -221,7 +224,7 @@ func newGoTools() *goServer {
 	mcp.AddTool(s.mcp, &mcp.Tool{Name: "touch", Description: "changes a resource and the list of tools"},
 		func(ctx context.Context, _ *mcp.CallToolRequest, in touch) (*mcp.CallToolResult, any, error) {
 			s.mu.Lock()
-			s.text[in.URI] = in.Probe
+			s.text[in.URI] += " " + in.Probe // of all changes, as calls may overtake each other
 			s.mu.Unlock()
 			s.echo(in.Probe)
 			return nil, nil, s.mcp.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: in.URI})
@@ -237,9 +240,12 @@ func newGoTools() *goServer {
 
 // echo adds a tool again, which changes the list of tools.
 func (s *goServer) echo(mark string) {
+	s.marking.Lock()
+	defer s.marking.Unlock()
+	s.marks += " " + mark
 	mcp.AddTool(
 		s.mcp,
-		&mcp.Tool{Name: "echo", Description: "answers " + mark},
+		&mcp.Tool{Name: "echo", Description: "answers" + s.marks},
 		func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
 			return nil, nil, nil
 		},
