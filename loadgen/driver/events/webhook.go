@@ -53,11 +53,9 @@ type hook struct {
 	until    eventmeter.Instant // until when keys[1] is valid; 0 = not known yet
 	race     race               // of the last change of secrets
 	id       string             // of the subscription, from the last answer
-	// formerID is the id before it last changed. asking is true during a subscribe
-	// call, whose answer may have another id.
-	formerID string
-	asking   bool
-	// pending is true from the start of a subscribe call until its answer has come.
+	formerID string             // before the id last changed
+	// pending is true from the start of a subscribe call until its answer, which may have
+	// another id, has come.
 	pending bool
 	// early counts the events that came before any challenge. They are reported only
 	// if a challenge comes: a target may use another proof, and send none.
@@ -256,14 +254,14 @@ func (d *lane) excused(r *run, cause eventmeter.Cause, err *mcpclient.CallError)
 func (k *hook) asks(yes bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.asking, k.pending = yes, yes
+	k.pending = yes
 }
 
 // granted handles the answer to a subscribe call.
 func (d *lane) granted(r *run, a *mcpclient.Answer, g grant) {
 	k := r.hook
 	before := k.toldAt()
-	first := k.settle(d.Clock.Now(), serverTime(a.Date), d.Opts.Webhook.OldSecret)
+	first, last := k.settle(d.Clock.Now(), serverTime(a.Date), d.Opts.Webhook.OldSecret, g.ID)
 	r.Activate(a.At)
 	g.Truncated = r.begunAnew() || g.Truncated
 	if g.Truncated && !first {
@@ -281,7 +279,7 @@ func (d *lane) granted(r *run, a *mcpclient.Answer, g grant) {
 		d.Notice(r.Sub, eventmeter.Malformed, a.At, "an answer to subscribe without refreshBefore")
 	}
 	d.readStatus(r, a, before, g.DeliveryStatus)
-	d.countGrant(k, g, a, first)
+	d.countGrant(k, g, a, first, last)
 	if first {
 		d.begun(r, g.Truncated)
 	}
@@ -327,9 +325,10 @@ const (
 	refreshBackoffMax = 15 * time.Second
 )
 
-// settle records a subscribe call that succeeded, after which the former secret is valid
-// for grace. theirs is the time of the server's clock. It reports whether the call was the first.
-func (k *hook) settle(now eventmeter.Instant, theirs time.Time, grace time.Duration) bool {
+// settle records a subscribe call that was answered with an id, after which the former secret
+// is valid for grace. theirs is the time of the server's clock. It reports whether the call was
+// the first, and returns the subscription's id before it.
+func (k *hook) settle(now eventmeter.Instant, theirs time.Time, grace time.Duration, id string) (first bool, last string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.keys[1] != nil && k.until == 0 {
@@ -341,7 +340,10 @@ func (k *hook) settle(now eventmeter.Instant, theirs time.Time, grace time.Durat
 	k.told = now
 	k.refused = 0
 	k.backoff.Reset()
-	return k.granted == 1
+	if last = k.id; last != id {
+		k.id, k.formerID = id, last
+	}
+	return k.granted == 1, last
 }
 
 // refresh is called by the agenda when a run's refresh is due.

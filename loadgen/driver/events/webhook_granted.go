@@ -59,13 +59,11 @@ func (d *lane) readStatus(r *run, a *mcpclient.Answer, before eventmeter.Instant
 	}
 }
 
-// countGrant compares what was granted with what was asked for.
-func (d *lane) countGrant(k *hook, g grant, a *mcpclient.Answer, first bool) {
+// countGrant compares what was granted with what was asked for. last is the subscription's id
+// before this grant.
+func (d *lane) countGrant(k *hook, g grant, a *mcpclient.Answer, first bool, last string) {
 	k.mu.Lock()
-	last, late := k.id, !first && k.expires != 0 && a.At.Add(-a.Took) > k.expires
-	if last != g.ID {
-		k.id, k.formerID = g.ID, last
-	}
+	late := !first && k.expires != 0 && a.At.Add(-a.Took) > k.expires
 	k.mu.Unlock()
 	d.judgeGrant(k.r, a, g, first, last == g.ID)
 	if d.shared != nil && !d.shared.name(k, g.ID) {

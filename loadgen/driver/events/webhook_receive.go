@@ -174,7 +174,7 @@ func (k *hook) prove() (early int) {
 func (k *hook) named(id string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.asking || k.id == "" || k.id == id || k.formerID == id
+	return k.pending || k.id == "" || k.id == id || k.formerID == id
 }
 
 // control handles a control envelope.
