@@ -282,7 +282,7 @@ type Phases struct {
 	// together (the default: all lanes run at the same time and receive the same events) or turns
 	// (one lane after the other, each with the target to itself)
 	Order string `yaml:"order,omitempty" json:"order" check:"together|turns"`
-	// longest time until all subscriptions are active, default 15s
+	// longest time until all subscriptions are active and pollers have polled twice, default 15s
 	Ready time.Duration `yaml:"ready,omitempty" json:"ready" check:"1ms.."`
 	// events of this phase are published and received but enter no figure; default 2s, may be 0
 	Warmup time.Duration `yaml:"warmup,omitempty" json:"warmup" check:"0.."`

@@ -5,14 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 )
 
 // attach opens the subscriptions of all lanes. It returns when every subscription is
-// active, or at the first failure of a lane with attach.onFailure: stop.
+// active and every poller at its pace, or at the first failure of a lane with attach.onFailure: stop.
 func (p *pass) attach(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.profile.Phases.Ready, errNotReady)
 	defer cancel()
@@ -52,6 +54,35 @@ func (p *pass) attach(ctx context.Context) error {
 		if err != nil {
 			p.unmeasured(p.driverFigures()...)
 			return err
+		}
+	}
+	return p.awaitPace(ctx)
+}
+
+// awaitPace waits until every poller has polled once more, or phases.ready is over. A poller's second
+// poll comes later than the target asks, up to twice the interval, so that pollers that were opened
+// together do not poll together. What such an interval delays is no latency of the target.
+func (p *pass) awaitPace(ctx context.Context) error {
+	since := p.clock.Now()
+	for i, l := range p.lanes {
+		d, ok := p.drivers[i].(driver.Asker)
+		if !ok || l.Mode != string(eventmeter.Poll) {
+			continue
+		}
+		for {
+			behind, open := d.Behind(since)
+			if behind == 0 {
+				break
+			}
+			switch err := p.pause(ctx, 20*time.Millisecond); {
+			case errors.Is(err, errNotReady):
+				p.Warn("poll-pace", l.Name, "%d of %d pollers had not polled twice after phases.ready (%v), so that events before "+
+					"their second poll waited longer than the server asked for: raise phases.ready above two intervals "+
+					"(timings.nextPoll), or phases.warmup", behind, open, p.profile.Phases.Ready)
+				return nil
+			case err != nil:
+				return err
+			}
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -40,6 +41,8 @@ type pollServer struct {
 	polls  int
 	moves  int
 	opened int
+	asked  map[string]int // polls by channel, until something is published
+	paced  bool           // every channel was polled twice before
 }
 
 type logged struct {
@@ -65,6 +68,9 @@ func (s *pollServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		s.mu.Lock()
+		if s.log == nil {
+			s.paced = len(s.asked) > 0 && !slices.Contains(slices.Collect(maps.Values(s.asked)), 1)
+		}
 		s.log = append(s.log, logged{m.Channel, m.Text})
 		s.mu.Unlock()
 		w.WriteHeader(http.StatusAccepted)
@@ -122,6 +128,12 @@ func (s *pollServer) poll(cursor *string, channel string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.polls++
+	if s.asked == nil {
+		s.asked = map[string]int{}
+	}
+	if s.log == nil {
+		s.asked[channel]++
+	}
 	if s.endless && cursor != nil {
 		s.moves++
 		return fmt.Sprintf(`{"events":[],"cursor":"m%d","hasMore":true}`, s.moves)
@@ -271,7 +283,7 @@ func TestPollOfACursorThatNeverStops(t *testing.T) {
 	s := &pollServer{page: 2, endless: true}
 	srv := s.start(t)
 	out := runs(t, Options{patience: time.Millisecond, Profile: pollProfile(t, srv.URL, 1, ", poll: {minInterval: 100ms}",
-		"schedule: {rate: 20/s}\nphases: {warmup: 0, measure: 1s, drain: 500ms}\n")})
+		"schedule: {rate: 20/s}\nphases: {ready: 300ms, warmup: 0, measure: 1s, drain: 500ms}\n")})
 	l := out.Result.Lanes[0]
 	s.mu.Lock()
 	polls := s.polls
@@ -289,6 +301,23 @@ func TestPollOfACursorThatNeverStops(t *testing.T) {
 		)
 	}
 	if !warned(out.Result, "drain-cut", "1 of 1 pollers") {
+		t.Errorf("%+v", out.Result.Warnings)
+	}
+}
+
+// Nothing is published before every poller has its pace: its second poll is later than the target asks.
+func TestPollersHaveTheirPaceFirst(t *testing.T) {
+	s := &pollServer{page: 1000, next: 300 * time.Millisecond}
+	srv := s.start(t)
+	phases := "schedule: {rate: 40/s}\nphases: {ready: %s, warmup: 0, measure: 500ms, drain: 200ms}\n"
+	out := runs(t, Options{Profile: pollProfile(t, srv.URL, 8, "", fmt.Sprintf(phases, "15s"))})
+	if !s.paced || warned(out.Result, "poll-pace", "") {
+		t.Errorf("published before some had polled twice; %+v", out.Result.Warnings)
+	}
+	slow := &pollServer{page: 1000, next: time.Hour}
+	out = runs(t, Options{patience: time.Millisecond,
+		Profile: pollProfile(t, slow.start(t).URL, 1, "", fmt.Sprintf(phases, "500ms"))})
+	if !warned(out.Result, "poll-pace", "1 of 1 pollers had not polled twice after phases.ready (500ms)") {
 		t.Errorf("%+v", out.Result.Warnings)
 	}
 }
@@ -314,7 +343,7 @@ func TestDrainCutBeforeTheNextPoll(t *testing.T) {
 	s := &pollServer{page: 1000, next: time.Hour}
 	srv := s.start(t)
 	out := runs(t, Options{patience: 300 * time.Millisecond, Profile: pollProfile(t, srv.URL, channels, "",
-		"schedule: {rate: 40/s}\nphases: {warmup: 0, measure: 500ms, drain: 200ms}\n")})
+		"schedule: {rate: 40/s}\nphases: {ready: 300ms, warmup: 0, measure: 500ms, drain: 200ms}\n")})
 	var excused int64
 	for _, l := range out.Result.Lanes {
 		if l.LostSilent != 0 || l.Expected != 0 || l.Detail.Excused == 0 {

@@ -126,6 +126,7 @@ type Asker interface {
 	// may not have received all events up to since. A poller has received them if a poll
 	// that was sent at since or later was answered without hasMore; a long poll that the
 	// target holds counts as sent now. A stream is behind while it is lost, unless it
-	// has asked since and was refused without a wait. Behind may be called at any time.
+	// has asked since and was refused without a wait, or waits for an answer for as long as a
+	// call may take. Behind may be called at any time.
 	Behind(since eventmeter.Instant) (behind, open int)
 }

@@ -181,7 +181,7 @@ func (s *Stream) step(err error) {
 		wait += ce.RetryAfter
 		told = true
 	}
-	s.streams.change(s, func(a *absence) { a.told = told })
+	s.streams.change(s, func(a *absence) { a.told, a.tries = told, false })
 	s.mu.Lock()
 	l := s.lapsed()
 	l.failure = err
@@ -340,7 +340,7 @@ func (s *Stream) begin() uint32 {
 	}
 	s.opening.began = s.streams.caller.Clock.Now()
 	if s.confirmed {
-		s.streams.change(s, func(a *absence) { a.asked, a.told = s.opening.began, false })
+		s.streams.change(s, func(a *absence) { a.asked, a.told, a.tries = s.opening.began, false, true })
 	}
 	return turn
 }

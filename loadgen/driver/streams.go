@@ -46,6 +46,7 @@ type Streams struct {
 	observe func(eventmeter.Call)
 	life    context.Context // of the lane
 	replies chan struct{}   // has the answers to requests of the server that are being sent
+	timeout time.Duration   // of a call
 
 	mu   sync.Mutex
 	away map[*Stream]absence // the streams that were lost and are not confirmed again
@@ -56,6 +57,7 @@ type absence struct {
 	lost  eventmeter.Instant // when the stream was lost
 	asked eventmeter.Instant // when the last attempt to open it began, or the lost one was opened again; 0 = there was none
 	told  bool               // the server, or the lane, said how long to wait
+	tries bool               // the attempt that began at asked is under way
 }
 
 // seen returns until when published events could have reached the stream: until it was
@@ -95,12 +97,14 @@ func (s *Streams) returned(of *Stream) {
 	delete(s.away, of)
 }
 
-// behind returns how many streams are lost and have not asked for events since.
+// behind returns how many streams are lost and have not asked for events since. An attempt
+// that is not answered for as long as a call may take is one in vain.
 func (s *Streams) behind(since eventmeter.Instant) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	late := s.caller.Clock.Now().Add(-s.timeout)
 	for _, a := range s.away {
-		if a.told || a.asked < since {
+		if a.told || a.asked < since && !(a.tries && a.asked < late) {
 			n++
 		}
 	}
@@ -119,7 +123,7 @@ func (s *Stream) seen() eventmeter.Instant {
 // streams are done. After an error nothing of the lane is in progress.
 func (l *Lane[T]) OpenStreams(o StreamOptions) (*Streams, error) {
 	s := &Streams{StreamOptions: o, caller: &l.Caller, sockets: &l.Sockets, work: &l.Work, backoff: l.Backoff(nil), observe: l.Observe}
-	s.life, s.replies = l.Life, make(chan struct{}, maxSending)
+	s.life, s.replies, s.timeout = l.Life, make(chan struct{}, maxSending), l.Opts.Timeout
 	l.streams = append(l.streams, s)
 	if l.Pipe == nil {
 		var err error
