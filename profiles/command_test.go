@@ -71,3 +71,28 @@ func TestCommandProblems(t *testing.T) {
 		}
 	}
 }
+
+// TestTargetOfAnotherKind: an override of the target takes the place of the file's, whatever its
+// kind, and what belongs to the file's does not stand in its way.
+func TestTargetOfAnotherKind(t *testing.T) {
+	const (
+		url     = "{url: 'http://127.0.0.1:1/mcp', tokens: [abcdef], headers: {X: y}, allow: [example.org], era: modern}"
+		command = "{command: server, env: {A: b}, dir: /, era: modern}"
+	)
+	for _, c := range []struct{ target, set string }{
+		{url, "target.command=node server.js"}, {command, "target.url=http://127.0.0.1:2/mcp"},
+	} {
+		text := strings.Replace(commandProfile, "\n  TARGET", " "+c.target, 1)
+		p, err := Parse("x", []byte(text), []string{"upstream.admin=http://127.0.0.1:3", c.set}, systems.Table)
+		if err != nil {
+			t.Errorf("%s over %s: %v", c.set, c.target, err)
+			continue
+		}
+		over := c.target == url
+		if p.Target.OverStdio() != over || (p.Target.URL == "") != over || len(p.Target.Env)+len(p.Target.Tokens) > 0 ||
+			p.Target.Era != "modern" {
+			t.Errorf("%s over %s: %+v", c.set, c.target, p.Target)
+		}
+		again(t, p)
+	}
+}

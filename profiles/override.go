@@ -44,8 +44,8 @@ func (t *tree) override(overrides []string) error {
 	for i, text := range overrides {
 		path, value, ok := strings.Cut(text, "=")
 		path, value = strings.TrimSpace(path), strings.TrimSpace(value)
-		if (path == "target.url" || path == "target.command") && value != "" {
-			t.dropEmbedded()
+		if value != "" {
+			t.dropTarget(path)
 		}
 		o := &override{t, origin{"override " + settings.Quote(text), i + 1}, value}
 		if !ok || path == "" {
@@ -213,19 +213,24 @@ func itemNames(n *ast.SequenceNode) []string {
 	return slices.Compact(names)
 }
 
-// dropEmbedded removes target.embedded of the file when an override names another
-// target, so that a profile can be tried on any server. It keeps what overrides set
-// there, and does nothing if the file names a target itself; both are reported as
-// errors.
-func (t *tree) dropEmbedded() {
+// ofOtherTargets are the keys of target that an override of the target replaces: those that name
+// another target, or belong to one.
+var ofOtherTargets = map[string][]string{
+	"target.url":     {"embedded", "command", "env", "dir"},
+	"target.command": {"embedded", "url", "headers", "tokens", "tokenFile", "oauth", "caFile", "allow"},
+}
+
+// dropTarget removes the target of the file when an override names one of another kind, so that
+// a profile can be tried on any server. It keeps what overrides set there.
+func (t *tree) dropTarget(path string) {
 	f := fieldOf(t.root, "target")
-	if f == nil || fieldOf(f.Value, "url") != nil || fieldOf(f.Value, "command") != nil {
+	if f == nil || ofOtherTargets[path] == nil {
 		return
 	}
 	if target, ok := f.Value.(*ast.MappingNode); ok {
 		target.Values = slices.DeleteFunc(target.Values, func(f *ast.MappingValueNode) bool {
 			key, _ := keyText(f.Key)
-			return key == "embedded" && t.ofFile(f.Value)
+			return slices.Contains(ofOtherTargets[path], key) && t.ofFile(f.Value)
 		})
 	}
 }

@@ -24,8 +24,8 @@ import (
 //
 //	lanes.push.subscriptions=1000   lanes.*.http=h2c   phases.measure=30s
 //
-// An override of target.url or target.command replaces an embedded target, and removes
-// target.embedded of the file.
+// An override of target.url or target.command replaces a target of another kind, and removes
+// the keys of the file that belong to that target.
 //
 // systems are those that lanes can be of. An error is an [*Error] that lists everything that is
 // wrong.

@@ -95,14 +95,6 @@ func (a *againstFlags) profile(f runFlags, base *profiles.Profile) (*profiles.Pr
 	if err := duet.CheckBase(base); err != nil {
 		return nil, err
 	}
-	// The address may be one of the profile, which the flag of the other kind does
-	// not replace.
-	if a.url != "" && len(base.Target.Command) > 0 {
-		f.set = append(f.set[:len(f.set):len(f.set)], "target.command=")
-	}
-	if a.command != "" && base.Target.URL != "" {
-		f.set = append(f.set[:len(f.set):len(f.set)], "target.url=")
-	}
 	f.target.url, f.target.command = a.url, a.command
 	if a.upstreamURL != "" {
 		f.upstreamURL = a.upstreamURL

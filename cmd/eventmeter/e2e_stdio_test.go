@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -170,6 +171,38 @@ func TestKilledProgramLeavesAPartialResult(t *testing.T) {
 	}
 	if l := r.Lanes[0]; l.Delivered == 0 || l.Detail.Terminated != int64(l.Subscriptions) {
 		t.Errorf("delivered %d, %d of %d streams ended", l.Delivered, l.Detail.Terminated, l.Subscriptions)
+	}
+}
+
+// TestRunReplacesTarget: --command runs a profile that names a URL, and --target one that names a
+// program.
+func TestRunReplacesTarget(t *testing.T) {
+	t.Parallel()
+	ready, _ := serveTargetWith(t, embedded.Options{})
+	const profile = `name: mine
+target: %s
+lanes: [{name: push, mode: push, subscriptions: 2, event: chat.message}]
+upstream: {event: chat.message, %spayload: {text: "{{.Probe}}"}}
+schedule: {rate: 20/s}
+phases: {warmup: 0, measure: 500ms}
+`
+	for name, c := range map[string]struct {
+		profile string
+		args    []string
+	}{
+		"url":     {fmt.Sprintf(profile, "{url: 'http://127.0.0.1:1/mcp', tokens: [abcdef]}", ""), []string{"--command", overStdio(t)}},
+		"program": {fmt.Sprintf(profile, "{command: no-such-program, env: {A: b}}", "admin: "+strconv.Quote(ready.Admin)+", "), []string{"--target", ready.URL}},
+	} {
+		cmd := command(t, append([]string{"run", "-", "--quiet", "--format", "json", "--out", t.TempDir()}, c.args...)...)
+		cmd.Stdin = strings.NewReader(c.profile)
+		stdout, stderr, code := toItsEnd(t, cmd)
+		if code != 0 && code != exitBottleneck {
+			t.Errorf("%s: exit code %d\n%s", name, code, stderr)
+			continue
+		}
+		if r, err := results.Read(strings.NewReader(stdout)); err != nil || r.Lanes[0].Delivered != 20 {
+			t.Errorf("%s: %v, %+v", name, err, r)
+		}
 	}
 }
 
