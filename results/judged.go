@@ -8,6 +8,10 @@ import (
 	"strings"
 )
 
+// PublishingFailed is the code of the warning that events were not accepted. Its text says how many
+// and why.
+const PublishingFailed = "publishing-failed"
+
 // MachineBusy is the code of the warning that the generator's machine was busy, without the
 // symptoms of a bottleneck: counts are exact, times are in doubt.
 const MachineBusy = "machine-busy"

@@ -36,6 +36,8 @@ type Part struct {
 	Coverage float64     `json:"coverage"`
 	Passes   []PartPass  `json:"passes"`   // one pass, or one for each lane where lanes take turns
 	Upstream PartFigures `json:"upstream"` // the generator's own health
+	// UpstreamFailure ends a sentence with why the first event was not accepted.
+	UpstreamFailure string `json:"upstreamFailure,omitempty"`
 	// Warnings are the warnings that do not follow from figures.
 	Warnings []Warning `json:"warnings"`
 }

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -224,6 +225,42 @@ func TestDiscoverPicksEvent(t *testing.T) {
 	_, stderr, code := execute(t, "discover", "--target", url, "--event", "cow")
 	if code != exitTarget || !strings.Contains(stderr, `no event type "cow"`) || !strings.Contains(stderr, "ant, bee, zebra") {
 		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+}
+
+// TestDiscoverCleans: what a server writes cannot reach the terminal or a profile as control
+// characters or as another direction of text, however JSON spells it.
+func TestDiscoverCleans(t *testing.T) {
+	t.Parallel()
+	const who = `{"supportedVersions":["2026-07-28"],"capabilities":{"events":{"a\u009b1m":"b\u202e"}},` +
+		`"serverInfo":{"name":"one\u009b31m","version":"1\u202e"}}`
+	url := answersOnly(t, map[string]string{
+		"server/discover": who,
+		"events/list": `{"events":[{"name":"e\u202ef","description":"d\u009b31m","delivery":["poll"],` +
+			`"inputSchema":{"required":["k\u202e"],"properties":{"k\u202e":{"type":"string","enum":["v\u009b31m\u202e\u2066"]}}},` +
+			`"payloadSchema":{"required":["p\u202e"],"properties":{"p\u202e":{"type":"string","const":"c\u009b\u200f"}}}}]}`,
+	})
+	file := filepath.Join(t.TempDir(), "mine.yaml")
+	var all string
+	for _, more := range [][]string{nil, {"--format", "json"}, {"--write", file}} {
+		stdout, stderr, code := execute(t, append([]string{"discover", "--target", url}, more...)...)
+		if code != 0 {
+			t.Fatalf("exit code %d\n%s", code, stderr)
+		}
+		all += stdout + stderr
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all += string(text)
+	for _, bad := range []string{"\u009b", "\u202e", "\u2066", "\u200f"} {
+		for _, spelled := range []string{bad, strings.Trim(strconv.QuoteToASCII(bad), `"`)} {
+			if strings.Contains(all, spelled) {
+				at := strings.Index(all, spelled)
+				t.Errorf("%+q is in %+q", spelled, all[max(0, at-60):at+len(spelled)])
+			}
+		}
 	}
 }
 

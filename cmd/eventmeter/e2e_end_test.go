@@ -3,7 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/results"
 )
 
@@ -221,5 +225,30 @@ func TestInterruptedUntil(t *testing.T) {
 	}
 	if !r.Partial || len(r.Until) != 1 || r.Until[0].EndedBy != results.EndedByStop || r.Until[0].Measured <= 0 {
 		t.Errorf("partial %v, %+v", r.Partial, r.Until)
+	}
+}
+
+// TestSummarySaysWhyEventsWereRefused: a run whose events the upstream refuses says so where it
+// ends, in one process and in several.
+func TestSummarySaysWhyEventsWereRefused(t *testing.T) {
+	t.Parallel()
+	ready, _ := serveTargetWith(t, embedded.Options{})
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no", http.StatusMethodNotAllowed)
+	}))
+	defer refusing.Close()
+	for _, processes := range []string{"1", "2"} {
+		cmd := command(t, "run", "-", "--quiet", "--out", t.TempDir(), "--target", ready.URL, "--processes", processes)
+		cmd.Stdin = strings.NewReader(fmt.Sprintf(`name: refused
+lanes: [{name: push, mode: push, subscriptions: 2, event: chat.message}]
+upstream: {kind: http, http: {url: %q}, payload: {text: "{{.Probe}}"}}
+schedule: {rate: 20/s}
+phases: {warmup: 0, measure: 500ms}
+`, refusing.URL))
+		stdout, stderr, _ := toItsEnd(t, cmd)
+		one := strings.Join(strings.Fields(stdout), " ")
+		if !strings.Contains(one, "refused 10 of 10 events were refused") || !strings.Contains(one, "POST "+refusing.URL+": 405 Method Not Allowed: no") {
+			t.Errorf("%s processes:\n%s\n%s", processes, stdout, stderr)
+		}
 	}
 }

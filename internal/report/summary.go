@@ -113,9 +113,14 @@ func (s *summary) failures() (out []string) {
 	return out
 }
 
-// notes are the figures that are not clean, leaks, broken rows, how exactly latencies are
+// notes are the events that were not accepted, the figures that are not clean, leaks, broken rows, how exactly latencies are
 // known, and the settings that explain differences.
 func (s *summary) notes(j *judgement) (out []string) {
+	for _, w := range s.r.Warnings {
+		if w.Code == results.PublishingFailed {
+			out = append(out, s.besides("refused", Clean(w.Text), 3)...)
+		}
+	}
 	for _, u := range j.unclean {
 		line := s.besides("not clean", u.String(), 1)[0]
 		if u.Fault {

@@ -100,6 +100,21 @@ report     out/report.html  (1 warning)
 	}
 }
 
+// TestSummarySaysWhatWasRefused: events that were not accepted are the first thing beside the lanes.
+func TestSummarySaysWhatWasRefused(t *testing.T) {
+	r := summaryResult(summaryLane("push", "push", 12.5e6))
+	r.Upstream.Accepted, r.Upstream.Refused = 0, 600
+	r.Warnings = []results.Warning{{Code: "publishing-failed", Text: "600 of 600 events were refused; the first: POST http://127.0.0.1:1/emit: " +
+		"405 Method Not Allowed"}}
+	const want = `
+refused    600 of 600 events were refused; the first: POST
+           http://127.0.0.1:1/emit: 405 Method Not Allowed
+`
+	if got := summarised(t, r, SummaryOptions{}); !strings.Contains(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 // TestSummaryIsShort: whatever a run has, its summary fits a screen.
 func TestSummaryIsShort(t *testing.T) {
 	for _, lanes := range []int{0, 1, 3, 9, 40} {

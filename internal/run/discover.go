@@ -7,6 +7,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/driver/events"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
@@ -40,6 +41,7 @@ type SystemOffer struct {
 func DiscoverTarget(ctx context.Context, t profiles.Target, allowHosts []string, version string) (Discovery, error) {
 	secrets := SecretsOf(&profiles.Profile{Target: t})
 	found, err := discover(ctx, t, allowHosts, version)
+	errtext.CleanAll(&found) // schemas, too: programs print them, and profiles take values from them
 	secrets.ScrubAll(&found)
 	return found, secrets.ScrubError(err)
 }

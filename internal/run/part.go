@@ -20,7 +20,7 @@ func (r *run) part() *results.Part {
 		Profile: r.common, Machine: thisMachine(), Coverage: r.plan.Coverage(),
 		Passes: r.partPasses, Warnings: slices.Clone(r.Result.Warnings),
 	}
-	out.Upstream = r.upstreamFigures()
+	out.Upstream, out.UpstreamFailure = r.upstreamFigures(), r.firstFailure()
 	return out
 }
 

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -57,7 +58,11 @@ func mergeShards(all []archived) (*merge, error) {
 	}
 	m.mergeUpstream()
 	m.mergeHealth()
-	m.Finish(shortfall(all), "")
+	failure := ""
+	for _, s := range all {
+		failure = cmp.Or(failure, s.part.UpstreamFailure)
+	}
+	m.Finish(shortfall(all), failure)
 	res := m.Result
 	res.Finished = time.Time{}
 	for _, s := range all {

@@ -51,9 +51,9 @@ func (s *Summary) warn(firstFailure string) {
 	}
 	if n := res.Upstream.Uncertain + res.Upstream.Refused; n > 0 {
 		s.Warn(
-			"publishing-failed",
+			results.PublishingFailed,
 			"",
-			"%d of %d events were refused, or publishing them was not confirmed; they are owed to nobody, and count as recovered if they came%s",
+			"%d of %d events were refused, or publishing them was not confirmed%s. They are owed to nobody, and count as recovered if they came",
 			n,
 			res.Upstream.Published,
 			firstFailure,
