@@ -118,7 +118,7 @@ func (s *summary) failures() (out []string) {
 func (s *summary) notes(j *judgement) (out []string) {
 	for _, w := range s.r.Warnings {
 		if w.Code == results.PublishingFailed {
-			out = append(out, s.besides("refused", Clean(w.Text), 3)...)
+			out = append(out, s.besides("refused", Clean(w.Text), 2)...)
 		}
 	}
 	for _, u := range j.unclean {

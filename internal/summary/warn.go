@@ -53,9 +53,11 @@ func (s *Summary) warn(firstFailure string) {
 		s.Warn(
 			results.PublishingFailed,
 			"",
-			"%d of %d events were refused, or publishing them was not confirmed%s. They are owed to nobody, and count as recovered if they came",
+			"%d of %d events were not accepted (%d refused, %d uncertain), and are owed to nobody%s",
 			n,
 			res.Upstream.Published,
+			res.Upstream.Refused,
+			res.Upstream.Uncertain,
 			firstFailure,
 		)
 	}
