@@ -247,7 +247,8 @@ phases: {warmup: 0, measure: 500ms}
 `, refusing.URL))
 		stdout, stderr, _ := toItsEnd(t, cmd)
 		one := strings.Join(strings.Fields(stdout), " ")
-		if !strings.Contains(one, "refused 10 of 10 events were not accepted (10 refused, 0 uncertain), ") || !strings.Contains(one, "POST "+refusing.URL+": 405 Method Not Allowed: no") {
+		if !strings.Contains(one, "refused 10 of 10 events were not accepted (10 refused, 0 uncertain), ") ||
+			!strings.Contains(one, "POST "+refusing.URL+": 405 Method Not Allowed: no") {
 			t.Errorf("%s processes:\n%s\n%s", processes, stdout, stderr)
 		}
 	}

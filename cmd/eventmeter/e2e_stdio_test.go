@@ -190,8 +190,11 @@ phases: {warmup: 0, measure: 500ms}
 		profile string
 		args    []string
 	}{
-		"url":     {fmt.Sprintf(profile, "{url: 'http://127.0.0.1:1/mcp', tokens: [abcdef]}", ""), []string{"--command", overStdio(t)}},
-		"program": {fmt.Sprintf(profile, "{command: no-such-program, env: {A: b}}", "admin: "+strconv.Quote(ready.Admin)+", "), []string{"--target", ready.URL}},
+		"url": {fmt.Sprintf(profile, "{url: 'http://127.0.0.1:1/mcp', tokens: [abcdef]}", ""), []string{"--command", overStdio(t)}},
+		"program": {
+			fmt.Sprintf(profile, "{command: no-such-program, env: {A: b}}", "admin: "+strconv.Quote(ready.Admin)+", "),
+			[]string{"--target", ready.URL},
+		},
 	} {
 		cmd := command(t, append([]string{"run", "-", "--quiet", "--format", "json", "--out", t.TempDir()}, c.args...)...)
 		cmd.Stdin = strings.NewReader(c.profile)

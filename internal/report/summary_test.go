@@ -104,8 +104,10 @@ report     out/report.html  (1 warning)
 func TestSummarySaysWhatWasRefused(t *testing.T) {
 	r := summaryResult(summaryLane("push", "push", 12.5e6))
 	r.Upstream.Accepted, r.Upstream.Refused = 0, 600
-	r.Warnings = []results.Warning{{Code: "publishing-failed", Text: "600 of 600 events were not accepted; the first: POST http://127.0.0.1:1/emit: " +
-		"405 Method Not Allowed"}}
+	r.Warnings = []results.Warning{{
+		Code: "publishing-failed",
+		Text: "600 of 600 events were not accepted; the first: POST http://127.0.0.1:1/emit: 405 Method Not Allowed",
+	}}
 	const want = `
 refused    600 of 600 events were not accepted; the first: POST
            http://127.0.0.1:1/emit: 405 Method Not Allowed
