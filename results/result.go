@@ -8,6 +8,7 @@ package results
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/eventmeter/eventmeter/sinks/ledger"
@@ -361,6 +362,11 @@ type Warning struct {
 	Code string `json:"code"`           // stable, for machines
 	Lane string `json:"lane,omitempty"` // set where it concerns one lane
 	Text string `json:"text"`           // for people
+}
+
+// Warned reports whether one of the warnings has the code.
+func Warned(all []Warning, code string) bool {
+	return slices.ContainsFunc(all, func(w Warning) bool { return w.Code == code })
 }
 
 // Verdict is the outcome of one threshold.

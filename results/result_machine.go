@@ -125,13 +125,18 @@ type Stdio struct {
 	Stderr []string `json:"stderr,omitempty"` // the last lines that it had then written to standard error
 }
 
-// Process is the use of the machine by one process.
+// TargetIdle is the code of the warning that the target's processes were idle while events were
+// delivered: others do its work, and what the target uses is not known.
+const TargetIdle = "target-idle"
+
+// Process is the use of the machine by a process, for a target with all of its descendants.
 type Process struct {
 	// user and system time
 	CPU Nanos `json:"cpu"`
 	// CPU time over wall time, in cores
 	CPUShare float64 `json:"cpuShare"`
-	// largest resident set seen, in bytes
+	// largest resident set seen, in bytes; of several processes the largest sum, where pages that
+	// they share count once for each
 	Memory int64 `json:"memory"`
 	// resolution of cpu: 1 µs where the system has a CPU clock for each process (Linux), 10 ms
 	// elsewhere and with --target-metrics; 0 = not known

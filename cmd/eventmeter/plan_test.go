@@ -209,19 +209,7 @@ func TestPlanNever(t *testing.T) {
 func TestPlanAtMost(t *testing.T) {
 	dir := t.TempDir()
 	writeSearch(t, dir, "push", 50e-6, 1e-6)
-	file := filepath.Join(dir, results.CapacityFile)
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := results.ReadCapacity(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Maximum.To, c.Maximum.Above, c.Outcome = 0, 0, "highest"
-	if err := results.WriteFile(file, c.Write); err != nil {
-		t.Fatal(err)
-	}
+	changeSearch(t, dir, func(c *results.Capacity) { c.Maximum.To, c.Maximum.Above, c.Outcome = 0, 0, "highest" })
 	out, stderr, code := planned(t, dir, "--subscribers", "10000", "--rate", "20/s", "--fan-out", "10%", "--pod-cpu", "2", "--headroom", "50%")
 	flat := strings.Join(strings.Fields(out), " ")
 	if code != 0 || !strings.Contains(flat, "pods at most 10 bound by slo") ||
@@ -232,6 +220,36 @@ func TestPlanAtMost(t *testing.T) {
 	out, _, _ = planned(t, dir, "--subscribers", "1000000", "--rate", "1/s", "--fan-out", "1", "--pod-memory", "4GiB")
 	if flat := strings.Join(strings.Fields(out), " "); !strings.Contains(flat, "for a narrower interval: eventmeter capacity PROFILE") {
 		t.Errorf("no command narrows the interval:\n%s", out)
+	}
+}
+
+// changeSearch changes the search that [writeSearch] wrote.
+func changeSearch(t *testing.T, dir string, change func(*results.Capacity)) {
+	t.Helper()
+	file := filepath.Join(dir, results.CapacityFile)
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := results.ReadCapacity(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(c)
+	if err := results.WriteFile(file, c.Write); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPlanOfAnIdleListener: a search that did not see the processes that work makes no plan.
+func TestPlanOfAnIdleListener(t *testing.T) {
+	dir := t.TempDir()
+	writeSearch(t, dir, "push", 50e-6, 1e-6)
+	changeSearch(t, dir, func(c *results.Capacity) { c.Warnings = []results.Warning{{Code: results.TargetIdle}} })
+	out, stderr, code := planned(t, dir, "--subscribers", "1000", "--rate", "2/s", "--fan-out", "1", "--pod-cpu", "1")
+	if code != 2 || out != "" || !strings.Contains(stderr, "was idle while events were delivered") ||
+		strings.Contains(strings.TrimSpace(stderr), "\n") {
+		t.Errorf("exit code %d\n%s%s", code, out, stderr)
 	}
 }
 

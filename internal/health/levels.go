@@ -64,14 +64,12 @@ func FollowLevels(o WatchOptions, now func() float64) *Levels {
 	switch {
 	case o.TargetMetrics != nil:
 		l.read, l.every = o.TargetMetrics.gauges, scrapeEvery
-	case o.TargetPID != 0:
-		p, err := process.NewProcess(int32(o.TargetPID))
-		if err != nil {
+	default:
+		t := newTree(o.TargetPIDs)
+		if t == nil {
 			return nil
 		}
-		l.read = func() map[string]float64 { return gaugesOf(p) }
-	default:
-		return nil
+		l.read = t.gauges
 	}
 	l.add(l.now(), l.read())
 	ctx, cancel := context.WithCancel(context.Background())
@@ -131,18 +129,24 @@ func (l *Levels) add(at float64, all map[string]float64) {
 	}
 }
 
-// gaugesOf reads the gauges of a process. What the system does not tell is left out.
-func gaugesOf(p *process.Process) map[string]float64 {
+// gauges reads the gauges of the processes, added up. What the system does not tell is left
+// out.
+func (t *tree) gauges() map[string]float64 {
 	all := map[string]float64{}
-	if m, err := p.MemoryInfo(); err == nil && m.RSS > 0 {
-		all["memory"] = float64(m.RSS)
-	}
-	if n := files(p); n > 0 {
-		all["files"] = float64(n)
-	}
-	if n, err := p.NumThreads(); err == nil && n > 0 {
-		all["threads"] = float64(n)
-	}
+	t.each(func(p *process.Process) {
+		add := func(name string, v float64) {
+			if v > 0 {
+				all[name] += v
+			}
+		}
+		if m, err := p.MemoryInfo(); err == nil {
+			add("memory", float64(m.RSS))
+		}
+		add("files", float64(files(p)))
+		if n, err := p.NumThreads(); err == nil {
+			add("threads", float64(n))
+		}
+	})
 	return all
 }
 

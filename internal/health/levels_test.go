@@ -81,7 +81,7 @@ func TestLevelsAreBounded(t *testing.T) {
 
 func TestFollowLevels(t *testing.T) {
 	var at float64
-	levels := FollowLevels(WatchOptions{TargetPID: os.Getpid()}, func() float64 { return at }).Stop()
+	levels := FollowLevels(WatchOptions{TargetPIDs: []int{os.Getpid()}}, func() float64 { return at }).Stop()
 	if p := levels["memory"]; len(p) == 0 || p[0].Value < 1<<20 {
 		t.Errorf("%v", levels)
 	}

@@ -1,8 +1,11 @@
 package health
 
 import (
+	"fmt"
 	"net"
 	"net/url"
+	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -52,28 +55,88 @@ func (m *machineMeter) others(wall time.Duration, self results.Nanos, target *re
 	return max(0, rest/wall.Seconds())
 }
 
-// ListenerPID returns the process of this machine that listens at the port of u; 0 if
-// it is not known.
-func ListenerPID(u *url.URL) int {
+// Listeners returns the processes of this machine that listen where u leads: those that
+// hold the socket, and those with sockets of their own at the same address. They may have
+// left the work to their descendants. It returns none if they are not known.
+func Listeners(u *url.URL) []int {
 	text := u.Port()
 	if text == "" {
 		text = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
-		return 0
+		return nil
 	}
 	conns, err := gopsnet.Connections("tcp")
 	if err != nil {
-		return 0
+		return nil
 	}
+	host, best := net.ParseIP(u.Hostname()), elsewhere
+	var pids []int
+	sockets := map[string]bool{}
 	for _, c := range conns {
-		if c.Status != "LISTEN" || c.Laddr.Port != uint32(port) {
+		if c.Status != "LISTEN" || c.Laddr.Port != uint32(port) || c.Pid == 0 {
 			continue
 		}
-		if ip := net.ParseIP(c.Laddr.IP); ip == nil || ip.IsLoopback() || ip.IsUnspecified() {
-			return int(c.Pid)
+		near := nearness(net.ParseIP(c.Laddr.IP), host)
+		if near > best || near == elsewhere {
+			continue
+		}
+		if near < best {
+			best, pids = near, nil
+			clear(sockets)
+		}
+		pids = append(pids, int(c.Pid))
+		// Of the processes that hold a socket only one is listed.
+		if name, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", c.Pid, c.Fd)); err == nil {
+			sockets[name] = true
 		}
 	}
-	return 0
+	pids = append(pids, holders(sockets)...)
+	slices.Sort(pids)
+	pids = slices.Compact(pids)
+	if len(pids) > 1 { // this process may have inherited the socket
+		pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == os.Getpid() })
+	}
+	return pids
+}
+
+// How well the address of a listener fits a host, the best first.
+const (
+	exact     = iota
+	anywhere  // it takes all addresses of the host's family
+	dualStack // it takes all addresses of the other family, and may take these
+	elsewhere
+)
+
+// nearness compares the address of a listener with a host of this machine, nil for a name.
+func nearness(ip, host net.IP) int {
+	switch v4 := ip.To4() != nil; {
+	case host == nil && ip.IsLoopback(), host != nil && ip.Equal(host):
+		return exact
+	case !ip.IsUnspecified():
+		return elsewhere
+	case host == nil || v4 == (host.To4() != nil):
+		return anywhere
+	}
+	return dualStack
+}
+
+// holders returns the processes that have one of these sockets open, by their names in
+// /proc; none on systems without it.
+func holders(sockets map[string]bool) (pids []int) {
+	if len(sockets) == 0 {
+		return nil
+	}
+	for pid := range processes() {
+		dir := fmt.Sprintf("/proc/%d/fd/", pid)
+		files, _ := os.ReadDir(dir) // it may be gone, or not ours
+		if slices.ContainsFunc(files, func(f os.DirEntry) bool {
+			name, err := os.Readlink(dir + f.Name())
+			return err == nil && sockets[name]
+		}) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }

@@ -4,66 +4,42 @@ import (
 	"sync"
 	"time"
 
-	"github.com/shirou/gopsutil/v4/process"
-
-	"github.com/eventmeter/eventmeter/internal/cputime"
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/results"
 )
 
-// tick is the resolution of CPU times in the process table, and in the metrics that
-// client libraries of Prometheus read from it.
-const tick = 10 * time.Millisecond
-
-// cpuOf returns the CPU seconds of a process, and their resolution.
-func cpuOf(p *process.Process) (seconds float64, step time.Duration, err error) {
-	if used, err := cputime.Of(int(p.Pid)); err == nil {
-		return used.Seconds(), cputime.Step, nil
-	}
-	t, err := p.Times()
-	if err != nil {
-		return 0, 0, err
-	}
-	return t.User + t.System, tick, nil
-}
-
-// meter measures the CPU time and memory of one process. Its methods do nothing on
-// nil.
+// meter measures the CPU time and memory of processes. Its methods do nothing on nil.
 type meter struct {
-	proc   *process.Process
+	tree   *tree
 	before float64 // CPU seconds at the start
 
 	mu     sync.Mutex
 	last   float64
-	step   time.Duration // resolution of last
 	memory int64
 }
 
-// newMeter returns nil if the process cannot be read.
-func newMeter(pid int) *meter {
-	proc, err := process.NewProcess(int32(pid))
-	if err != nil {
+// newMeter returns nil if there is nothing to measure.
+func newMeter(t *tree) *meter {
+	if t == nil {
 		return nil
 	}
-	m := &meter{proc: proc}
-	m.sample()
+	m := &meter{tree: t}
+	m.take(true)
 	m.before = m.last
 	return m
 }
 
-// sample reads the process. A process that is gone keeps its last values.
-func (m *meter) sample() {
+// sample reads the processes. Those that are gone keep their last values.
+func (m *meter) sample() { m.take(false) }
+
+func (m *meter) take(fresh bool) {
 	if m == nil {
 		return
 	}
+	cpu, memory := m.tree.read(fresh)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if cpu, step, err := cpuOf(m.proc); err == nil {
-		m.last, m.step = cpu, step
-	}
-	if mem, err := m.proc.MemoryInfo(); err == nil {
-		m.memory = max(m.memory, int64(mem.RSS))
-	}
+	m.last, m.memory = cpu, max(m.memory, memory)
 }
 
 func (m *meter) used() (cpu float64, most int64, ok bool) {
@@ -79,31 +55,30 @@ func (m *meter) finish(wall time.Duration) *results.Process {
 	if m == nil {
 		return nil
 	}
-	m.sample()
+	m.take(true)
 	cpu := m.last - m.before
 	return &results.Process{
 		CPU:        results.Nanos(cpu * 1e9),
 		CPUShare:   cpu / wall.Seconds(),
 		Memory:     m.memory,
-		Resolution: results.Nanos(m.step),
+		Resolution: results.Nanos(m.tree.step),
 	}
 }
 
-// ProcessUsage returns a function that reads the CPU time and memory of a process.
-func ProcessUsage(pid int) func() metrics.Usage {
-	proc, err := process.NewProcess(int32(pid))
-	if err != nil {
-		return func() metrics.Usage { return metrics.Usage{} }
-	}
+// ProcessUsage returns a function that reads the CPU time and memory of a process, without
+// its descendants.
+func ProcessUsage(pid int) func() metrics.Usage { return usageOf(onlyProcess(pid)) }
+
+// TreeUsage returns a function that reads the CPU time and memory of processes and their
+// descendants.
+func TreeUsage(pids []int) func() metrics.Usage { return usageOf(newTree(pids)) }
+
+func usageOf(t *tree) func() metrics.Usage {
 	return func() metrics.Usage {
-		cpu, _, err := cpuOf(proc)
-		if err != nil {
+		if t == nil {
 			return metrics.Usage{}
 		}
-		m, err := proc.MemoryInfo()
-		if err != nil {
-			return metrics.Usage{}
-		}
-		return metrics.Usage{CPU: cpu, Memory: int64(m.RSS), OK: true}
+		cpu, memory := t.read(false)
+		return metrics.Usage{CPU: cpu, Memory: memory, OK: memory > 0}
 	}
 }

@@ -12,7 +12,7 @@ import (
 // TestMeterResolution: the CPU time of a process is known as exactly as the system
 // knows it, and the result says how exactly.
 func TestMeterResolution(t *testing.T) {
-	m := newMeter(os.Getpid())
+	m := newMeter(onlyProcess(os.Getpid()))
 	if m == nil {
 		t.Fatal("this process cannot be read")
 	}

@@ -20,10 +20,10 @@ import (
 
 // WatchOptions say what to watch besides this process.
 type WatchOptions struct {
-	// TargetPID is the process id of the target; 0 if it is not on this machine or
-	// not known.
-	TargetPID int
-	// TargetMetrics, if not nil, are used instead of the process.
+	// TargetPIDs are the processes of the target, without their descendants, which belong
+	// to it as well; none if it is not on this machine or not known.
+	TargetPIDs []int
+	// TargetMetrics, if not nil, are used instead of the processes.
 	TargetMetrics *Metrics
 	// Siblings are the process ids of the run's other generators on this machine,
 	// which do not count as other processes.
@@ -76,8 +76,8 @@ func Start(o WatchOptions) (*Watch, error) {
 			return nil, err
 		}
 		target = remote
-	} else if o.TargetPID != 0 {
-		target = newMeter(o.TargetPID)
+	} else {
+		target = newMeter(newTree(o.TargetPIDs))
 	}
 	e, err := openEcho(echoEvery(o.Length))
 	if err != nil {
@@ -94,16 +94,16 @@ func Start(o WatchOptions) (*Watch, error) {
 	w := &Watch{
 		echo:       e,
 		kernelEcho: k,
-		self:       newMeter(os.Getpid()),
+		self:       newMeter(onlyProcess(os.Getpid())),
 		target:     target,
-		elsewhere:  o.TargetMetrics != nil && o.TargetPID == 0,
+		elsewhere:  o.TargetMetrics != nil && len(o.TargetPIDs) == 0,
 		machine:    newMachineMeter(),
 		gcBefore:   gcPauses(),
 		started:    time.Now(),
 		cancel:     cancel,
 	}
 	for _, pid := range o.Siblings {
-		w.siblings = append(w.siblings, newMeter(pid))
+		w.siblings = append(w.siblings, newMeter(onlyProcess(pid)))
 	}
 	w.done.Add(2)
 	go w.watchTimers(ctx, timerEvery(o.Length))

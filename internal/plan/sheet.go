@@ -72,6 +72,10 @@ func Sheets(searches []Search) ([]Sheet, error) {
 				t.Version,
 			)
 		}
+		if results.Warned(s.Capacity.Warnings, results.TargetIdle) {
+			return nil, fmt.Errorf("%w: what %s took for the target was idle while events were delivered, so others do its work; "+
+				"repeat the search with --target-metrics", ErrSheet, s.Name)
+		}
 		if len(s.Capacity.Costs) == 0 {
 			return nil, fmt.Errorf("%w: %s has none; run eventmeter capacity with a capacity.idle above 0, until it ends", ErrSheet, s.Name)
 		}

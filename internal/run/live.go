@@ -78,10 +78,7 @@ func (p *pass) follow(ctx context.Context) *metrics.Pass {
 		return nil
 	}
 	generator := health.ProcessUsage(os.Getpid())
-	target := func() metrics.Usage { return metrics.Usage{} }
-	if pid := p.targetPID(ctx); pid != 0 {
-		target = health.ProcessUsage(pid)
-	}
+	target := health.TreeUsage(p.targetPIDs(ctx))
 	return p.followed.Pass(func() metrics.Look {
 		l := p.lookNow()
 		l.Detail = p.ledger.Detail()

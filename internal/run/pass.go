@@ -95,9 +95,12 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	if g := health.Growths(levels.Stop(), marks); g != nil {
 		r.Result.Target.Leak = g
 	}
-	shown.Settle(p.lastLook(&account, own, process))
 	p.keepPart(account, own, generator, process)
 	r.Add(account, own, generator, process)
+	if r.Result.Target.Process == nil {
+		process = nil // it cannot be the target's
+	}
+	shown.Settle(p.lastLook(&account, own, process))
 	return err
 }
 
@@ -154,7 +157,7 @@ func (p *pass) seconds() float64 { return time.Duration(p.clock.Now()).Seconds()
 func (p *pass) watchOptions(ctx context.Context) health.WatchOptions {
 	ph := &p.profile.Phases
 	return health.WatchOptions{
-		TargetPID: p.targetPID(ctx), TargetMetrics: health.NewMetrics(p.opts.TargetMetrics, p.guard), Siblings: p.siblings,
+		TargetPIDs: p.targetPIDs(ctx), TargetMetrics: health.NewMetrics(p.opts.TargetMetrics, p.guard), Siblings: p.siblings,
 		KernelTimestamps: p.stamped(p.lanes), Length: ph.Warmup + ph.Longest(),
 	}
 }

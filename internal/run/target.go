@@ -245,20 +245,20 @@ func (r *run) close() {
 	t.dir.Remove()
 }
 
-// targetPID returns the process id of the target if it runs on this machine and can
-// be determined, else 0.
-func (r *run) targetPID(ctx context.Context) int {
+// targetPIDs returns the processes of the target, without their descendants; none if it
+// does not run on this machine or they cannot be determined.
+func (r *run) targetPIDs(ctx context.Context) []int {
 	if r.target.embedded != nil {
-		return r.target.embedded.PID
+		return []int{r.target.embedded.PID}
 	}
 	if pid := r.target.plain.PID(); pid != 0 {
-		return pid
+		return []int{pid}
 	}
 	u, err := url.Parse(r.target.plain.URL())
 	if err != nil || !isLoopback(ctx, nil, u.Hostname()) {
-		return 0
+		return nil
 	}
-	return health.ListenerPID(u)
+	return health.Listeners(u)
 }
 
 // commandEmbedded prepares the embedded target over standard input and output; the

@@ -31,7 +31,16 @@ import (
 // the admin listener of that address of every line.
 const asProgram = "EVENTMETER_TEST_ADMIN"
 
+// asRole makes the test binary another program of the tests, by name.
+const asRole = "EVENTMETER_TEST_ROLE"
+
+var roles = map[string]func(){}
+
 func TestMain(m *testing.M) {
+	if role := roles[os.Getenv(asRole)]; role != nil {
+		role()
+		return
+	}
 	admin := os.Getenv(asProgram)
 	if admin == "" {
 		os.Exit(m.Run())

@@ -36,6 +36,7 @@ type Summary struct {
 	thresholds []results.Threshold
 	part       bool           // a shard: thresholds are judged on the merged run
 	unfinished bool           // the run is in progress
+	idle       bool           // the processes taken for the target were idle in a pass
 	ends       map[string]end // of the lanes that were measured
 
 	fireLag, fireLatency ledger.Timing // of all passes
@@ -84,6 +85,7 @@ func (s *Summary) Snapshot() *Summary {
 		thresholds:  s.thresholds,
 		part:        s.part,
 		unfinished:  true,
+		idle:        s.idle,
 		fireLag:     s.fireLag,
 		fireLatency: s.fireLatency,
 		unsound:     slices.Clone(s.unsound),
@@ -129,6 +131,9 @@ func (s *Summary) Add(a ledger.Account, own []results.PartFigures, generator res
 	res.Generator = health.Worse(res.Generator, generator)
 	res.Generator.DroppedEvents = Share(u.Dropped, u.Scheduled)
 	res.Target.Process = health.Together(res.Target.Process, target)
+	if s.idle = s.idle || idle(target, res.Lanes[len(res.Lanes)-len(a.Lanes):]); s.idle {
+		s.forgetTarget()
+	}
 	if s.unfinished && !s.part {
 		// A checkpoint has no series to check; the whole account is checked at the
 		// end.

@@ -129,7 +129,10 @@ func (s *finder) warnings() {
 		s.out.Warnings = append(s.out.Warnings, results.Warning{Code: code, Text: fmt.Sprintf(format, args...)})
 	}
 	unclear, busy, recovered := 0, 0, 0
-	for _, step := range s.out.Steps {
+	for i, step := range s.out.Steps {
+		if s.idleTarget {
+			s.out.Steps[i].Target = nil // with too few deliveries to see it in this step
+		}
 		switch {
 		case step.Verdict == verdictUnclear:
 			unclear++
@@ -138,6 +141,10 @@ func (s *finder) warnings() {
 		case step.Purpose == purposeRecover:
 			recovered++
 		}
+	}
+	if s.idleTarget {
+		warn(results.TargetIdle, "the processes that were taken for the target hardly used CPU time while events were delivered, so others "+
+			"do its work: there is no cost sheet of its CPU time and memory, and no plan; give the metrics of those: --target-metrics")
 	}
 	if unclear > 0 {
 		warn(

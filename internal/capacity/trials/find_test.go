@@ -169,6 +169,40 @@ func TestCostOfOne(t *testing.T) {
 	}
 }
 
+// TestCapacityOfAnIdleListener: where the process at the target's port was seen to leave the
+// work to others, no step and no cost sheet has its figures.
+func TestCapacityOfAnIdleListener(t *testing.T) {
+	c, err := find(t, func(o run.Options) (*run.Outcome, error) {
+		lost := int64(0)
+		if rateOf(o) > 100 {
+			lost = 5
+		}
+		out := meets(o, lost)
+		if r := out.Result; rateOf(o) > 20 && !o.Idle { // with more than a few deliveries
+			r.Target.Process, r.Warnings = nil, []results.Warning{{Code: results.TargetIdle}}
+		}
+		return out, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range c.Steps {
+		if s.Target != nil {
+			t.Errorf("step %d: %+v", s.Number, s.Target)
+		}
+	}
+	cost := c.Costs[0]
+	if cost.Base != nil || cost.Event != nil || cost.Idle.CPU != nil || cost.Idle.Memory != nil || cost.Delivered.CPU != nil {
+		t.Errorf("%+v", cost)
+	}
+	if cost.Delivered.Requests == nil || len(cost.Missing) != 1 || !strings.Contains(cost.Missing[0], "--target-metrics") {
+		t.Errorf("%+v", cost)
+	}
+	if !results.Warned(c.Warnings, results.TargetIdle) {
+		t.Errorf("%+v", c.Warnings)
+	}
+}
+
 func TestCapacityOfAnImpairedGenerator(t *testing.T) {
 	c, err := find(t, func(o run.Options) (*run.Outcome, error) {
 		out := meets(o, 0)

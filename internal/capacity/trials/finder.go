@@ -55,6 +55,7 @@ type finder struct {
 	secrets *errtext.Secrets
 
 	checkpointFailed bool
+	idleTarget       bool // what was taken for the target was idle in a step, so no step knows what it uses
 	// run is [run.Run], except in tests.
 	run func(context.Context, run.Options) (*run.Outcome, error)
 }

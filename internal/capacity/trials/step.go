@@ -68,6 +68,9 @@ func (s *finder) stepWith(ctx context.Context, plan stepPlan) (results.CapacityS
 	s.out.Target = outcome.Result.Target
 	s.out.Target.Process, s.out.Target.Leak = nil, nil // each step has its own
 	s.measure(&step, p, outcome)
+	if s.idleTarget = s.idleTarget || results.Warned(outcome.Result.Warnings, results.TargetIdle); s.idleTarget {
+		step.Target = nil
+	}
 	step.Metrics = sampled.judged(step.Target)
 	if !plan.idle {
 		verdict, reasons := s.judge(&step, outcome.Result, err)
