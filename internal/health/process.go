@@ -30,16 +30,19 @@ func newMeter(t *tree) *meter {
 }
 
 // sample reads the processes. Those that are gone keep their last values.
-func (m *meter) sample() { m.take(false) }
-
-func (m *meter) take(fresh bool) {
-	if m == nil {
-		return
+func (m *meter) sample() {
+	if m != nil {
+		m.take(false)
 	}
+}
+
+// take returns the memory now.
+func (m *meter) take(fresh bool) int64 {
 	cpu, memory := m.tree.read(fresh)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.last, m.memory = cpu, max(m.memory, memory)
+	return memory
 }
 
 func (m *meter) used() (cpu float64, most int64, ok bool) {
@@ -55,7 +58,9 @@ func (m *meter) finish(wall time.Duration) *results.Process {
 	if m == nil {
 		return nil
 	}
-	m.take(true)
+	if left := m.take(true); left == 0 && m.memory > 0 && !m.tree.alone {
+		return nil // the target ended, and others may have taken its place
+	}
 	cpu := m.last - m.before
 	return &results.Process{
 		CPU:        results.Nanos(cpu * 1e9),

@@ -100,6 +100,25 @@ func TestTreeWithoutTheGenerator(t *testing.T) {
 	}
 }
 
+// TestTargetThatEnded: what a target used that ended, and may have been replaced, is not known.
+func TestTargetThatEnded(t *testing.T) {
+	cmd := exectest.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	m := newMeter(newTree([]int{cmd.Process.Pid}))
+	if p := m.finish(time.Second); p == nil {
+		t.Error("the process is there, and nothing is known of it")
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if p := m.finish(time.Second); p != nil {
+		t.Errorf("%+v", p)
+	}
+}
+
 // TestListeners: all processes that hold the socket of a URL are found, and no other.
 func TestListeners(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
