@@ -169,7 +169,7 @@ func (s *Stream) step(err error) {
 		s.cause = eventmeter.Retry
 	}
 	wait := r.backoff.Next(r.pause)
-	told := s.cut || r.pause > 0
+	told := r.pause > 0
 	switch {
 	case s.cut && s.streams.CutAlone:
 		wait = s.streams.CutFor
@@ -181,7 +181,7 @@ func (s *Stream) step(err error) {
 		wait += ce.RetryAfter
 		told = true
 	}
-	s.streams.change(s, func(a *absence) { a.told, a.tries = told, false })
+	s.streams.change(s, func(a *absence) { a.told, a.tries = told && !s.stands, false })
 	s.mu.Lock()
 	l := s.lapsed()
 	l.failure = err

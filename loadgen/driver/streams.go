@@ -56,7 +56,7 @@ type Streams struct {
 type absence struct {
 	lost  eventmeter.Instant // when the stream was lost
 	asked eventmeter.Instant // when the last attempt to open it began, or the lost one was opened again; 0 = there was none
-	told  bool               // the server, or the lane, said how long to wait
+	told  bool               // the last attempt was refused, with the time to wait
 	tries bool               // the attempt that began at asked is under way
 }
 
