@@ -23,7 +23,7 @@ type discoverFlags struct {
 	allowHosts []string
 	event      string
 	write      string
-	upstream   starterUpstream
+	publish    string
 	format     formatFlags
 }
 
@@ -40,19 +40,27 @@ capabilities, its event types with their delivery modes and schemas, the
 features of the other systems that it supports
 (` + strings.Join(systems.Offers(), ", ") + `),
 and a profile to start from: for the event type that --event names, otherwise
-for the first by name, otherwise for a list. It names the revision of MCP Events that
+for the first by name, otherwise for resources that clients can subscribe to, otherwise
+for a list. It names the revision of MCP Events that
 the server speaks, and each deviation from it. To find deviations, discover polls, and
 ends a subscription that does not exist. It subscribes to nothing. It also works
 with a server that answers events/list without advertising the capability, and
 with a server that has only lists.
 
+With --publish-with, the profile publishes events: by a request to a URL, or by calling a
+tool of the server. Discover then subscribes, publishes one event, and says whether it
+arrived. The body of the request, or the arguments of the tool, are made from the schemas
+of the server, or given after the URL or the name as a JSON object, in which {{.Probe}} is
+the text that comes back to the subscribers. Without --publish-with nothing is published,
+unless a tool seems to write the resources.
+
 With --write, discover writes the profile to a file, which eventmeter run runs as it is.
-With --upstream-url, the profile publishes events; otherwise it receives what the server
-publishes by itself. Secrets are not written: give --token again, or set EVENTMETER_TOKEN.`,
+Secrets are not written: give --token again, or set EVENTMETER_TOKEN.`,
 		Example: `  eventmeter discover --target http://127.0.0.1:8080/mcp --token secret
-  eventmeter discover --target http://127.0.0.1:8080/mcp --token any \
-      --event chat.message --upstream-url http://127.0.0.1:8081 --write mine.yaml
-  eventmeter run mine.yaml --token any
+  eventmeter discover --target http://127.0.0.1:3000/mcp --write mine.yaml \
+      --publish-with 'http://127.0.0.1:9000/publish {"message": "{{.Probe}}"}'
+  eventmeter discover --target http://127.0.0.1:3000/mcp --publish-with write_note --write mine.yaml
+  eventmeter run mine.yaml
   eventmeter discover --command 'eventmeter serve --stdio'`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return discover(c.Context(), f, io) },
@@ -61,11 +69,8 @@ publishes by itself. Secrets are not written: give --token again, or set EVENTME
 	c.Flags().StringArrayVar(&f.allowHosts, "allow-host", nil, "connect to this host, which is not this machine (repeatable)")
 	c.Flags().StringVar(&f.event, "event", "", "event type that the profile is for (default: the first by name)")
 	c.Flags().StringVar(&f.write, "write", "", "write the profile to this file, which must not exist")
-	c.Flags().StringVar(&f.upstream.kind, "upstream", "inject", "with --upstream-url: kind of upstream of the profile, inject or http")
-	c.Flags().
-		StringVar(&f.upstream.url, "upstream-url", "",
-			"URL of the upstream of the profile: the admin address for inject, or what a request is sent to (default: nothing "+
-				"is published)")
+	c.Flags().StringVar(&f.publish, "publish-with", "", "what makes the server publish an event: a URL that a request is sent to, or "+
+		"a tool of the server, and after a space its body; one event is tried (default: nothing is published)")
 	f.format.add(c, formatText, formatJSON)
 	return c
 }
@@ -90,19 +95,29 @@ func discover(ctx context.Context, f discoverFlags, io streams) error {
 		return err
 	}
 	if f.write != "" {
-		if err := f.writeStarter(profile, io); err != nil {
+		if err := f.writeStarter(profile.text, io); err != nil {
 			return err
 		}
 	}
-	return f.format.all(io, rendering{
+	err = f.format.all(io, rendering{
 		formatText: func(w goio.Writer) error {
 			if f.write != "" {
 				return nil // the file has it
 			}
-			return describe(w, offer, profile)
+			return describe(w, offer, profile.text)
 		},
 		formatJSON: indented(offer),
 	})
+	if err != nil || profile.text == "" {
+		return err
+	}
+	if f.publish != "" {
+		if err := f.try(ctx, profile.text, io); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(io.err, "next: %s\n", f.next(profile))
+	return nil
 }
 
 // indented writes v as JSON for people and programs.

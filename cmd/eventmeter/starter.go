@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,16 +15,24 @@ import (
 	"strings"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/report"
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/results"
 )
 
-// starterUpstream is how the profile that discover writes publishes events.
-type starterUpstream struct{ kind, url string }
+// starterProfile is the profile that discover writes.
+type starterProfile struct {
+	text string // "" = the server offers nothing to run
+	// publish is what --publish-with names, or a tool of the server that would do; "" = nothing is
+	// published.
+	publish string
+}
 
 // writeStarter writes the profile to a new file.
 func (f *discoverFlags) writeStarter(profile string, io streams) error {
@@ -44,55 +53,114 @@ func (f *discoverFlags) writeStarter(profile string, io streams) error {
 	if err = errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("--write %s: %w", f.write, err)
 	}
-	run := "eventmeter run " + f.write
-	if len(f.target.tokens) > 0 {
-		run += " --token …"
-	}
-	for _, host := range f.allowHosts {
-		run += " --allow-host " + host
-	}
-	fmt.Fprintf(io.err, "wrote %s; run it with: %s\n", f.write, run)
+	fmt.Fprintf(io.err, "wrote %s\n", f.write)
 	return nil
 }
 
-// starterOf writes a profile for the event type that --event names, or else for the
-// first by name, or if there is none for a list that is not empty. It returns "" if the
-// server offers none of these.
-func (f *discoverFlags) starterOf(t profiles.Target, o run.Discovery) (string, error) {
-	switch f.upstream.kind {
-	case "inject", "http":
-	default:
-		return "", usageError{
-			fmt.Errorf("--upstream %s: discover writes inject or http; docs/upstreams.md shows the others", f.upstream.kind),
+// try publishes one event to one subscription of each lane, and says what arrived.
+func (f *discoverFlags) try(ctx context.Context, profile string, io streams) error {
+	p, err := profiles.Parse("the profile", []byte(profile), []string{
+		"lanes.*.subscriptions=1", "lanes.*.attach.onFailure=continue", "thresholds=[]",
+		"schedule={kind: constant, rate: 1/s}", "phases={warmup: 0, measure: 1s, drain: 10s}",
+	}, systems.Table)
+	if err != nil {
+		return fmt.Errorf("this profile would not run: %w", err)
+	}
+	if err := f.target.apply(&p.Target); err != nil {
+		return err
+	}
+	out, err := run.Run(ctx, run.Options{Profile: p, AllowHosts: f.allowHosts, Version: version()})
+	if err != nil {
+		return fmt.Errorf("one event was tried: %w", err)
+	}
+	arrived := false
+	for _, w := range out.Result.Warnings {
+		if w.Code == results.PublishingFailed {
+			fmt.Fprintf(io.err, "tried one event: %s\n", w.Text)
 		}
 	}
+	for i := range out.Result.Lanes {
+		l := &out.Result.Lanes[i]
+		text := fmt.Sprintf("%d of %d arrived", l.Delivered, l.Expected)
+		if l.Delivered > 0 {
+			arrived, text = true, text+" after "+results.FormatNanos(l.Latency.FromSent.Max)
+		}
+		for _, reason := range slices.Sorted(maps.Keys(l.Ready.Reasons)) {
+			text += "; could not subscribe: " + reason
+		}
+		fmt.Fprintf(io.err, "tried one event: %s: %s\n", l.Name, text)
+	}
+	if !arrived {
+		return fmt.Errorf("%w: one event was tried, and no subscription received it: see whether the arguments and the payload of the "+
+			"profile are right; the body of the request can be given after its name, as in --publish-with 'NAME {\"text\": \"{{.Probe}}\"}'",
+			run.ErrTarget)
+	}
+	return nil
+}
+
+// next returns the command that comes next.
+func (f *discoverFlags) next(s starterProfile) string {
+	access := ""
+	if len(f.target.tokens) > 0 {
+		access += " --token …"
+	}
+	for _, host := range f.allowHosts {
+		access += " --allow-host " + host
+	}
+	if f.write != "" {
+		return "eventmeter run " + f.write + access
+	}
+	at := " --target " + shellWord(errtext.Address(f.target.url))
+	if f.target.command != "" {
+		at = " --command " + shellWord(f.target.command)
+	}
+	return "eventmeter discover" + at + access + " --publish-with " + shellWord(cmp.Or(s.publish, "URL or tool")) + " --write mine.yaml"
+}
+
+// shellWord quotes a word of a command where a shell needs it.
+func shellWord(word string) string {
+	if !strings.ContainsAny(word, " \t'\"\\$&|;<>()*?[]{}~#!`") {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// starterOf writes a profile for the event type that --event names, or else for the first by name,
+// or if there is none for resources whose changes the server announces, or for a list that is not
+// empty.
+func (f *discoverFlags) starterOf(t profiles.Target, o run.Discovery) (starterProfile, error) {
 	var names []string
 	for _, of := range append([]run.SystemOffer{{System: "events", Events: o.Events}}, o.Others...) {
 		types := slices.SortedFunc(slices.Values(of.Events), func(a, b driver.EventType) int { return strings.Compare(a.Name, b.Name) })
 		for _, e := range types {
 			if f.event == "" || e.Name == f.event {
-				return f.starter(t, string(o.Revision), of.System, e), nil
+				return f.starter(t, o, of.System, e)
 			}
 			names = append(names, report.Clean(e.Name))
 		}
 	}
 	if f.event != "" {
-		return "", fmt.Errorf(
+		return starterProfile{}, fmt.Errorf(
 			"%w: it has no event type %q, which --event names; it has %s",
 			run.ErrTarget,
 			f.event,
 			cmp.Or(strings.Join(slices.Compact(names), ", "), "none"),
 		)
 	}
+	var start driver.Starter
 	for _, of := range systems.All() {
 		if of.Starter == nil {
 			continue
 		}
-		if lane := of.Starter(o.Abilities); lane != "" {
-			return f.laneStarter(t, lane), nil
+		// A lane that learns of changes measures more than one that fetches.
+		if s := of.Starter(o.Abilities); s.Lane != "" && (start.Lane == "" || s.Sources > start.Sources) {
+			start = s
 		}
 	}
-	return "", nil
+	if start.Lane == "" {
+		return starterProfile{}, nil
+	}
+	return f.laneStarter(t, o, start)
 }
 
 // targetLines name the target. Secrets are left out.
@@ -135,7 +203,7 @@ func hostOf(t profiles.Target) string {
 
 // starter writes a profile for an event type, with a lane for each of its delivery
 // modes.
-func (f *discoverFlags) starter(t profiles.Target, revision, system string, e driver.EventType) string {
+func (f *discoverFlags) starter(t profiles.Target, o run.Discovery, system string, e driver.EventType) (starterProfile, error) {
 	of, _ := systems.Find(system)
 	spoken := ""
 	if system != "events" {
@@ -151,7 +219,7 @@ func (f *discoverFlags) starter(t profiles.Target, revision, system string, e dr
 		&b,
 		"# %s, as eventmeter discover found it. docs/profile.md explains every key.\nname: first-try\n%slanes:\n",
 		oneLine(e.Name),
-		f.targetLines(t, revision),
+		f.targetLines(t, string(o.Revision)),
 	)
 	for _, m := range []eventmeter.Mode{eventmeter.Push, eventmeter.Poll, eventmeter.Webhook} {
 		if !slices.Contains(of.Modes, string(m)) || len(e.Delivery) > 0 && !slices.Contains(e.Delivery, m) {
@@ -171,8 +239,10 @@ func (f *discoverFlags) starter(t profiles.Target, revision, system string, e dr
 			b.WriteString(webhookLines(t))
 		}
 	}
-	b.WriteString(f.upstreamLines(e))
-	return b.String()
+	payload, _ := sampleOf(e.PayloadSchema, false, probe)
+	upstream, err := f.upstreamLines(o, f.publish, withProbe(payload), driver.Starter{})
+	b.WriteString(upstream)
+	return starterProfile{b.String(), f.publish}, err
 }
 
 // webhookLines are the listener of a webhook lane.
@@ -207,17 +277,20 @@ func addressTowards(host string) string {
 	return ""
 }
 
-// upstreamLines say how events are published, and what is judged.
-func (f *discoverFlags) upstreamLines(e driver.EventType) string {
-	const asked = `schedule: {kind: constant, rate: 5/s}
-phases: {warmup: 2s, measure: 10s, drain: 5s}
-thresholds: ["*.lostSilent == 0", "*.lostAnnounced == 0", "*.lostUndeliverable == 0", "*.lostRefused == 0", "*.lostSuspended == 0"]
-`
-	probe, _ := sampleOf(e.PayloadSchema, false, "{{.Probe}}")
-	if probe = withProbe(probe); f.upstream.url == "" {
+// probe is the template of the probe id.
+const probe = "{{.Probe}}"
+
+// upstreamLines say how events are published, and what is judged. publish is a value of
+// --publish-with, payload what its request has if it says nothing else.
+func (f *discoverFlags) upstreamLines(o run.Discovery, publish string, payload map[string]any, start driver.Starter) (string, error) {
+	name, body, _ := strings.Cut(strings.TrimSpace(publish), " ")
+	var lines string
+	switch {
+	case name == "":
 		return fmt.Sprintf(`# Nothing is published: the lanes receive what the server publishes by itself. To measure
 # losses and latencies, replace the next lines by a request that makes the server
-# publish the event, with the probe id in a string that comes back to its subscribers:
+# publish the event, with the probe id in a string that comes back to its subscribers
+# (discover writes this with --publish-with URL):
 #   upstream:
 #     kind: http
 #     http: {url: "http://127.0.0.1:9000/publish"}
@@ -226,28 +299,88 @@ thresholds: ["*.lostSilent == 0", "*.lostAnnounced == 0", "*.lostUndeliverable =
 #   thresholds: ["*.lostSilent == 0", "*.lostAnnounced == 0"]
 upstream: {kind: none}
 phases: {warmup: 2s, measure: 10s, drain: 5s}
-`, flow(probe))
+`, flow(payload)), nil
+	case !strings.Contains(name, "://"):
+		i := slices.IndexFunc(o.Abilities.Tools, func(t mcpclient.Tool) bool { return t.Name == name })
+		if i >= 0 {
+			payload = argumentsOf(o.Abilities.Tools[i], start.Resource)
+		} else if body == "" {
+			return "", usageError{fmt.Errorf("--publish-with %s: the server lists no such tool, and it is no URL", name)}
+		}
+		lines = fmt.Sprintf("  kind: tool\n  tool: {name: %q}\n", name)
+	case o.Server == referenceServer && strings.Count(strings.TrimRight(name, "/"), "/") == 2: // its admin address has no path
+		lines = fmt.Sprintf("  kind: inject\n  admin: %q\n", name)
+	default:
+		lines = fmt.Sprintf("  kind: http\n  http: {url: %q}\n", name)
 	}
-	if f.upstream.kind == "http" {
-		return fmt.Sprintf(`upstream:
-  # The request that makes the server publish the event, with the probe id in a string that
-  # comes back to its subscribers.
-  kind: http
-  http: {url: %q}
-  payload: %s
-`, f.upstream.url, flow(probe)) + asked
+	if body != "" {
+		payload = nil
+		if err := json.Unmarshal([]byte(body), &payload); err != nil {
+			return "", usageError{fmt.Errorf("--publish-with: what follows %s is not a JSON object: %w", name, err)}
+		}
 	}
-	return fmt.Sprintf("upstream:\n  kind: inject\n  admin: %q\n  payload: %s\n", f.upstream.url, flow(probe)) + asked
+	if start.Sources > 1 {
+		lines += fmt.Sprintf("  sources: %d\n", start.Sources)
+	}
+	return fmt.Sprintf(`upstream:
+  # What makes the server publish an event, with the probe id in a string that comes back to
+  # its subscribers.
+%s  payload: %s
+schedule: {kind: constant, rate: 5/s}
+phases: {warmup: 2s, measure: 10s, drain: 5s}
+thresholds: ["*.lostSilent == 0", "*.lostAnnounced == 0", "*.lostUndeliverable == 0", "*.lostRefused == 0", "*.lostSuspended == 0"]
+`, lines, flow(payload)), nil
 }
 
-// laneStarter writes a profile around a lane to which no published event is owed.
-func (f *discoverFlags) laneStarter(t profiles.Target, lane string) string {
-	return fmt.Sprintf(`name: first-try
-%slanes:
-%s# Nothing is changed on the server, so this measures fetches and copies alone.
+// referenceServer is the name of the server that eventmeter serve starts.
+const referenceServer = "eventmeter-target"
+
+// laneStarter writes a profile around a lane of a system without event types.
+func (f *discoverFlags) laneStarter(t profiles.Target, o run.Discovery, start driver.Starter) (starterProfile, error) {
+	out := starterProfile{publish: f.publish}
+	if out.publish == "" && start.Sources > 0 {
+		for _, tool := range o.Abilities.Tools {
+			if writes(tool) {
+				out.publish = tool.Name
+				break
+			}
+		}
+	}
+	upstream := `# Nothing is changed on the server, so this measures fetches and copies alone.
 upstream: {kind: none}
 phases: {warmup: 2s, measure: 10s, drain: 5s}
-`, f.targetLines(t, ""), lane)
+`
+	lane := start.Lane
+	if out.publish != "" || start.Sources > 0 {
+		payload := map[string]any{"text": probe}
+		if start.Resource != "" {
+			payload["uri"] = start.Resource
+		}
+		var err error
+		if upstream, err = f.upstreamLines(o, out.publish, payload, start); err != nil {
+			return out, err
+		}
+	}
+	if out.publish != "" && start.Sources > 1 {
+		lane += fmt.Sprintf("    sources: \"{{mod .Index %d}}\"\n", start.Sources)
+	}
+	out.text = fmt.Sprintf("name: first-try\n%slanes:\n%s%s", f.targetLines(t, ""), lane, upstream)
+	return out, nil
+}
+
+// writes reports whether a tool seems to write a text into a resource that it is given.
+func writes(t mcpclient.Tool) bool {
+	arguments, _ := sampleOf(t.InputSchema, false, probe)
+	return arguments["uri"] == probe && slices.ContainsFunc(texts, func(key string) bool { return arguments[key] == probe })
+}
+
+// argumentsOf are arguments of a tool that changes the resource, if it is not "".
+func argumentsOf(t mcpclient.Tool, resource string) map[string]any {
+	arguments, _ := sampleOf(t.InputSchema, false, probe)
+	if arguments["uri"] == probe && resource != "" {
+		arguments["uri"] = resource
+	}
+	return withProbe(arguments)
 }
 
 // maxSampled bounds the levels of a sample.
@@ -318,13 +451,15 @@ func (s *sampled) value(requiredOnly bool, text string, depth int) (v any, guess
 	return cmp.Or(text, "change-me"), true
 }
 
+// texts are names of texts that people read, the best first.
+var texts = []string{"text", "message", "body", "content", "value", "title", "description", "name"}
+
 // withProbe keeps the probe id in one text of a payload, the one that people would read,
 // and adds one if there is none.
 func withProbe(payload map[string]any) map[string]any {
-	const probe = "{{.Probe}}"
 	keys := slices.Sorted(maps.Keys(payload))
 	chosen := ""
-	for _, key := range append([]string{"text", "message", "body", "content", "title", "description", "name"}, keys...) {
+	for _, key := range append(texts, keys...) {
 		if payload[key] == probe {
 			chosen = key
 			break

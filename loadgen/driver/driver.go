@@ -95,6 +95,15 @@ func (o Offer) Event(name string) (EventType, bool) {
 	return EventType{}, false
 }
 
+// Starter is a part of a profile for a target that supports a system without event types.
+type Starter struct {
+	Lane string // a lane in YAML; "" = the target does not support the system
+	// Resource is the URI of what source n changes, a template over .Source, and Sources the number
+	// of such sources. Sources is 0 if nothing is known that can be changed.
+	Resource string
+	Sources  int
+}
+
 // Beginner is a Driver that has to know when the measured part of the run begins.
 type Beginner interface {
 	// Begin is called once, after the lane was attached, with the times at which the

@@ -17,6 +17,18 @@ type Abilities struct {
 	Resumable bool
 	// Lists are the lists that the target has.
 	Lists []ListAbility
+	// Subscribe is true if clients can subscribe to resources (resources.subscribe).
+	Subscribe bool
+	// Resources are the URIs on the first page of resources/list, and Tools the tools on that of
+	// tools/list.
+	Resources []string `json:",omitempty"`
+	Tools     []Tool   `json:",omitempty"`
+}
+
+// Tool is an entry of tools/list.
+type Tool struct {
+	Name        string          `json:"name"`
+	InputSchema json.RawMessage `json:"inputSchema"`
 }
 
 // ListAbility is what a target says about caching the first page of a list (SEP-2549).
@@ -50,6 +62,9 @@ func (e *Endpoint) Abilities(ctx context.Context) (Abilities, error) {
 		return Abilities{}, err
 	}
 	var out Abilities
+	var says struct{ Resources struct{ Subscribe bool } }
+	_ = json.Unmarshal(session.Capabilities, &says) // what is odd is no capability
+	out.Subscribe = says.Resources.Subscribe
 	o := wire.BeginObject(nil)
 	o.Int("requestId", int64(e.NextID()))
 	o.String("resumeToken", "none")
@@ -64,22 +79,41 @@ func (e *Endpoint) Abilities(ctx context.Context) (Abilities, error) {
 		a := e.ask(ctx, session, l.method, wire.BeginObject(nil))
 		var c wire.Cacheable
 		if a.Err == nil && wire.ScanCacheable(*a.Buf, &c) {
-			out.Lists = append(out.Lists, listAbility(*a.Buf, l.method, l.member, &c))
+			entries := entriesOf(*a.Buf, l.member)
+			out.Lists = append(out.Lists, listAbility(entries, l.method, &c))
+			out.read(l.member, entries)
 		}
 		a.Release()
 	}
 	return out, nil
 }
 
-func listAbility(answer []byte, method, member string, c *wire.Cacheable) ListAbility {
-	out := ListAbility{Method: method, TTL: c.TTL, HasTTL: c.HasTTL, More: len(c.NextCursor) > 0}
+// read keeps the resources and tools among the entries of a list.
+func (a *Abilities) read(member string, entries []json.RawMessage) {
+	for _, entry := range entries {
+		var resource struct{ URI string }
+		var tool Tool
+		switch {
+		case member == "resources" && json.Unmarshal(entry, &resource) == nil:
+			a.Resources = append(a.Resources, resource.URI)
+		case member == "tools" && json.Unmarshal(entry, &tool) == nil:
+			a.Tools = append(a.Tools, tool)
+		}
+	}
+}
+
+func entriesOf(answer []byte, member string) (entries []json.RawMessage) {
 	var m struct {
 		Result map[string]json.RawMessage `json:"result"`
 	}
-	var entries []json.RawMessage
-	if json.Unmarshal(answer, &m) == nil && json.Unmarshal(m.Result[member], &entries) == nil {
-		out.Entries = len(entries)
+	if json.Unmarshal(answer, &m) == nil {
+		_ = json.Unmarshal(m.Result[member], &entries) // what is no list has no entries
 	}
+	return entries
+}
+
+func listAbility(entries []json.RawMessage, method string, c *wire.Cacheable) ListAbility {
+	out := ListAbility{Method: method, Entries: len(entries), TTL: c.TTL, HasTTL: c.HasTTL, More: len(c.NextCursor) > 0}
 	switch {
 	case c.Public:
 		out.Scope = "public"

@@ -40,9 +40,8 @@ type System struct {
 	// Describe returns lines for people about the abilities of a target that belong
 	// to a system without event types; nil = a target cannot be asked.
 	Describe func(mcpclient.Abilities) []string
-	// Starter returns a lane in YAML, as in a profile, for a target that supports a
-	// system without event types; "" = the target does not support it.
-	Starter func(mcpclient.Abilities) string
+	// Starter returns what a profile starts from, for a system without event types.
+	Starter func(mcpclient.Abilities) driver.Starter
 	// Methods are the methods of a k6 script that subscribe to the system. The first
 	// system of a method is its default.
 	Methods []string
@@ -125,6 +124,9 @@ var systems = []System{
 		Figures:     &updates.FigureTable,
 		Defaults:    filledBy(updates.Defaults),
 		Connections: updates.Connections,
+		Offers:      "resources to subscribe to",
+		Describe:    updates.Describe,
+		Starter:     updates.Starter,
 	},
 	{
 		System: settings.System{Name: "requests", Modes: []string{"poll"}, Settings: declared(requests.Defaults), NoEvents: true},

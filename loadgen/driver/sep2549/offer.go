@@ -3,6 +3,7 @@ package sep2549
 import (
 	"fmt"
 
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
@@ -35,16 +36,16 @@ func keeps(l mcpclient.ListAbility) string {
 }
 
 // Starter returns a lane in YAML whose clients use the target's first list that is not
-// empty; "" if there is none.
-func Starter(a mcpclient.Abilities) string {
+// empty, if there is one.
+func Starter(a mcpclient.Abilities) driver.Starter {
 	for _, l := range a.Lists {
 		for name, form := range forms {
 			if form.method == l.Method && l.Entries > 0 {
-				return starter(name, l.HasTTL)
+				return driver.Starter{Lane: starter(name, l.HasTTL)}
 			}
 		}
 	}
-	return ""
+	return driver.Starter{}
 }
 
 func starter(list string, hasTTL bool) string {
