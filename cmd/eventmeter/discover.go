@@ -43,7 +43,7 @@ and a profile to start from: for the event type that --event names, otherwise
 for the first by name, otherwise for resources that clients can subscribe to, otherwise
 for a list. It names the revision of MCP Events that
 the server speaks, and each deviation from it. To find deviations, discover polls, and
-ends a subscription that does not exist. It subscribes to nothing. It also works
+ends a subscription that does not exist. It also works
 with a server that answers events/list without advertising the capability, and
 with a server that has only lists.
 
@@ -51,8 +51,8 @@ With --publish-with, the profile publishes events: by a request to a URL, or by 
 tool of the server. Discover then subscribes, publishes one event, and says whether it
 arrived. The body of the request, or the arguments of the tool, are made from the schemas
 of the server, or given after the URL or the name as a JSON object, in which {{.Probe}} is
-the text that comes back to the subscribers. Without --publish-with nothing is published,
-unless a tool seems to write the resources.
+the text that comes back to the subscribers. Without --publish-with discover subscribes to
+nothing, and the profile publishes nothing, unless a tool seems to write the resources.
 
 With --write, discover writes the profile to a file, which eventmeter run runs as it is.
 Secrets are not written: give --token again, or set EVENTMETER_TOKEN.`,

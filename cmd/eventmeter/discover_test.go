@@ -243,8 +243,8 @@ func TestDiscoverCleans(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mine.yaml")
 	var all string
 	for _, more := range [][]string{nil, {"--format", "json"}, {"--write", file}} {
-		stdout, stderr, code := execute(t, append([]string{"discover", "--target", url}, more...)...)
-		if code != 0 {
+		stdout, stderr, code := execute(t, append([]string{"discover", "--target", url, "--publish-with", url}, more...)...)
+		if code != exitTarget || !strings.Contains(stderr, "one event was tried") {
 			t.Fatalf("exit code %d\n%s", code, stderr)
 		}
 		all += stdout + stderr

@@ -74,11 +74,6 @@ func (f *discoverFlags) try(ctx context.Context, profile string, io streams) err
 		return fmt.Errorf("one event was tried: %w", err)
 	}
 	arrived := false
-	for _, w := range out.Result.Warnings {
-		if w.Code == results.PublishingFailed {
-			fmt.Fprintf(io.err, "tried one event: %s\n", w.Text)
-		}
-	}
 	for i := range out.Result.Lanes {
 		l := &out.Result.Lanes[i]
 		text := fmt.Sprintf("%d of %d arrived", l.Delivered, l.Expected)
@@ -91,9 +86,7 @@ func (f *discoverFlags) try(ctx context.Context, profile string, io streams) err
 		fmt.Fprintf(io.err, "tried one event: %s: %s\n", l.Name, text)
 	}
 	if !arrived {
-		return fmt.Errorf("%w: one event was tried, and no subscription received it: see whether the arguments and the payload of the "+
-			"profile are right; the body of the request can be given after its name, as in --publish-with 'NAME {\"text\": \"{{.Probe}}\"}'",
-			run.ErrTarget)
+		return fmt.Errorf("%w: one event was tried, and no subscription received it; are the arguments and the payload right?", run.ErrTarget)
 	}
 	return nil
 }
@@ -110,19 +103,11 @@ func (f *discoverFlags) next(s starterProfile) string {
 	if f.write != "" {
 		return "eventmeter run " + f.write + access
 	}
-	at := " --target " + shellWord(errtext.Address(f.target.url))
+	at := fmt.Sprintf(" --target %q", errtext.Address(f.target.url))
 	if f.target.command != "" {
-		at = " --command " + shellWord(f.target.command)
+		at = fmt.Sprintf(" --command %q", f.target.command)
 	}
-	return "eventmeter discover" + at + access + " --publish-with " + shellWord(cmp.Or(s.publish, "URL or tool")) + " --write mine.yaml"
-}
-
-// shellWord quotes a word of a command where a shell needs it.
-func shellWord(word string) string {
-	if !strings.ContainsAny(word, " \t'\"\\$&|;<>()*?[]{}~#!`") {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	return fmt.Sprintf("eventmeter discover%s%s --publish-with %q --write mine.yaml", at, access, cmp.Or(s.publish, "URL or tool"))
 }
 
 // starterOf writes a profile for the event type that --event names, or else for the first by name,
@@ -281,33 +266,28 @@ func addressTowards(host string) string {
 const probe = "{{.Probe}}"
 
 // upstreamLines say how events are published, and what is judged. publish is a value of
-// --publish-with, payload what its request has if it says nothing else.
+// --publish-with, payload what its request has if neither it nor a schema says what.
 func (f *discoverFlags) upstreamLines(o run.Discovery, publish string, payload map[string]any, start driver.Starter) (string, error) {
+	const phases = "phases: {warmup: 2s, measure: 10s, drain: 5s}\n"
 	name, body, _ := strings.Cut(strings.TrimSpace(publish), " ")
 	var lines string
 	switch {
 	case name == "":
-		return fmt.Sprintf(`# Nothing is published: the lanes receive what the server publishes by itself. To measure
-# losses and latencies, replace the next lines by a request that makes the server
-# publish the event, with the probe id in a string that comes back to its subscribers
-# (discover writes this with --publish-with URL):
-#   upstream:
-#     kind: http
-#     http: {url: "http://127.0.0.1:9000/publish"}
-#     payload: %s
-#   schedule: {kind: constant, rate: 5/s}
-#   thresholds: ["*.lostSilent == 0", "*.lostAnnounced == 0"]
+		return `# Nothing is published: the lanes receive what the server publishes by itself. To measure
+# losses and latencies, discover with --publish-with, or say here what makes the server
+# publish an event (docs/upstreams.md).
 upstream: {kind: none}
-phases: {warmup: 2s, measure: 10s, drain: 5s}
-`, flow(payload)), nil
+` + phases, nil
 	case !strings.Contains(name, "://"):
 		i := slices.IndexFunc(o.Abilities.Tools, func(t mcpclient.Tool) bool { return t.Name == name })
-		if i >= 0 {
-			payload = argumentsOf(o.Abilities.Tools[i], start.Resource)
-		} else if body == "" {
+		if i < 0 {
 			return "", usageError{fmt.Errorf("--publish-with %s: the server lists no such tool, and it is no URL", name)}
 		}
-		lines = fmt.Sprintf("  kind: tool\n  tool: {name: %q}\n", name)
+		payload, _ = argumentsOf(o.Abilities.Tools[i], start.Resource)
+		if f.publish == "" {
+			lines = "  # The tool is a guess: it seems to write the resources.\n"
+		}
+		lines += fmt.Sprintf("  kind: tool\n  tool: {name: %q}\n", name)
 	case o.Server == referenceServer && strings.Count(strings.TrimRight(name, "/"), "/") == 2: // its admin address has no path
 		lines = fmt.Sprintf("  kind: inject\n  admin: %q\n", name)
 	default:
@@ -319,17 +299,14 @@ phases: {warmup: 2s, measure: 10s, drain: 5s}
 			return "", usageError{fmt.Errorf("--publish-with: what follows %s is not a JSON object: %w", name, err)}
 		}
 	}
-	if start.Sources > 1 {
-		lines += fmt.Sprintf("  sources: %d\n", start.Sources)
-	}
 	return fmt.Sprintf(`upstream:
   # What makes the server publish an event, with the probe id in a string that comes back to
   # its subscribers.
-%s  payload: %s
+%s  sources: %d
+  payload: %s
 schedule: {kind: constant, rate: 5/s}
-phases: {warmup: 2s, measure: 10s, drain: 5s}
-thresholds: ["*.lostSilent == 0", "*.lostAnnounced == 0", "*.lostUndeliverable == 0", "*.lostRefused == 0", "*.lostSuspended == 0"]
-`, lines, flow(payload)), nil
+%sthresholds: ["*.lostSilent == 0", "*.lostAnnounced == 0", "*.lostUndeliverable == 0", "*.lostRefused == 0", "*.lostSuspended == 0"]
+`, lines, max(1, start.Sources), flow(payload), phases), nil
 }
 
 // referenceServer is the name of the server that eventmeter serve starts.
@@ -337,50 +314,32 @@ const referenceServer = "eventmeter-target"
 
 // laneStarter writes a profile around a lane of a system without event types.
 func (f *discoverFlags) laneStarter(t profiles.Target, o run.Discovery, start driver.Starter) (starterProfile, error) {
-	out := starterProfile{publish: f.publish}
-	if out.publish == "" && start.Sources > 0 {
+	payload := map[string]any{"text": probe}
+	publish := f.publish
+	if start.Sources > 0 {
+		payload["uri"] = start.Resource
 		for _, tool := range o.Abilities.Tools {
-			if writes(tool) {
-				out.publish = tool.Name
-				break
+			if _, writes := argumentsOf(tool, start.Resource); writes {
+				publish = cmp.Or(publish, tool.Name)
 			}
 		}
 	}
-	upstream := `# Nothing is changed on the server, so this measures fetches and copies alone.
-upstream: {kind: none}
-phases: {warmup: 2s, measure: 10s, drain: 5s}
-`
-	lane := start.Lane
-	if out.publish != "" || start.Sources > 0 {
-		payload := map[string]any{"text": probe}
-		if start.Resource != "" {
-			payload["uri"] = start.Resource
-		}
-		var err error
-		if upstream, err = f.upstreamLines(o, out.publish, payload, start); err != nil {
-			return out, err
-		}
+	if publish != "" && start.Sources > 1 {
+		start.Lane += fmt.Sprintf("    sources: \"{{mod .Index %d}}\"\n", start.Sources)
 	}
-	if out.publish != "" && start.Sources > 1 {
-		lane += fmt.Sprintf("    sources: \"{{mod .Index %d}}\"\n", start.Sources)
-	}
-	out.text = fmt.Sprintf("name: first-try\n%slanes:\n%s%s", f.targetLines(t, ""), lane, upstream)
-	return out, nil
+	upstream, err := f.upstreamLines(o, publish, payload, start)
+	return starterProfile{"name: first-try\n" + f.targetLines(t, "") + "lanes:\n" + start.Lane + upstream, publish}, err
 }
 
-// writes reports whether a tool seems to write a text into a resource that it is given.
-func writes(t mcpclient.Tool) bool {
-	arguments, _ := sampleOf(t.InputSchema, false, probe)
-	return arguments["uri"] == probe && slices.ContainsFunc(texts, func(key string) bool { return arguments[key] == probe })
-}
-
-// argumentsOf are arguments of a tool that changes the resource, if it is not "".
-func argumentsOf(t mcpclient.Tool, resource string) map[string]any {
-	arguments, _ := sampleOf(t.InputSchema, false, probe)
+// argumentsOf are arguments of a tool that changes a resource. writes reports whether the tool
+// seems to write a text into a resource that it is given.
+func argumentsOf(t mcpclient.Tool, resource string) (arguments map[string]any, writes bool) {
+	arguments, _ = sampleOf(t.InputSchema, false, probe)
 	if arguments["uri"] == probe && resource != "" {
 		arguments["uri"] = resource
+		writes = slices.ContainsFunc(texts, func(key string) bool { return arguments[key] == probe })
 	}
-	return withProbe(arguments)
+	return withProbe(arguments), writes
 }
 
 // maxSampled bounds the levels of a sample.

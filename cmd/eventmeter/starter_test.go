@@ -142,7 +142,7 @@ func TestDiscoverUpdates(t *testing.T) {
 	n := newNotes(t)
 	at := n.http.URL + "/mcp"
 	stdout, stderr, code := execute(t, "discover", "--target", at)
-	next := "next: eventmeter discover --target " + at + " --publish-with write_note --write mine.yaml\n"
+	next := `next: eventmeter discover --target "` + at + `" --publish-with "write_note" --write mine.yaml` + "\n"
 	if code != 0 || !strings.Contains(stderr, next) || n.calls.Load() != 0 {
 		t.Errorf("exit code %d, %d calls\n%s", code, n.calls.Load(), stderr)
 	}

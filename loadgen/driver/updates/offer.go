@@ -1,7 +1,6 @@
 package updates
 
 import (
-	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -29,18 +28,27 @@ func Starter(a mcpclient.Abilities) driver.Starter {
 	if !a.Subscribe || len(uris) == 0 {
 		return driver.Starter{}
 	}
-	before, after, first, n := numbered(uris)
-	out := driver.Starter{Sources: max(1, n), Resource: uris[0]}
-	uri, arguments := uris[0], ""
-	if n > 1 {
-		of := func(number string) string {
-			if first > 0 {
-				return fmt.Sprintf("{{add %d %s}}", first, number)
+	uris = uris[:min(len(uris), 100)]
+	out := driver.Starter{Sources: 1, Resource: uris[0]}
+	resource, arguments := uris[0], ""
+	for _, uri := range uris {
+		for _, at := range digits.FindAllStringIndex(uri, -1) {
+			before, after := uri[:at[0]], uri[at[1]:]
+			first, _ := strconv.Atoi(uri[at[0]:at[1]]) // a number that is too large is in no other URI
+			n := 0
+			for n < 10 && slices.Contains(uris, before+strconv.Itoa(first+n)+after) {
+				n++
 			}
-			return "{{" + strings.Trim(number, "()") + "}}"
+			if n <= out.Sources {
+				continue
+			}
+			source, index := ".Source", fmt.Sprintf("mod .Index %d", n)
+			if first > 0 {
+				source, index = fmt.Sprintf("add %d .Source", first), fmt.Sprintf("add %d (%s)", first, index)
+			}
+			out.Sources, out.Resource = n, before+"{{"+source+"}}"+after
+			resource, arguments = before+"{n}"+after, fmt.Sprintf("    arguments: {n: \"{{%s}}\"}\n", index)
 		}
-		uri, out.Resource = before+"{n}"+after, before+of(".Source")+after
-		arguments = fmt.Sprintf("    arguments: {n: %q}\n", of(fmt.Sprintf("(mod .Index %d)", n)))
 	}
 	out.Lane = fmt.Sprintf(`  # Clients that subscribe to a resource, and read it again after each notification.
   - name: updates
@@ -48,38 +56,8 @@ func Starter(a mcpclient.Abilities) driver.Starter {
     mode: push
     subscriptions: 10
 %s    updates: {resource: %q}
-`, arguments, uri)
+`, arguments, resource)
 	return out
 }
 
 var digits = regexp.MustCompile(`[0-9]+`)
-
-// numbered finds the largest group of URIs that differ in one number only. It returns what
-// is before and after the number, the lowest number, and how many, up to ten, follow one another
-// from there.
-func numbered(uris []string) (before, after string, first, n int) {
-	type group struct{ before, after string }
-	numbers := map[group][]int{}
-	var most group
-	for _, uri := range uris {
-		for _, at := range digits.FindAllStringIndex(uri, -1) {
-			number, err := strconv.Atoi(uri[at[0]:at[1]])
-			if err != nil || strconv.Itoa(number) != uri[at[0]:at[1]] {
-				continue // a template could not write it
-			}
-			g := group{uri[:at[0]], uri[at[1]:]}
-			numbers[g] = append(numbers[g], number)
-			if len(numbers[g]) > len(numbers[most]) {
-				most = g
-			}
-		}
-	}
-	of := numbers[most]
-	if len(of) == 0 {
-		return "", "", 0, 0
-	}
-	slices.SortFunc(of, cmp.Compare[int])
-	for n = 1; n < min(len(of), 10) && of[n] == of[0]+n; n++ {
-	}
-	return most.before, most.after, of[0], n
-}
