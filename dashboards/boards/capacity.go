@@ -1,19 +1,26 @@
 package boards
 
-import (
-	"fmt"
+import "github.com/grafana/grafana-foundation-sdk/go/dashboard"
 
-	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
-)
+// ofSearch is a figure of the selected search.
+func ofSearch(name string) string { return "eventmeter_capacity_" + name + `{search="$search"}` }
 
 // ofStep returns the query of a figure of each step.
-func ofStep(metric string) string {
-	return fmt.Sprintf(`max by (step) (last_over_time(%s{search="$search"}[$__range]))`, metric)
+func ofStep(name string) string { return most("step", ofSearch("step_"+name)) }
+
+// latencyOfStep returns the query of a latency of the slowest lane in each step.
+func latencyOfStep(figure string) string {
+	return most("step", `eventmeter_capacity_step_latency_seconds{search="$search",figure="`+figure+`"}`)
 }
 
 // ofJudged leaves out the steps that do not count towards the maximum.
-func ofJudged(metric string) string {
-	return ofStep(metric) + ` and on (step) last_over_time(eventmeter_capacity_step_info{search="$search",verdict!="aside"}[$__range])`
+func ofJudged(expr string) string {
+	return expr + " and on (step) " + last(`eventmeter_capacity_step_info{search="$search",verdict!="aside"}`)
+}
+
+// withVerdict adds the purpose and the verdict of a step.
+func withVerdict(expr string) string {
+	return expr + " * on (step) group_left (purpose, verdict) " + most("step, purpose, verdict", ofSearch("step_info"))
 }
 
 // capacity is the dashboard of a capacity search: how much load does the target sustain?
@@ -31,28 +38,23 @@ func capacity() *dashboard.DashboardBuilder {
 			`/search="(?<value>[^"]+)",text=" ?(?<text>[^"]+)"/`,
 		),
 	)
-	d.WithPanel(
+	add(d,
 		figure(
 			shape{
 				"Maximum load",
 				"The largest load that met the SLO, in the unit of the axis, and the smallest that did not.",
 				"short",
 				8,
-				5,
 			},
 			[]query{
-				{"largest that met the SLO", `max(last_over_time(eventmeter_capacity_maximum_load{search="$search"}[$__range]))`},
-				{
-					"smallest that did not meet it",
-					`max(last_over_time(eventmeter_capacity_maximum_above_load{search="$search"}[$__range]))`,
-				},
+				{"largest that met the SLO", most("", ofSearch("maximum_load"))},
+				{"smallest that did not meet it", most("", ofSearch("maximum_above_load"))},
 			},
-		),
-	)
-	d.WithPanel(figure(shape{"Deliveries per second at the maximum load", "", "cps", 8, 5}, []query{
-		{"deliveries", `max(last_over_time(eventmeter_capacity_maximum_deliveries_rate{search="$search"}[$__range]))`},
-	}))
-	d.WithPanel(
+		).Height(5),
+		figure(
+			shape{"Deliveries per second at the maximum load", "", "cps", 8},
+			[]query{{"deliveries", most("", ofSearch("maximum_deliveries_rate"))}},
+		).Height(5),
 		rows(
 			shape{
 				"Outcome",
@@ -61,73 +63,69 @@ func capacity() *dashboard.DashboardBuilder {
 					"interrupted.",
 				"",
 				8,
-				5,
 			},
-			[]string{
-				"axis",
-				"profile",
-				"outcome",
-			},
-			[]column{
-				{
-					"steps",
-					"none",
-					`max by (axis, profile, outcome) (last_over_time(eventmeter_capacity_outcome{search="$search"}[$__range]) ` +
-						`* on (search) group_left (axis, profile) last_over_time(eventmeter_capacity_info{search="$search"}[$__range])) ` +
-						`* scalar(count(last_over_time(eventmeter_capacity_step_load{search="$search"}[$__range])))`,
-				},
-			},
-		),
+			[]string{"axis", "profile", "outcome"},
+			[]column{{
+				"steps",
+				"none",
+				by("max", "axis, profile, outcome",
+					last(ofSearch("outcome"))+" * on (search) group_left (axis, profile) "+last(ofSearch("info"))) +
+					" * scalar(count(" + last(ofSearch("step_load")) + "))",
+			}},
+		).Height(5),
 	)
 
-	section(d, "Load curve")
-	load := column{"load", "short", ofJudged("eventmeter_capacity_step_load")}
-	d.WithPanel(
+	load := column{"load", "short", ofJudged(ofStep("load"))}
+	section(d, "Load curve",
 		against(
 			shape{
 				"Throughput",
 				"Deliveries offered (due) and received per second, by load. The two diverge above the maximum load.",
 				"cps",
 				8,
-				9,
 			},
 			load,
 			[]column{
-				{"offered", "cps", ofJudged("eventmeter_capacity_step_offered_rate")},
-				{"received", "cps", ofJudged("eventmeter_capacity_step_achieved_rate")},
+				{"offered", "cps", ofJudged(ofStep("offered_rate"))},
+				{"received", "cps", ofJudged(ofStep("achieved_rate"))},
 			},
 			override{"/^offered$/", paintOf("#a87400")},
 			override{"/^received$/", paintOf("#2a78d6")},
-		),
+		).Height(9),
+		against(
+			shape{"Scheduled → received", "Of the slowest lane, by load.", "s", 8},
+			load,
+			[]column{{"p50", "s", ofJudged(latencyOfStep("p50"))}, {"p99", "s", ofJudged(latencyOfStep("p99"))}},
+			override{"/^p50$/", paintOf("#12875d")},
+			override{"/^p99$/", paintOf("#d95f26")},
+		).Height(9),
+		against(
+			shape{"CPUs of the target", "CPU time over wall time, by load.", "short", 8},
+			load,
+			[]column{{"target", "short", ofJudged(ofStep("target_cpu_cores"))}},
+			fixed(processes)...,
+		).Height(9),
 	)
-	d.WithPanel(against(shape{"Scheduled → received", "Of the slowest lane, by load.", "s", 8, 9}, load, []column{
-		{"p50", "s", latencyOfStep("p50")}, {"p99", "s", latencyOfStep("p99")},
-	}, override{"/^p50$/", paintOf("#12875d")}, override{"/^p99$/", paintOf("#d95f26")}))
-	d.WithPanel(against(shape{"CPUs of the target", "CPU time over wall time, by load.", "short", 8, 9}, load, []column{
-		{"target", "short", ofJudged("eventmeter_capacity_step_target_cpu_cores")},
-	}, fixed(processes)...))
 
-	section(d, "Steps")
-	d.WithPanel(
+	section(d, "Steps",
 		rows(
 			shape{
 				"Steps",
 				"Every trial of a load, in order, with its verdict. Steps with verdict aside measure costs. The p99 is that of the slowest lane.",
 				"",
 				24,
-				12,
 			},
 			[]string{"step", "purpose", "verdict"},
 			[]column{
-				{"load", "short", withVerdict(ofStep("eventmeter_capacity_step_load"))},
-				{"offered", "cps", withVerdict(ofStep("eventmeter_capacity_step_offered_rate"))},
-				{"received", "cps", withVerdict(ofStep("eventmeter_capacity_step_achieved_rate"))},
-				{"expected", "locale", withVerdict(ofStep("eventmeter_capacity_step_expected"))},
-				{"lost", "locale", withVerdict(ofStep("eventmeter_capacity_step_lost"))},
-				{"backlog growth", "cps", withVerdict(ofStep("eventmeter_capacity_step_backlog_growth_rate"))},
-				{"p99", "s", withVerdict(latencyOf("p99"))},
+				{"load", "short", withVerdict(ofStep("load"))},
+				{"offered", "cps", withVerdict(ofStep("offered_rate"))},
+				{"received", "cps", withVerdict(ofStep("achieved_rate"))},
+				{"expected", "locale", withVerdict(ofStep("expected"))},
+				{"lost", "locale", withVerdict(ofStep("lost"))},
+				{"backlog growth", "cps", withVerdict(ofStep("backlog_growth_rate"))},
+				{"p99", "s", withVerdict(latencyOfStep("p99"))},
 			},
-		).OverrideByName("verdict", verdictColours()).
+		).Height(12).OverrideByName("verdict", verdictColours()).
 
 			// The step number is a label, and labels are sorted as texts.
 			WithTransformation(dashboard.DataTransformerConfig{Id: "convertFieldType", Options: map[string]any{
@@ -140,27 +138,6 @@ func capacity() *dashboard.DashboardBuilder {
 			}}),
 	)
 	return d
-}
-
-func latencyOf(name string) string {
-	return fmt.Sprintf(
-		`max by (step) (last_over_time(eventmeter_capacity_step_latency_seconds{search="$search",figure="%s"}[$__range]))`,
-		name,
-	)
-}
-
-func latencyOfStep(name string) string {
-	return latencyOf(name) + ` and on (step) last_over_time(eventmeter_capacity_step_info{search="$search",verdict!="aside"}[$__range])`
-}
-
-// withVerdict adds the purpose and the verdict of a step.
-func withVerdict(expr string) string {
-	return expr + ` * on (step) group_left (purpose, verdict) ` +
-		`max by (step, purpose, verdict) (last_over_time(eventmeter_capacity_step_info{search="$search"}[$__range]))`
-}
-
-func paintOf(colour string) []dashboard.DynamicConfigValue {
-	return []dashboard.DynamicConfigValue{{Id: "color", Value: map[string]any{"mode": "fixed", "fixedColor": colour}}}
 }
 
 func verdictColours() []dashboard.DynamicConfigValue {

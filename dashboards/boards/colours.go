@@ -52,13 +52,18 @@ func fixed(of ...[]colour) []override {
 	var out []override
 	for _, list := range of {
 		for _, c := range list {
-			out = append(out, override{"/^" + c.name + "\\b/", []dashboard.DynamicConfigValue{
-				{Id: "color", Value: map[string]any{"mode": "fixed", "fixedColor": c.colour}},
-			}})
+			out = append(out, override{"/^" + c.name + "\\b/", paintOf(c.colour)})
 		}
 	}
 	return out
 }
+
+func paintOf(colour string) []dashboard.DynamicConfigValue {
+	return []dashboard.DynamicConfigValue{{Id: "color", Value: map[string]any{"mode": "fixed", "fixedColor": colour}}}
+}
+
+// overlaid are the colours of series, of which those of the other run are dashed.
+func overlaid(of []colour) []override { return append(fixed(of), dashed) }
 
 // override sets how the series that match a regular expression are drawn.
 type override struct {

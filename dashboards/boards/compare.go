@@ -4,34 +4,35 @@ import (
 	"fmt"
 
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/grafana/grafana-foundation-sdk/go/stat"
 	"github.com/grafana/grafana-foundation-sdk/go/table"
+	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
 )
 
-// delivered is the divisor of several panels. Totals come from the last scrape, even long after the
-// run. Each run has a unique id, so its counters begin at zero.
-const delivered = `sum by (mode) (last_over_time(eventmeter_deliveries_total{LANES}[$__range] SHIFT))`
+// Series and queries of several panels.
+const (
+	// latency is the histogram of scheduled → received.
+	latency  = "eventmeter_latency_from_intended_seconds{LANES}"
+	expected = "eventmeter_deliveries_expected_total{LANES}"
+	// repeated are the copies that the sink did not ask for.
+	repeated = `eventmeter_duplicates_total{LANES,kind!="requested"}`
+	// received is the divisor of costs: the events of the measured window, like the traffic.
+	received = "eventmeter_measured_events_received_total{LANES}"
+)
 
-// received is the divisor of costs: the events of the measured window, like the traffic.
-const received = `sum by (mode) (last_over_time(eventmeter_measured_events_received_total{LANES}[$__range] SHIFT))`
-
-// latency is a quantile of scheduled → received over time, by a label.
-func latency(quantile, by string) string {
-	return fmt.Sprintf(
-		`histogram_quantile(%s, sum by (%s) (rate(eventmeter_latency_from_intended_seconds{LANES}[$__rate_interval] SHIFT)))`,
-		quantile,
-		by,
-	)
-}
-
-// wholeLatency is a quantile over the whole run. The increase of a histogram over the shown time
-// has its shape, whatever its scale.
-func wholeLatency(quantile, by string) string {
-	return fmt.Sprintf(
-		`histogram_quantile(%s, sum by (%s) (increase(eventmeter_latency_from_intended_seconds{LANES}[$__range] SHIFT)))`,
-		quantile,
-		by,
-	)
-}
+// Panels that two dashboards have.
+var (
+	lostOrMissing = shape{
+		"Lost or missing",
+		"So far: all lost events, and owed ones that were not received although a newer event of their source was.",
+		"short",
+		8,
+	}
+	cpusInUse         = shape{"CPUs in use", "CPU time per second, of each process.", "short", 8}
+	memoryInUse       = shape{"Memory", "Resident memory of each process.", "bytes", 8}
+	cpuOfProcesses    = rate("process", "eventmeter_process_cpu_seconds_total{RUN}")
+	memoryOfProcesses = now("process", "eventmeter_process_resident_memory_bytes{RUN}")
+)
 
 // compare is the dashboard that compares delivery modes.
 func compare() *dashboard.DashboardBuilder {
@@ -43,23 +44,15 @@ func compare() *dashboard.DashboardBuilder {
 	)
 	runVariables(d, true)
 	runAnnotations(d)
-	d.WithPanel(sideBySide())
-	section(d, "Latency")
-	compareLatency(d)
-	section(d, "Loss")
-	compareLoss(d)
-	section(d, "Duplicates")
-	compareDuplicates(d)
-	section(d, "Gaps")
-	compareGaps(d)
-	section(d, "Conformance")
-	compareConformance(d)
-	section(d, "Protocol overhead")
-	compareOverhead(d)
-	section(d, "Cost per delivered event")
-	compareCost(d)
-	section(d, "CPU and memory of the target")
-	compareCPU(d)
+	add(d, sideBySide())
+	section(d, "Latency", compareLatency()...)
+	section(d, "Loss", compareLoss()...)
+	section(d, "Duplicates", compareDuplicates()...)
+	section(d, "Gaps", compareGaps()...)
+	section(d, "Conformance", compareConformance()...)
+	section(d, "Protocol overhead", compareOverhead()...)
+	section(d, "Cost per delivered event", compareCost()...)
+	section(d, "CPU and memory of the target", compareCPU()...)
 	return d
 }
 
@@ -68,8 +61,17 @@ func both(expr string) string {
 	return fmt.Sprintf(`label_replace(%s, "run", "$run", "", "") or label_replace(%s, "run", "$other", "", "")`, ofRun(expr), ofOther(expr))
 }
 
-func sum(metric, more string) string {
-	return fmt.Sprintf(`sum by (mode) (last_over_time(%s{LANES%s}[$__range] SHIFT))`, metric, more)
+// byMode is total by mode.
+func byMode(series string) string { return total("mode", series) }
+
+// modesOverTime is a chart of both runs with a line for each mode.
+func modesOverTime(s shape, expr string) *timeseries.PanelBuilder {
+	return lines(s, laidOver("{{mode}}", expr), overlaid(modes)...)
+}
+
+// modesNow is a panel of both runs with the newest value of each mode.
+func modesNow(s shape, expr string) *stat.PanelBuilder {
+	return figure(s, laidOver("{{mode}}", expr), overlaid(modes)...)
 }
 
 func sideBySide() *table.PanelBuilder {
@@ -81,279 +83,196 @@ func sideBySide() *table.PanelBuilder {
 				"bucket of 4.4 %; result.json has exact values.",
 			"",
 			24,
-			9,
 		},
 		[]string{"run", "mode"},
 		[]column{
-			{"expected", "locale", both(sum("eventmeter_deliveries_expected_total", ""))},
-			{"delivered", "locale", both(delivered)},
-			{"silent loss", "locale", both(sum("eventmeter_deliveries_lost_total", `,kind="silent"`))},
-			{"announced", "locale", both(sum("eventmeter_deliveries_lost_total", `,kind="announced"`))},
-			{"order unknown", "locale", both(sum("eventmeter_deliveries_lost_total", `,kind="order_unknown"`))},
-			{"gaps", "locale", both(sum("eventmeter_gaps_total", ""))},
-			{"duplicates", "locale", both(sum("eventmeter_duplicates_total", `,kind!="requested"`))},
-			{"p50", "s", both(wholeLatency("0.5", "mode"))},
-			{"p90", "s", both(wholeLatency("0.9", "mode"))},
-			{"p99", "s", both(wholeLatency("0.99", "mode"))},
-			{"overhead", "short", both(running("eventmeter_measured_requests_total") + " / " + received)},
+			{"expected", "locale", both(byMode(expected))},
+			{"delivered", "locale", both(byMode("eventmeter_deliveries_total{LANES}"))},
+			{"silent loss", "locale", both(byMode(`eventmeter_deliveries_lost_total{LANES,kind="silent"}`))},
+			{"announced", "locale", both(byMode(`eventmeter_deliveries_lost_total{LANES,kind="announced"}`))},
+			{"order unknown", "locale", both(byMode(`eventmeter_deliveries_lost_total{LANES,kind="order_unknown"}`))},
+			{"gaps", "locale", both(byMode("eventmeter_gaps_total{LANES}"))},
+			{"duplicates", "locale", both(byMode(repeated))},
+			{"p50", "s", both(wholeQuantile("0.5", "mode", latency))},
+			{"p90", "s", both(wholeQuantile("0.9", "mode", latency))},
+			{"p99", "s", both(wholeQuantile("0.99", "mode", latency))},
+			{"overhead", "short", both(running("eventmeter_measured_requests_total") + " / " + byMode(received))},
 		},
-	)
+	).Height(9)
 }
 
-func compareLatency(d *dashboard.DashboardBuilder) {
-	paint := append(fixed(modes), dashed)
+func compareLatency() (panels []panel) {
 	for _, q := range [][2]string{{"p50", "0.5"}, {"p90", "0.9"}, {"p99", "0.99"}} {
-		d.WithPanel(
-			logarithmic(
-				lines(shape{"Scheduled → received, " + q[0], "From the scheduled instant of the event until it was received.", "s", 8, 0},
-					laidOver(query{"{{mode}}", latency(q[1], "mode")}), paint...),
-			),
-		)
+		panels = append(panels, logarithmic(modesOverTime(
+			shape{"Scheduled → received, " + q[0], "From the scheduled instant of the event until it was received.", "s", 8},
+			quantileOf(q[1], "mode", latency),
+		)))
 	}
-	d.WithPanel(heat(shape{"Distribution, $mode", "All latencies scheduled → received of one mode over time, by bucket.", "s", 8, 0},
-		ofRun(`sum(rate(eventmeter_latency_from_intended_seconds{LANES}[$__rate_interval] SHIFT))`)).
-		Repeat("mode").RepeatDirection(dashboard.PanelRepeatDirectionH).MaxPerRow(3))
+	return append(panels, heat(
+		shape{"Distribution, $mode", "All latencies scheduled → received of one mode over time, by bucket.", "s", 8},
+		latency,
+	).Repeat("mode").RepeatDirection(dashboard.PanelRepeatDirectionH).MaxPerRow(3))
 }
 
-func compareLoss(d *dashboard.DashboardBuilder) {
-	paint := append(fixed(modes), dashed)
-	d.WithPanel(
-		lines(
-			shape{
-				"Lost or missing",
-				"So far: all lost events, and owed ones that were not received although a newer event of their source was.",
-				"short",
-				8,
-				0,
-			},
-			laidOver(query{"{{mode}}", `sum by (mode) (eventmeter_deliveries_missing{LANES} SHIFT)`}),
-			paint...),
-	)
-	d.WithPanel(lines(shape{"In flight", "Owed events not yet received that may still arrive.", "short", 8, 0},
-		laidOver(query{"{{mode}}", `sum by (mode) (eventmeter_deliveries_outstanding{LANES} SHIFT)`}), paint...))
-	d.WithPanel(figure(
-		shape{"Share lost", "Share of expected deliveries that were lost, announced or not.", "percentunit", 8, 0},
-		laidOver(
-			query{"{{mode}}", sum("eventmeter_deliveries_lost_total", "") + ` / ` + sum("eventmeter_deliveries_expected_total", "")},
+func compareLoss() []panel {
+	return []panel{
+		modesOverTime(lostOrMissing, now("mode", "eventmeter_deliveries_missing{LANES}")),
+		modesOverTime(
+			shape{"In flight", "Owed events not yet received that may still arrive.", "short", 8},
+			now("mode", "eventmeter_deliveries_outstanding{LANES}"),
 		),
-		paint...))
+		modesNow(
+			shape{"Share lost", "Share of expected deliveries that were lost, announced or not.", "percentunit", 8},
+			byMode("eventmeter_deliveries_lost_total{LANES}")+" / "+byMode(expected),
+		),
+	}
 }
 
-func compareDuplicates(d *dashboard.DashboardBuilder) {
-	paint := append(fixed(modes), dashed)
-	d.WithPanel(lines(
-		shape{"Duplicates per second", "Second and later copies, except requested ones.", "cps", 12, 0},
-		laidOver(
-			query{"{{mode}}", `sum by (mode) (rate(eventmeter_duplicates_total{LANES,kind!="requested"}[$__rate_interval] SHIFT))`},
+func compareDuplicates() []panel {
+	return []panel{
+		modesOverTime(
+			shape{"Duplicates per second", "Second and later copies, except requested ones.", "cps", 12},
+			rate("mode", repeated),
 		),
-		paint...))
-	d.WithPanel(figure(shape{"Duplicates per delivered event", "duplicates.rate of the result.", "percentunit", 6, 0},
-		laidOver(query{"{{mode}}", sum("eventmeter_duplicates_total", `,kind!="requested"`) + " / " + delivered}), paint...))
-	d.WithPanel(
+		modesNow(
+			shape{"Duplicates per delivered event", "duplicates.rate of the result.", "percentunit", 6},
+			byMode(repeated)+" / "+byMode("eventmeter_deliveries_total{LANES}"),
+		),
 		rows(
 			shape{
 				"By kind",
 				"same_event: the client can detect the copy. same_emission: it cannot. requested: the sink had answered 503.",
 				"",
 				6,
-				0,
 			},
-			[]string{
-				"mode",
-				"kind",
-			},
-			[]column{
-				{"copies", "short", ofRun(`sum by (mode, kind) (last_over_time(eventmeter_duplicates_total{LANES}[$__range] SHIFT))`)},
-			},
+			[]string{"mode", "kind"},
+			[]column{{"copies", "short", total("mode, kind", "eventmeter_duplicates_total{LANES}")}},
 		),
-	)
+	}
 }
 
-func compareGaps(d *dashboard.DashboardBuilder) {
-	paint := append(fixed(modes), dashed)
-	d.WithPanel(lines(shape{"Gaps", "Series of consecutive lost events so far. Open subscriptions count when they end.", "short", 8, 0},
-		laidOver(query{"{{mode}}", `sum by (mode) (eventmeter_gaps_total{LANES} SHIFT)`}), paint...))
-	d.WithPanel(lines(shape{"Out of order", "First deliveries received after a later event of the same source.", "short", 8, 0},
-		laidOver(query{"{{mode}}", `sum by (mode) (eventmeter_deliveries_out_of_order_total{LANES} SHIFT)`}), paint...))
-	d.WithPanel(figure(
-		shape{"Gaps per million expected", "", "short", 8, 0},
-		laidOver(
-			query{"{{mode}}", "1e6 * " + sum("eventmeter_gaps_total", "") + ` / ` + sum("eventmeter_deliveries_expected_total", "")},
+func compareGaps() []panel {
+	return []panel{
+		modesOverTime(
+			shape{"Gaps", "Series of consecutive lost events so far. Open subscriptions count when they end.", "short", 8},
+			now("mode", "eventmeter_gaps_total{LANES}"),
 		),
-		paint...))
+		modesOverTime(
+			shape{"Out of order", "First deliveries received after a later event of the same source.", "short", 8},
+			now("mode", "eventmeter_deliveries_out_of_order_total{LANES}"),
+		),
+		modesNow(
+			shape{"Gaps per million expected", "", "short", 8},
+			"1e6 * "+byMode("eventmeter_gaps_total{LANES}")+" / "+byMode(expected),
+		),
+	}
 }
+
+const brokenRows = "Rows of conformance that the target broke so far, by level. Rows that quote a MUST or a SHOULD, " +
+	"and rows about the form of a message."
 
 // Rows of conformance belong to a run, not to a mode.
-const (
-	brokenRows = "Rows of conformance that the target broke so far, by level. Rows that quote a MUST or a SHOULD, " +
-		"and rows about the form of a message."
-	rowsByLevel = `sum by (level) (eventmeter_conformance_broken_rows{RUN} SHIFT)`
-	timesBroken = `sum by (level, row) (last_over_time(eventmeter_conformance_broken_total{RUN}[$__range] SHIFT)) > 0`
+var (
+	rowsByLevel = now("level", "eventmeter_conformance_broken_rows{RUN}")
+	timesBroken = total("level, row", "eventmeter_conformance_broken_total{RUN}") + " > 0"
 )
 
-func compareConformance(d *dashboard.DashboardBuilder) {
-	d.WithPanel(
-		lines(
-			shape{"Broken rows", brokenRows, "short", 12, 0},
-			laidOver(query{"{{level}}", rowsByLevel}),
-			append(fixed(levels), dashed)...),
-	)
-	d.WithPanel(
+func compareConformance() []panel {
+	return []panel{
+		lines(shape{"Broken rows", brokenRows, "short", 12}, laidOver("{{level}}", rowsByLevel), overlaid(levels)...),
 		rows(
-			shape{"Which rows", "How often each broken row was broken so far, in both runs.", "", 12, 8},
+			shape{"Which rows", "How often each broken row was broken so far, in both runs.", "", 12},
 			[]string{"run", "level", "row"},
-			[]column{
-				{"broken", "locale", both(timesBroken)},
-			},
+			[]column{{"broken", "locale", both(timesBroken)}},
 		).NoValue("none"),
-	)
+	}
 }
 
-func compareOverhead(d *dashboard.DashboardBuilder) {
-	paint := append(fixed(modes), dashed)
-	d.WithPanel(
-		lines(
+func compareOverhead() []panel {
+	return []panel{
+		modesOverTime(
 			shape{
 				"Requests without an event",
 				"Per second, in either direction: empty polls, refreshes, heartbeats, handshakes, retries.",
 				"reqps",
 				8,
-				0,
 			},
-			laidOver(
-				query{"{{mode}}", `sum by (mode) (rate(eventmeter_requests_total{LANES,cause!="events"}[$__rate_interval] SHIFT))`},
-			),
-			paint...),
-	)
-	d.WithPanel(lines(
-		shape{"Bytes without an event", "Per second, in both directions.", "Bps", 8, 0},
-		laidOver(
-			query{
-				"{{mode}}",
-				`sum by (mode) (rate(eventmeter_sent_bytes_total{LANES,cause!="events"}[$__rate_interval] SHIFT)) ` +
-					`+ sum by (mode) (rate(eventmeter_received_bytes_total{LANES,cause!="events"}[$__rate_interval] SHIFT))`,
-			},
+			rate("mode", `eventmeter_requests_total{LANES,cause!="events"}`),
 		),
-		paint...))
-	d.WithPanel(
-		figure(
+		modesOverTime(
+			shape{"Bytes without an event", "Per second, in both directions.", "Bps", 8},
+			rate("mode", `eventmeter_sent_bytes_total{LANES,cause!="events"}`)+" + "+
+				rate("mode", `eventmeter_received_bytes_total{LANES,cause!="events"}`),
+		),
+		modesNow(
 			shape{
 				"Running requests per subscription-hour",
 				"Except opening and ending subscriptions: overhead.perSubscriptionHour of the result.",
 				"short",
 				8,
-				0,
 			},
-			laidOver(
-				query{
-					"{{mode}}",
-					running(
-						"eventmeter_measured_requests_total",
-					) + ` / (` + sum(
-						"eventmeter_measured_subscription_active_seconds_total",
-						"",
-					) + ` / 3600)`,
-				},
-			),
-			paint...),
-	)
+			running("eventmeter_measured_requests_total")+" / ("+
+				byMode("eventmeter_measured_subscription_active_seconds_total{LANES}")+" / 3600)",
+		),
+	}
 }
 
 // once are the causes paid once per subscription.
 const once = "subscribe|verification|unsubscribe|discovery"
 
 // running is overhead without events and without the costs paid once.
-func running(metric string) string { return sum(metric, `,cause!~"events|`+once+`"`) }
+func running(metric string) string { return byMode(metric + `{LANES,cause!~"events|` + once + `"}`) }
 
-func compareCost(d *dashboard.DashboardBuilder) {
-	paint := append(fixed(modes), dashed)
-	d.WithPanel(figure(shape{"Running requests per delivered event", "overhead.perDelivered of the result.", "short", 8, 0},
-		laidOver(query{"{{mode}}", running("eventmeter_measured_requests_total") + " / " + received}), paint...))
-	d.WithPanel(
-		figure(
-			shape{"Running bytes per delivered event", "Except the bytes of events: overhead.perDelivered of the result.", "bytes", 8, 0},
-			laidOver(
-				query{
-					"{{mode}}",
-					`(` + running(
-						"eventmeter_measured_sent_bytes_total",
-					) + ` + ` + running(
-						"eventmeter_measured_received_bytes_total",
-					) + `) / ` + received,
-				},
-			),
-			paint...),
-	)
-	d.WithPanel(
-		figure(
-			shape{
-				"All bytes per delivered event",
-				"Everything that went over the wire in the measured window, in both directions, events included: " +
-					"overhead.totalPerDelivered of the result.",
-				"bytes",
-				8,
-				0,
-			},
-			laidOver(
-				query{
-					"{{mode}}",
-					`(` + sum(
-						"eventmeter_measured_sent_bytes_total",
-						"",
-					) + ` + ` + sum(
-						"eventmeter_measured_received_bytes_total",
-						"",
-					) + `) / ` + received,
-				},
-			),
-			paint...),
-	)
+func compareCost() []panel {
+	each := func(title, about, unit, cost string) panel {
+		return modesNow(shape{title, about, unit, 8}, cost+" / "+byMode(received))
+	}
+	return []panel{
+		each(
+			"Running requests per delivered event",
+			"overhead.perDelivered of the result.",
+			"short",
+			running("eventmeter_measured_requests_total"),
+		),
+		each(
+			"Running bytes per delivered event",
+			"Except the bytes of events: overhead.perDelivered of the result.",
+			"bytes",
+			"("+running("eventmeter_measured_sent_bytes_total")+" + "+running("eventmeter_measured_received_bytes_total")+")",
+		),
+		each(
+			"All bytes per delivered event",
+			"Everything that went over the wire in the measured window, in both directions, events included: "+
+				"overhead.totalPerDelivered of the result.",
+			"bytes",
+			"("+byMode("eventmeter_measured_sent_bytes_total{LANES}")+" + "+
+				byMode("eventmeter_measured_received_bytes_total{LANES}")+")",
+		),
+	}
 }
 
-func compareCPU(d *dashboard.DashboardBuilder) {
-	d.WithPanel(lines(
-		shape{"CPUs in use", "CPU time per second, of each process.", "short", 8, 0},
-		laidOver(
-			query{"{{process}}", `sum by (process) (rate(eventmeter_process_cpu_seconds_total{RUN}[$__rate_interval] SHIFT))`},
-		),
-		append(fixed(processes), dashed)...))
-	d.WithPanel(lines(
-		shape{"Memory", "Resident memory of each process.", "bytes", 8, 0},
-		laidOver(
-			query{"{{process}}", `sum by (process) (eventmeter_process_resident_memory_bytes{RUN} SHIFT)`},
-		),
-		append(fixed(processes), dashed)...))
-	d.WithPanel(
+func compareCPU() []panel {
+	return []panel{
+		lines(cpusInUse, laidOver("{{process}}", cpuOfProcesses), overlaid(processes)...),
+		lines(memoryInUse, laidOver("{{process}}", memoryOfProcesses), overlaid(processes)...),
 		figure(
 			shape{
 				"Target CPU per event received, all modes",
 				"From the warm-up to the end of the drain. Modes that run at the same time share it.",
 				"s",
 				4,
-				0,
 			},
-			laidOver(
-				query{
-					"target",
-					`sum(last_over_time(eventmeter_measured_cpu_seconds_total{RUN,process="target"}[$__range] SHIFT)) ` +
-						`/ sum(last_over_time(eventmeter_events_received_total{RUN}[$__range] SHIFT))`,
-				},
-			),
-			append(fixed(processes), dashed)...),
-	)
-	d.WithPanel(
-		figure(
+			laidOver("target", total("", `eventmeter_measured_cpu_seconds_total{RUN,process="target"}`)+" / "+
+				total("", "eventmeter_events_received_total{RUN}")),
+			overlaid(processes)...),
+		modesNow(
 			shape{
 				"Target CPU per event received, by mode",
 				"Only if lanes take turns (phases.order: turns); otherwise it cannot be attributed to a mode.",
 				"s",
 				4,
-				0,
 			},
-			laidOver(
-				query{"{{mode}}", sum("eventmeter_turn_cpu_seconds_total", "") + " / " + sum("eventmeter_events_received_total", "")},
-			),
-			append(fixed(modes), dashed)...).
-			NoValue("lanes did not take turns"),
-	)
+			byMode("eventmeter_turn_cpu_seconds_total{LANES}")+" / "+byMode("eventmeter_events_received_total{LANES}"),
+		).NoValue("lanes did not take turns"),
+	}
 }

@@ -1,10 +1,6 @@
 package boards
 
-import (
-	"fmt"
-
-	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
-)
+import "github.com/grafana/grafana-foundation-sdk/go/dashboard"
 
 // fleet is the dashboard of split runs: shards of eventmeter, and k6 processes with the extension,
 // each with a segment of the test.
@@ -23,72 +19,59 @@ func fleet() *dashboard.DashboardBuilder {
 	d.WithVariable(filter("instance", "k6 process", `label_values(k6_mcp_events_delivered_total{testid=~"$testid"}, instance_id)`))
 
 	const of = `{run="$fleet",shard=~"$shard"}`
-	shard := func(expr string) []query { return []query{{"shard {{shard}}", fmt.Sprintf(expr, of)}} }
-	section(d, "Shards")
-	d.WithPanel(rows(shape{"Shards", "So far.", "", 12, 8}, []string{"shard"}, []column{
-		{"up", "bool_yes_no", fmt.Sprintf(`max by (shard) (last_over_time(eventmeter_shard_up%s[$__range]))`, of)},
-		{"published", "locale", shardTotal("eventmeter_shard_events_published_total", of)},
-		{"delivered", "locale", shardTotal("eventmeter_shard_deliveries_total", of)},
-		{"foreign", "locale", shardTotal("eventmeter_shard_deliveries_foreign_total", of)},
-		{"CPU", "s", shardTotal("eventmeter_shard_cpu_seconds_total", of)},
-	}))
-	d.WithPanel(lines(shape{"Open subscriptions", "", "short", 12, 0}, shard(`sum by (shard) (eventmeter_shard_subscriptions_open%s)`)))
-	d.WithPanel(
+	shard := func(expr string) []query { return []query{{"shard {{shard}}", expr}} }
+	section(d, "Shards",
+		rows(shape{"Shards", "So far.", "", 12}, []string{"shard"}, []column{
+			{"up", "bool_yes_no", most("shard", "eventmeter_shard_up"+of)},
+			{"published", "locale", total("shard", "eventmeter_shard_events_published_total"+of)},
+			{"delivered", "locale", total("shard", "eventmeter_shard_deliveries_total"+of)},
+			{"foreign", "locale", total("shard", "eventmeter_shard_deliveries_foreign_total"+of)},
+			{"CPU", "s", total("shard", "eventmeter_shard_cpu_seconds_total"+of)},
+		}),
+		lines(shape{"Open subscriptions", "", "short", 12}, shard(now("shard", "eventmeter_shard_subscriptions_open"+of))),
 		lines(
-			shape{"Published", "Measured events per second.", "cps", 8, 0},
-			shard(`sum by (shard) (rate(eventmeter_shard_events_published_total%s[$__rate_interval]))`),
+			shape{"Published", "Measured events per second.", "cps", 8},
+			shard(rate("shard", "eventmeter_shard_events_published_total"+of)),
+		),
+		lines(
+			shape{"Delivered", "Owed events received, per second.", "cps", 8},
+			shard(rate("shard", "eventmeter_shard_deliveries_total"+of)),
+		),
+		lines(
+			shape{"CPUs of the shards", "CPU time per second.", "short", 8},
+			shard(rate("shard", "eventmeter_shard_cpu_seconds_total"+of)),
 		),
 	)
-	d.WithPanel(
-		lines(
-			shape{"Delivered", "Owed events received, per second.", "cps", 8, 0},
-			shard(`sum by (shard) (rate(eventmeter_shard_deliveries_total%s[$__rate_interval]))`),
-		),
-	)
-	d.WithPanel(
-		lines(
-			shape{"CPUs of the shards", "CPU time per second.", "short", 8, 0},
-			shard(`sum by (shard) (rate(eventmeter_shard_cpu_seconds_total%s[$__rate_interval]))`),
-		),
-	)
-
-	section(d, "k6")
-	segments(d)
+	section(d, "k6", segments()...)
 	return d
 }
 
-func shardTotal(metric, of string) string {
-	return fmt.Sprintf(`sum by (shard) (last_over_time(%s%s[$__range]))`, metric, of)
-}
-
-// segments adds the panels of k6. k6's output pushes the extension's metrics with a
+// segments are the panels of k6. k6's output pushes the extension's metrics with a
 // prefix and a suffix added to their names.
-func segments(d *dashboard.DashboardBuilder) {
-	const of = `{testid=~"$testid",instance_id=~"$instance"}`
-	total := func(metric, by string) string {
-		return fmt.Sprintf(`sum by (%s) (last_over_time(%s%s[$__range]))`, by, metric, of)
-	}
-	d.WithPanel(
+func segments() []panel {
+	const (
+		of     = `{testid=~"$testid",instance_id=~"$instance"}`
+		legend = "{{mode}} {{instance_id}}"
+		labels = "mode, instance_id"
+	)
+	count := func(metric string) string { return total("instance_id, mode", metric+of) }
+	return []panel{
 		rows(
-			shape{"Processes", "Counts of each process, by mode. Expected and lost are known when subscriptions are closed.", "", 16, 8},
+			shape{"Processes", "Counts of each process, by mode. Expected and lost are known when subscriptions are closed.", "", 16},
 			[]string{"instance_id", "mode"},
 			[]column{
-				{"expected", "locale", total("k6_mcp_events_expected_total", "instance_id, mode")},
-				{"delivered", "locale", total("k6_mcp_events_delivered_total", "instance_id, mode")},
-				{"lost", "locale", total("k6_mcp_events_lost_total", "instance_id, mode")},
-				{"duplicates", "locale", total("k6_mcp_event_duplicate_copies_total", "instance_id, mode")},
-				{"out of order", "locale", total("k6_mcp_events_out_of_order_total", "instance_id, mode")},
-				{"unexpected", "locale", total("k6_mcp_events_unexpected_total", "instance_id, mode")},
+				{"expected", "locale", count("k6_mcp_events_expected_total")},
+				{"delivered", "locale", count("k6_mcp_events_delivered_total")},
+				{"lost", "locale", count("k6_mcp_events_lost_total")},
+				{"duplicates", "locale", count("k6_mcp_event_duplicate_copies_total")},
+				{"out of order", "locale", count("k6_mcp_events_out_of_order_total")},
+				{"unexpected", "locale", count("k6_mcp_events_unexpected_total")},
 			},
 		),
-	)
-	d.WithPanel(
 		lines(
-			shape{"Open subscriptions", "", "short", 8, 0},
-			[]query{{"{{mode}} {{instance_id}}", `sum by (mode, instance_id) (k6_mcp_open_subscriptions` + of + `)`}},
+			shape{"Open subscriptions", "", "short", 8},
+			[]query{{legend, now(labels, "k6_mcp_open_subscriptions"+of)}},
 			fixed(modes)...),
-	)
-	d.WithPanel(
 		logarithmic(lines(
 			shape{
 				"Latency, p99",
@@ -96,33 +79,16 @@ func segments(d *dashboard.DashboardBuilder) {
 					"of several processes cannot be added.",
 				"s",
 				8,
-				0,
 			},
-			[]query{
-				{"{{mode}}", `histogram_quantile(0.99, sum by (mode) (rate(k6_mcp_event_latency_seconds` + of + `[$__rate_interval])))`},
-			},
+			[]query{{"{{mode}}", quantileOf("0.99", "mode", "k6_mcp_event_latency_seconds"+of)}},
 			fixed(modes)...)),
-	)
-	d.WithPanel(
 		lines(
-			shape{"Delivered", "Per second.", "cps", 8, 0},
-			[]query{
-				{
-					"{{mode}} {{instance_id}}",
-					`sum by (mode, instance_id) (rate(k6_mcp_events_delivered_total` + of + `[$__rate_interval]))`,
-				},
-			},
+			shape{"Delivered", "Per second.", "cps", 8},
+			[]query{{legend, rate(labels, "k6_mcp_events_delivered_total"+of)}},
 			fixed(modes)...),
-	)
-	d.WithPanel(
 		lines(
-			shape{"Requests without an event", "Per second.", "reqps", 8, 0},
-			[]query{
-				{
-					"{{mode}} {{instance_id}}",
-					`sum by (mode, instance_id) (rate(k6_mcp_refresh_requests_total` + of + `[$__rate_interval]))`,
-				},
-			},
+			shape{"Requests without an event", "Per second.", "reqps", 8},
+			[]query{{legend, rate(labels, "k6_mcp_refresh_requests_total"+of)}},
 			fixed(modes)...),
-	)
+	}
 }

@@ -1,19 +1,9 @@
 package boards
 
 import (
-	"fmt"
-
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
 )
-
-// listTotal is the total of a counter by lane.
-func listTotal(metric string) string {
-	return fmt.Sprintf(`sum by (lane) (last_over_time(%s{LANES}[$__range] SHIFT))`, metric)
-}
-
-func listRate(metric, more, by string) string {
-	return fmt.Sprintf(`sum by (%s) (rate(%s{LANES%s}[$__rate_interval] SHIFT))`, by, metric, more)
-}
 
 // lists is the dashboard of lists with a time to live: what caching saves, and how long clients use
 // stale copies.
@@ -25,109 +15,74 @@ func lists() *dashboard.DashboardBuilder {
 	)
 	runVariables(d, true)
 	runAnnotations(d)
-	paint := append(fixed(listLanes), dashed)
-	d.WithPanel(rows(shape{"Side by side", "So far.", "", 24, 6}, []string{"lane"}, []column{
-		{"uses", "locale", ofRun(listTotal("eventmeter_list_uses_total"))},
-		{"page reads", "locale", ofRun(listTotal("eventmeter_list_page_reads_total"))},
-		{"fetches", "locale", ofRun(listTotal("eventmeter_list_fetches_total"))},
-		{"avoided", "percentunit", ofRun(`max by (lane) (last_over_time(eventmeter_list_avoided_ratio{LANES}[$__range] SHIFT))`)},
-		{"changes owed", "locale", ofRun(listTotal("eventmeter_list_changes_owed_total"))},
-		{"changes learned", "locale", ofRun(listTotal("eventmeter_list_changes_learned_total"))},
-		{"stale, p50", "s", ofRun(listQuantile("eventmeter_list_staleness_seconds", "0.5"))},
-		{"stale, p99", "s", ofRun(listQuantile("eventmeter_list_staleness_seconds", "0.99"))},
-		{"time to live", "s", ofRun(`max by (lane) (last_over_time(eventmeter_list_ttl_seconds{LANES}[$__range] SHIFT))`)},
-	}))
-
-	section(d, "Saved fetches")
-	d.WithPanel(
-		lines(
-			shape{"Fetches", "Pages fetched per second.", "reqps", 8, 0},
-			laidOver(query{"{{lane}}", listRate("eventmeter_list_fetches_total", "", "lane")}),
-			paint...),
-	)
-	d.WithPanel(
-		lines(
-			shape{"Reads answered by the cache", "Pages per second.", "cps", 8, 0},
-			laidOver(query{"{{lane}}", listRate("eventmeter_list_fetches_avoided_total", "", "lane")}),
-			paint...),
-	)
-	d.WithPanel(
-		stacked(
-			lines(
-				shape{
-					"Why pages were fetched",
-					"first, expired, changed (by a notification), uncached, background; of all selected lanes.",
-					"reqps",
-					8,
-					0,
-				},
-				alone(query{"{{reason}}", listRate("eventmeter_list_fetches_total", "", "reason")}),
-			),
+	const staleness = "eventmeter_list_staleness_seconds{LANES}"
+	byLane := func(s shape, expr string) *timeseries.PanelBuilder {
+		return lines(s, laidOver("{{lane}}", expr), overlaid(listLanes)...)
+	}
+	add(d, rows(shape{"Side by side", "So far.", "", 24}, []string{"lane"}, []column{
+		{"uses", "locale", total("lane", "eventmeter_list_uses_total{LANES}")},
+		{"page reads", "locale", total("lane", "eventmeter_list_page_reads_total{LANES}")},
+		{"fetches", "locale", total("lane", "eventmeter_list_fetches_total{LANES}")},
+		{"avoided", "percentunit", most("lane", "eventmeter_list_avoided_ratio{LANES}")},
+		{"changes owed", "locale", total("lane", "eventmeter_list_changes_owed_total{LANES}")},
+		{"changes learned", "locale", total("lane", "eventmeter_list_changes_learned_total{LANES}")},
+		{"stale, p50", "s", wholeQuantile("0.5", "lane", staleness)},
+		{"stale, p99", "s", wholeQuantile("0.99", "lane", staleness)},
+		{"time to live", "s", most("lane", "eventmeter_list_ttl_seconds{LANES}")},
+	}).Height(6))
+	section(d, "Saved fetches",
+		byLane(shape{"Fetches", "Pages fetched per second.", "reqps", 8}, rate("lane", "eventmeter_list_fetches_total{LANES}")),
+		byLane(
+			shape{"Reads answered by the cache", "Pages per second.", "cps", 8},
+			rate("lane", "eventmeter_list_fetches_avoided_total{LANES}"),
 		),
-	)
-
-	section(d, "Staleness")
-	d.WithPanel(logarithmic(lines(shape{"Staleness, p99", "From publishing a change until a client has seen it.", "s", 8, 0}, laidOver(
-		query{
-			"{{lane}}",
-			`histogram_quantile(0.99, sum by (lane) (rate(eventmeter_list_staleness_seconds{LANES}[$__rate_interval] SHIFT)))`,
-		},
-	), paint...)))
-	d.WithPanel(
-		heat(
-			shape{"Staleness", "All selected lanes.", "s", 8, 0},
-			ofRun(`sum(rate(eventmeter_list_staleness_seconds{LANES}[$__rate_interval] SHIFT))`),
-		),
-	)
-	d.WithPanel(
-		lines(
-			shape{"Changes not yet seen", "", "short", 8, 0},
-			laidOver(query{"{{lane}}", `sum by (lane) (eventmeter_list_changes_unseen{LANES} SHIFT)`}),
-			paint...),
-	)
-
-	section(d, "Notifications and herds")
-	d.WithPanel(
-		lines(
-			shape{"Notifications", "List-changed notifications per second: of the list in use, or another.", "cps", 8, 0},
-			alone(query{"{{lane}} {{list}}", listRate("eventmeter_list_notifications_total", "", "lane, list")}),
-		),
-	)
-	d.WithPanel(
-		figure(
-			shape{"Herd", "Fetches in the busiest tenth of a second over the mean, by cause.", "short", 8, 0},
-			alone(query{"{{lane}} {{cause}}", `max by (lane, cause) (last_over_time(eventmeter_list_herd_ratio{LANES}[$__range] SHIFT))`}),
-		),
-	)
-	d.WithPanel(logarithmic(lines(shape{"Fetching a page, p99", "", "s", 8, 0}, laidOver(
-		query{
-			"{{lane}}",
-			`histogram_quantile(0.99, sum by (lane) (rate(eventmeter_list_fetch_seconds{LANES}[$__rate_interval] SHIFT)))`,
-		},
-	), paint...)))
-
-	section(d, "Errors")
-	d.WithPanel(
-		lines(
+		stacked(lines(
 			shape{
-				"Errors so far",
-				"Failed uses and fetches, stale pages used because no fresh page was available, failed cursors, and list versions that went back.",
-				"short",
-				24,
-				0,
+				"Why pages were fetched",
+				"first, expired, changed (by a notification), uncached, background; of all selected lanes.",
+				"reqps",
+				8,
 			},
-			alone(
-				query{"uses failed", `sum(eventmeter_list_uses_total{LANES,outcome="failed"} SHIFT)`},
-				query{"fetches failed", `sum(eventmeter_list_fetches_failed_total{LANES} SHIFT)`},
-				query{"served stale", `sum(eventmeter_list_served_stale_total{LANES} SHIFT)`},
-				query{"cursors failed", `sum(eventmeter_list_cursor_failures_total{LANES} SHIFT)`},
-				query{"went back", `sum(eventmeter_list_regressions_total{LANES} SHIFT)`},
-				query{"uses missed", `sum(eventmeter_list_uses_missed_total{LANES} SHIFT)`}),
-		),
+			[]query{{"{{reason}}", rate("reason", "eventmeter_list_fetches_total{LANES}")}},
+		)),
 	)
+	section(d, "Staleness",
+		logarithmic(byLane(
+			shape{"Staleness, p99", "From publishing a change until a client has seen it.", "s", 8},
+			quantileOf("0.99", "lane", staleness),
+		)),
+		heat(shape{"Staleness", "All selected lanes.", "s", 8}, staleness),
+		byLane(shape{"Changes not yet seen", "", "short", 8}, now("lane", "eventmeter_list_changes_unseen{LANES}")),
+	)
+	section(d, "Notifications and herds",
+		lines(
+			shape{"Notifications", "List-changed notifications per second: of the list in use, or another.", "cps", 8},
+			[]query{{"{{lane}} {{list}}", rate("lane, list", "eventmeter_list_notifications_total{LANES}")}},
+		),
+		figure(
+			shape{"Herd", "Fetches in the busiest tenth of a second over the mean, by cause.", "short", 8},
+			[]query{{"{{lane}} {{cause}}", most("lane, cause", "eventmeter_list_herd_ratio{LANES}")}},
+		),
+		logarithmic(byLane(
+			shape{"Fetching a page, p99", "", "s", 8},
+			quantileOf("0.99", "lane", "eventmeter_list_fetch_seconds{LANES}"),
+		)),
+	)
+	section(d, "Errors", lines(
+		shape{
+			"Errors so far",
+			"Failed uses and fetches, stale pages used because no fresh page was available, failed cursors, and list versions that went back.",
+			"short",
+			24,
+		},
+		[]query{
+			{"uses failed", now("", `eventmeter_list_uses_total{LANES,outcome="failed"}`)},
+			{"fetches failed", now("", "eventmeter_list_fetches_failed_total{LANES}")},
+			{"served stale", now("", "eventmeter_list_served_stale_total{LANES}")},
+			{"cursors failed", now("", "eventmeter_list_cursor_failures_total{LANES}")},
+			{"went back", now("", "eventmeter_list_regressions_total{LANES}")},
+			{"uses missed", now("", "eventmeter_list_uses_missed_total{LANES}")},
+		},
+	))
 	return d
-}
-
-func listQuantile(metric, quantile string) string {
-	return fmt.Sprintf(`histogram_quantile(%s, sum by (lane) (increase(%s{LANES}[$__range] SHIFT)))`, quantile, metric)
 }

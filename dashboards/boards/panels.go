@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/common"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 	"github.com/grafana/grafana-foundation-sdk/go/heatmap"
@@ -21,6 +22,7 @@ const (
 	runOf   = `run="%[1]s"`
 )
 
+// ofRun is a query for the selected run, as all are unless they are for the other.
 func ofRun(query string) string { return filled(query, "$run", "") }
 
 func ofOther(query string) string { return filled(query, "$other", " offset ${shift}ms") }
@@ -29,70 +31,98 @@ func filled(query, run, shift string) string {
 	return strings.NewReplacer("LANES", fmt.Sprintf(lanesOf, run), "RUN", fmt.Sprintf(runOf, run), " SHIFT", shift).Replace(query)
 }
 
+// The parts of queries. Series are a metric with its selector, and labels those by which
+// they are added up.
+
+func now(labels, series string) string { return by("sum", labels, series+" SHIFT") }
+
+func rate(labels, series string) string {
+	return by("sum", labels, "rate("+series+"[$__rate_interval] SHIFT)")
+}
+
+// total comes from the last scrape, even long after the run. Each run has a unique id, so
+// its counters begin at zero.
+func total(labels, series string) string { return by("sum", labels, last(series)) }
+
+// most is the largest of the series, as they were last.
+func most(labels, series string) string { return by("max", labels, last(series)) }
+
+func last(series string) string { return "last_over_time(" + series + "[$__range] SHIFT)" }
+
+func by(aggregate, labels, of string) string {
+	if labels != "" {
+		aggregate += " by (" + labels + ") "
+	}
+	return aggregate + "(" + of + ")"
+}
+
+// quantileOf is a quantile of a histogram over time, and wholeQuantile over the whole run: the
+// increase of a histogram over the shown time has its shape, whatever its scale.
+func quantileOf(q, labels, series string) string {
+	return "histogram_quantile(" + q + ", " + rate(labels, series) + ")"
+}
+
+func wholeQuantile(q, labels, series string) string {
+	return "histogram_quantile(" + q + ", " + by("sum", labels, "increase("+series+"[$__range] SHIFT)") + ")"
+}
+
 // query is the query of a panel, with the legend of its results.
 type query struct {
 	legend, expr string
 }
 
-// laidOver runs the queries for both runs.
-func laidOver(of ...query) []query {
-	out := make([]query, 0, 2*len(of))
-	for _, q := range of {
-		out = append(out, query{q.legend, ofRun(q.expr)}, query{q.legend + " " + otherMark, ofOther(q.expr)})
-	}
-	return out
-}
-
-// alone runs the queries for the selected run only.
-func alone(of ...query) []query {
-	out := make([]query, len(of))
-	for i, q := range of {
-		out[i] = query{q.legend, ofRun(q.expr)}
-	}
-	return out
+// laidOver runs a query for both runs.
+func laidOver(legend, expr string) []query {
+	return []query{{legend, expr}, {legend + " " + otherMark, ofOther(expr)}}
 }
 
 func target(i int, q query) *prometheus.DataqueryBuilder {
-	return prometheus.NewDataqueryBuilder().Datasource(source()).RefId(ref(i)).Expr(q.expr).LegendFormat(q.legend)
+	return prometheus.NewDataqueryBuilder().Datasource(source()).RefId(ref(i)).Expr(ofRun(q.expr)).LegendFormat(q.legend)
 }
 
 // ref returns the id of a query: A, B, C and so on.
 func ref(i int) string { return string(rune('A' + i)) }
 
-// shape is the title, unit and size of a panel. Width is in 24ths of the page.
+// shape is the title, unit and width of a panel, in 24ths of the page.
 type shape struct {
 	title, about string
 	unit         string
 	width        uint32
-	height       uint32 // 0 = 8
 }
 
-func (s shape) high() uint32 {
-	if s.height == 0 {
-		return 8
-	}
-	return s.height
+// builder is what the builders of all kinds of panels have.
+type builder[P any] interface {
+	Title(title string) P
+	Description(text string) P
+	Datasource(source common.DataSourceRef) P
+	Span(width uint32) P
+	Height(height uint32) P
+}
+
+// shaped gives a panel a shape, and the usual height.
+func shaped[P builder[P]](p P, s shape) P {
+	return p.Title(s.title).Description(s.about).Datasource(source()).Span(s.width).Height(8)
+}
+
+// legend is below a chart.
+func legend(shown bool) *common.VizLegendOptionsBuilder {
+	return common.NewVizLegendOptionsBuilder().
+		DisplayMode(common.LegendDisplayModeList).
+		Placement(common.LegendPlacementBottom).
+		ShowLegend(shown)
 }
 
 // lines returns a chart over time.
 func lines(s shape, queries []query, paint ...override) *timeseries.PanelBuilder {
-	p := timeseries.NewPanelBuilder().
-		Title(s.title).
-		Description(s.about).
-		Datasource(source()).
+	p := shaped(timeseries.NewPanelBuilder(), s).
 		Unit(s.unit).
-		Span(s.width).
-		Height(s.high()).
 		Min(0).
 		LineWidth(2).
 		FillOpacity(0).
 		ShowPoints(common.VisibilityModeAuto).
 		SpanNulls(common.BoolOrFloat64{Bool: ptr(false)}).
 		ColorScheme(dashboard.NewFieldColorBuilder().Mode(dashboard.FieldColorModeIdPaletteClassic)).
-		Legend(common.NewVizLegendOptionsBuilder().
-			DisplayMode(common.LegendDisplayModeList).
-			Placement(common.LegendPlacementBottom).
-			ShowLegend(true)).
+		Legend(legend(true)).
 		Tooltip(common.NewVizTooltipOptionsBuilder().Mode(common.TooltipDisplayModeMulti).Sort(common.SortOrderDescending))
 	for i, q := range queries {
 		p.WithTarget(target(i, q).Range())
@@ -115,8 +145,8 @@ func stacked(p *timeseries.PanelBuilder) *timeseries.PanelBuilder {
 }
 
 // heat returns a chart of the distribution of a native histogram over time.
-func heat(s shape, expr string) *heatmap.PanelBuilder {
-	return heatmap.NewPanelBuilder().Title(s.title).Description(s.about).Datasource(source()).Span(s.width).Height(s.high()).
+func heat(s shape, histogram string) *heatmap.PanelBuilder {
+	return shaped(heatmap.NewPanelBuilder(), s).
 		YAxis(heatmap.NewYAxisConfigBuilder().
 			Unit(s.unit).
 			ScaleDistribution(common.NewScaleDistributionConfigBuilder().Type(common.ScaleDistributionLog).Log(2))).
@@ -127,12 +157,12 @@ func heat(s shape, expr string) *heatmap.PanelBuilder {
 			Exponent(0.5).
 			Scale(heatmap.HeatmapColorScaleExponential)).
 		ShowLegend().Tooltip(heatmap.NewHeatmapTooltipBuilder().Mode(common.TooltipDisplayModeSingle)).
-		WithTarget(target(0, query{"", expr}).Format(prometheus.PromQueryFormatHeatmap).Range())
+		WithTarget(target(0, query{"", rate("", histogram)}).Format(prometheus.PromQueryFormatHeatmap).Range())
 }
 
 // figure returns a panel with the newest value of each query.
 func figure(s shape, queries []query, paint ...override) *stat.PanelBuilder {
-	p := stat.NewPanelBuilder().Title(s.title).Description(s.about).Datasource(source()).Unit(s.unit).Span(s.width).Height(s.high()).
+	p := shaped(stat.NewPanelBuilder(), s).Unit(s.unit).
 		GraphMode(common.BigValueGraphModeNone).ColorMode(common.BigValueColorModeNone).TextMode(common.BigValueTextModeAuto).
 		ReduceOptions(common.NewReduceDataOptionsBuilder().Calcs([]string{"lastNotNull"}).Values(false))
 	for i, q := range queries {
@@ -153,12 +183,7 @@ type column struct {
 // rows returns a table with a line for each set of labels and a column for each
 // query.
 func rows(s shape, labels []string, columns []column) *table.PanelBuilder {
-	p := table.NewPanelBuilder().
-		Title(s.title).
-		Description(s.about).
-		Datasource(source()).
-		Span(s.width).
-		Height(s.high()).
+	p := shaped(table.NewPanelBuilder(), s).
 		CellHeight(common.TableCellHeightSm).
 		MinWidth(70).
 		Footer(common.NewTableFooterOptionsBuilder().Show(false).Reducer([]string{}))
@@ -193,14 +218,10 @@ func joined(names map[string]string, order map[string]int, hidden map[string]boo
 // against returns a chart of the other columns against the first, with a point for
 // each set of labels.
 func against(s shape, x column, ys []column, paint ...override) *xychart.PanelBuilder {
-	p := xychart.NewPanelBuilder().Title(s.title).Description(s.about).Datasource(source()).Span(s.width).Height(s.high()).Unit(s.unit).
+	p := shaped(xychart.NewPanelBuilder(), s).Unit(s.unit).
 		Mapping(xychart.SeriesMappingAuto).
 		Show(xychart.XYShowModePoints).PointSize(xychart.NewXychartFieldConfigPointSizeBuilder().Fixed(8)).
-		AxisLabel(x.name).Tooltip(ofOne()).
-		Legend(common.NewVizLegendOptionsBuilder().
-			DisplayMode(common.LegendDisplayModeList).
-			Placement(common.LegendPlacementBottom).
-			ShowLegend(true))
+		AxisLabel(x.name).Tooltip(ofOne()).Legend(legend(true))
 	names, order := map[string]string{}, map[string]int{}
 	for i, c := range append([]column{x}, ys...) {
 		p.WithTarget(target(i, query{"", c.expr}).Format(prometheus.PromQueryFormatTable).Instant())
@@ -221,7 +242,17 @@ func ofOne() *common.VizTooltipOptionsBuilder {
 	return common.NewVizTooltipOptionsBuilder().Mode(common.TooltipDisplayModeSingle).Sort(common.SortOrderNone)
 }
 
-// section begins a row of the page.
-func section(d *dashboard.DashboardBuilder, title string) {
+// panel is a panel of any kind.
+type panel = cog.Builder[dashboard.Panel]
+
+// section adds panels to a page, below a title.
+func section(d *dashboard.DashboardBuilder, title string, panels ...panel) {
 	d.WithRow(dashboard.NewRowBuilder(title))
+	add(d, panels...)
+}
+
+func add(d *dashboard.DashboardBuilder, panels ...panel) {
+	for _, p := range panels {
+		d.WithPanel(p)
+	}
 }
