@@ -41,6 +41,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/budget"
 	"github.com/eventmeter/eventmeter/internal/cputime"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
@@ -85,6 +86,10 @@ type Server struct {
 	// readTimeout bounds the reading of one request with its body. idleTimeout
 	// bounds how long a kept connection waits for the next request.
 	readTimeout, idleTimeout time.Duration
+	// maxConnections bounds the connections of each listener, bodies the memory that
+	// the bodies of all open requests take.
+	maxConnections int
+	bodies         *budget.Budget
 
 	cert        tls.Certificate
 	certPEM     []byte
@@ -115,6 +120,9 @@ const (
 	readTimeout = 30 * time.Second
 	idleTimeout = 3 * time.Minute
 )
+
+// spareConnections are open beside those of subscriptions: those of pollers and calls.
+const spareConnections = 4096
 
 // URL is the plain MCP endpoint. It is empty before Start, and with
 // [Options.Stdio].

@@ -1,6 +1,7 @@
 package refserver
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -16,8 +17,10 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/budget"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/internal/refserver/breach"
@@ -34,6 +37,7 @@ func New(opts Options) (*Server, error) {
 	s := &Server{
 		opts: opts, rules: rulesByRevision[opts.Revision], started: time.Now(), principals: newPrincipals(), counts: &counters{},
 		closing: make(chan struct{}), readTimeout: readTimeout, idleTimeout: idleTimeout,
+		maxConnections: opts.MaxSubscriptions + spareConnections, bodies: budget.New(0),
 	}
 	s.broker = newBroker(opts, s.started)
 	s.capacity = newCapacity(opts.Capacity, opts.CapacityBurst)
@@ -145,12 +149,14 @@ func (s *Server) httpServer(handler http.Handler, secure bool) *http.Server {
 	protocols.SetHTTP2(secure)
 	protocols.SetUnencryptedHTTP2(!secure)
 	h := &http.Server{
-		Handler:           s.requests.counted(s.readInTime(handler)),
+		Handler:           s.requests.counted(s.withBody(handler)),
 		Protocols:         protocols,
 		ReadHeaderTimeout: s.readTimeout,
 		IdleTimeout:       s.idleTimeout,
+		MaxHeaderBytes:    64 << 10,
+		ConnState:         s.boundConnections(),
 		// No WriteTimeout: a stream lives as long as its client. ReadTimeout
-		// would end it, too; readInTime bounds only the body.
+		// would end it, too; withBody bounds only the body.
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 250_000},
 		ErrorLog: slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelWarn),
 	}
@@ -160,31 +166,65 @@ func (s *Server) httpServer(handler http.Handler, secure bool) *http.Server {
 	return h
 }
 
-// readInTime sets the read timeout for a request's body. It ends with the body,
-// so that the answer may take any time.
-func (s *Server) readInTime(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Body != nil && r.Body != http.NoBody {
-			control := http.NewResponseController(w)
-			// Every writer of net/http supports deadlines.
-			_ = control.SetReadDeadline(time.Now().Add(s.readTimeout))
-			r.Body = &timedBody{ReadCloser: r.Body, control: control}
+// boundConnections closes the connections of one listener that are too many.
+func (s *Server) boundConnections() func(net.Conn, http.ConnState) {
+	var open atomic.Int64
+	return func(c net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			if open.Add(1) > int64(s.maxConnections) {
+				s.opts.Logger.Warn("a connection is closed: too many are open", "limit", s.maxConnections)
+				_ = c.Close() // its goroutine notices, and ends with StateClosed
+			}
+		case http.StateClosed, http.StateHijacked:
+			open.Add(-1)
 		}
-		next.ServeHTTP(w, r)
+	}
+}
+
+// withBody reads the body of a request, in bounded time and memory, before next serves it. A body
+// takes memory until its request is over: streams keep what they were asked for.
+func (s *Server) withBody(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body == nil || r.Body == http.NoBody {
+			next.ServeHTTP(w, r)
+			return
+		}
+		control := http.NewResponseController(w)
+		// Every writer of net/http supports deadlines.
+		_ = control.SetReadDeadline(time.Now().Add(s.readTimeout))
+		body := heldBody{Reader: http.MaxBytesReader(w, r.Body, maxBody), hold: budget.Of(s.bodies)}
+		defer body.hold.Drop()
+		text, err := io.ReadAll(&body)
+		var tooLarge *http.MaxBytesError
+		switch {
+		case err == nil:
+			_ = control.SetReadDeadline(time.Time{})
+			r.Body = io.NopCloser(bytes.NewReader(text))
+			next.ServeHTTP(w, r)
+		case errors.Is(err, budget.ErrExceeded):
+			http.Error(w, "the bodies of open requests take all the memory that this server has for them", http.StatusServiceUnavailable)
+		case errors.As(err, &tooLarge):
+			http.Error(w, fmt.Sprintf("the request body is too large: more than %d bytes", tooLarge.Limit), http.StatusRequestEntityTooLarge)
+		default:
+			http.Error(w, "the body broke off, or took too long", http.StatusBadRequest)
+		}
 	})
 }
 
-// timedBody removes the read deadline at its end.
-type timedBody struct {
-	io.ReadCloser
-	control *http.ResponseController
+// heldBody is a body that is being read, and the memory that it takes.
+type heldBody struct {
+	io.Reader
+	hold budget.Hold
+	size int
 }
 
 // Read implements [io.Reader].
-func (b *timedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF {
-		_ = b.control.SetReadDeadline(time.Time{})
+func (b *heldBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	b.size += n
+	if full := b.hold.Resize(b.size); full != nil {
+		return 0, full
 	}
 	return n, err
 }
