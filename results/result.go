@@ -144,7 +144,8 @@ type Lane struct {
 	LostSilent     int64 `json:"lostSilent"`    // never received and not announced
 	LostAnnounced  int64 `json:"lostAnnounced"` // never received, and announced by the target
 	// never received, and possibly announced: the event was published at the same time as one that
-	// was received beside the announcement, so their order is unknown
+	// was received beside the announcement, so their order is unknown. By webhook, which has no
+	// order: published before an announcement arrived
 	LostOrderUnknown int64 `json:"lostOrderUnknown"`
 	// never received, because connections of the target to this side's listener failed
 	LostUndeliverable int64   `json:"lostUndeliverable"`

@@ -46,7 +46,7 @@ func millis(n results.Nanos) int64 { return int64(n) / 1e6 }
 type planned struct {
 	expected, delivered                 int64
 	lostSilent, lostAnnounced           int64
-	lostRefused                         int64
+	lostRefused, lostOrderUnknown       int64
 	sameEvent, sameEmission, requested  int64
 	outOfOrder, unexpected, gaps, early int64
 	// lossy: the losses depend on timing, so that only sums can be checked.
@@ -62,6 +62,7 @@ func (p *planned) plus(q planned) {
 	p.lostSilent += q.lostSilent
 	p.lostAnnounced += q.lostAnnounced
 	p.lostRefused += q.lostRefused
+	p.lostOrderUnknown += q.lostOrderUnknown
 	p.sameEvent += q.sameEvent
 	p.sameEmission += q.sameEmission
 	p.requested += q.requested
@@ -102,7 +103,7 @@ func (p *planned) against(c *ledger.SubCounts, mode eventmeter.Mode) []Check {
 		exactly("delivered", p.delivered, c.Delivered),
 		exactly("lostSilent", p.lostSilent, c.LostSilent),
 		exactly("lostAnnounced", p.lostAnnounced, c.LostAnnounced),
-		exactly("lostOrderUnknown", 0, c.LostOrderUnknown),
+		exactly("lostOrderUnknown", p.lostOrderUnknown, c.LostOrderUnknown),
 		exactly("lostRefused", p.lostRefused, c.LostRefused),
 		exactly("duplicates.sameEvent", p.sameEvent, c.Duplicates.SameEvent),
 		exactly("duplicates.sameEmission", p.sameEmission, c.Duplicates.SameEmission+c.Duplicates.Forgotten),
@@ -300,11 +301,13 @@ func (p *planned) upTo(list []*taped, learned int) {
 
 // missingRun is a run of emissions of a source that are missing between two
 // deliveries. An announcement in the run also covers the emissions before it, and all
-// that were published before it was read, because a client cannot tell them apart.
+// that were published before it was read, because a client cannot tell them apart. An
+// announcement to a webhook may cover all that was published before, and none for sure.
 type missingRun struct {
-	gaps []eventmeter.Instant // when announcements were read
-	list []*taped
-	last int // position in list, from 1, of the last announced emission
+	gaps    []eventmeter.Instant // when announcements were read
+	webhook bool
+	list    []*taped
+	last    int // position in list, from 1, of the last announced emission
 	// refused are the emissions in list with a copy that arrived and was refused.
 	refused map[*taped]bool
 }
@@ -326,7 +329,10 @@ func (r *missingRun) add(e *taped, announced bool) {
 
 func (r *missingRun) close(p *planned) {
 	var read eventmeter.Instant // when the last announcement was read
-	if r.last > 0 {
+	if n := len(r.gaps); r.webhook && n > 0 {
+		read = r.gaps[n-1]
+	}
+	if r.last > 0 && !r.webhook {
 		if i := slices.IndexFunc(r.gaps, func(at eventmeter.Instant) bool { return at >= r.list[r.last-1].Fired }); i >= 0 {
 			read = r.gaps[i]
 		}
@@ -338,7 +344,9 @@ func (r *missingRun) close(p *planned) {
 			continue
 		case r.refused[e]:
 			p.lostRefused++
-		case i < r.last || e.Fired <= read:
+		case r.webhook && e.Fired <= read:
+			p.lostOrderUnknown++
+		case !r.webhook && (i < r.last || e.Fired <= read):
 			p.lostAnnounced++
 		default:
 			p.lostSilent++

@@ -78,7 +78,7 @@ func (m *expectedCounts) source(p *planned, source, sub int) {
 	if noRetry {
 		refused = 0 // the target sends none of them again
 	}
-	missing := missingRun{gaps: m.gaps[sub]}
+	missing := missingRun{gaps: m.gaps[sub], webhook: m.mode == eventmeter.Webhook}
 	for i, e := range m.sources[source] {
 		f, _ := m.spec.Event(m.mode, e.Stamp)
 		if lost, announced := m.loses(f); lost || i > 0 && m.gone() {

@@ -309,6 +309,10 @@ func (g *stage) append(t *topic, f faults.Fault, id, key string, data []byte) {
 	switch f.Kind {
 	case faults.Drop:
 	case faults.Announce:
+		if f.Over > 0 {
+			g.injector.agenda.at(time.Now().Add(f.Over), func() { t.publishGap(same, key) })
+			break
+		}
 		t.publishGap(same, key)
 	case faults.Duplicate:
 		t.publish(same, key, data)

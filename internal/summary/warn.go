@@ -193,13 +193,12 @@ func (s *Summary) warnLane(l results.Lane) {
 		s.Warn("out-of-range", l.Name, "%d latencies were over ten minutes and count as ten minutes", n)
 	}
 	if n := l.LostOrderUnknown; n > 0 {
-		s.Warn(
-			"order-unknown",
-			l.Name,
-			"%d lost deliveries may have been announced or not: their events were published while others were on their way, so "+
-				"it is not known whether an announcement covers them. Publish fewer at a time to find out",
-			n,
-		)
+		why := "their events were published while others were on their way, so it is not known whether an announcement covers them. " +
+			"Publish fewer at a time to find out"
+		if l.Unordered {
+			why = "webhooks have no order, so an announcement may be about every event that was published before it arrived"
+		}
+		s.Warn("order-unknown", l.Name, "%d lost deliveries may have been announced or not: "+why, n)
 	}
 	if n := l.Gaps.FalseAlarms; n > 0 {
 		s.Warn("false-alarms", l.Name, "%d gaps were announced in which nothing was missing", n)

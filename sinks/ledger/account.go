@@ -114,7 +114,7 @@ type SubCounts struct {
 	LostSilent, LostAnnounced int64
 	// LostOrderUnknown: lost, and whether an announcement was about it cannot be
 	// known, because its firing overlapped with that of an emission received
-	// beside the announcement.
+	// beside the announcement, or because the lane has no order.
 	LostOrderUnknown int64
 	// LostUndeliverable: published after everything that came to the
 	// subscription, and a connection of the target to the lane's own listener

@@ -25,6 +25,10 @@ import (
 // it for sure, and of unknown order else. An emission that is known to have
 // arrived out of order says nothing about where an announcement lies, and is
 // passed over here.
+//
+// Where the lane's mode promises no order, the place of arrival proves nothing: an
+// announcement may cover any x that was fired before it was read, and covers none for
+// sure.
 
 // announcement is what a slot keeps of one announcement, or of several with
 // nothing between them. Sequence numbers are 0 where there is no such emission.
@@ -36,13 +40,18 @@ type announcement struct {
 	// stale: what is missing up to here is before newest.
 	stale    uint32
 	from, to uint32 // its numbers in the subscription; 0 = it may be about what was before
+	// ordered: it has a place. Otherwise prev, newest, next and stale are 0.
+	ordered bool
 }
 
 // announce notes that the target announced a gap.
-func (s *slot) announce(src *source, number uint32, at eventmeter.Instant) {
+func (s *slot) announce(src *source, number uint32, at eventmeter.Instant, ordered bool) {
 	x := s.more()
-	x.advance(s, src)
-	a := announcement{prev: s.last, newest: s.highest(), upto: src.firstFrom(1, at+1) - 1, stale: x.stale, from: number, to: number}
+	a := announcement{upto: src.firstFrom(1, at+1) - 1, from: number, to: number, ordered: ordered}
+	if ordered {
+		x.advance(s, src)
+		a.prev, a.newest, a.stale = s.last, s.highest(), x.stale
+	}
 	if n := len(x.announced); n > 0 {
 		l := &x.announced[n-1]
 		a.upto = max(a.upto, l.upto)
@@ -50,14 +59,12 @@ func (s *slot) announce(src *source, number uint32, at eventmeter.Instant) {
 		case l.next == 0 && l.prev == a.prev && l.newest == a.newest && l.upto == a.upto:
 			l.to = max(l.to, number)
 			return
-		case l.next != 0 && !s.missing(l.stale, l.upto):
-			*l = a // nothing can ever stand behind the former one
-			s.open = uint32(n)
-			return
+		case (l.next != 0 || !ordered) && !s.missing(l.stale, l.upto):
+			x.announced = x.announced[:n-1] // nothing can ever stand behind the former one
 		}
 	}
 	x.announced = append(x.announced, a)
-	if s.open == 0 {
+	if s.open == 0 && ordered {
 		s.open = uint32(len(x.announced))
 	}
 }
@@ -157,6 +164,9 @@ func (a *announcement) mayCover(src *source, seq uint32, e *emission) bool {
 
 // covers reports whether a, which can be about e, is for sure.
 func (a *announcement) covers(src *source, e *emission) bool {
+	if !a.ordered {
+		return false
+	}
 	if a.prev != 0 {
 		before := src.at(a.prev).happened()
 		if before >= e.fired || src.firedAt(a.newest) > before {

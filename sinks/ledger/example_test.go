@@ -14,7 +14,7 @@ func ExampleLedger() {
 	const run = 7
 	l, err := ledger.New(ledger.Options{
 		Run: run, Sources: 1,
-		Lanes: []ledger.LaneSpec{{Name: "push", Mode: eventmeter.Push, Subscriptions: 1}},
+		Lanes: []ledger.LaneSpec{{Name: "push", Mode: eventmeter.Push, Subscriptions: 1, Ordered: true}},
 	})
 	if err != nil {
 		fmt.Println(err)

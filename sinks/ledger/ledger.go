@@ -364,7 +364,7 @@ func (h *shard) notice(pos uint32, n *eventmeter.Notice) {
 	}
 	slots := h.slotsOf(s)
 	for i := range slots {
-		slots[i].announce(&h.ledger.sources[slots[i].source], number, n.At)
+		slots[i].announce(&h.ledger.sources[slots[i].source], number, n.At, h.lane.spec.Ordered)
 	}
 }
 

@@ -122,6 +122,7 @@ func TestLedgerFigures(t *testing.T) {
 		c.Active += 998 * time.Millisecond
 		return c
 	}
+	hooks := Options{Lanes: []LaneSpec{{Mode: eventmeter.Webhook, Subscriptions: 1}}}
 	for _, c := range []struct {
 		name, script string
 		opt          Options
@@ -181,6 +182,17 @@ func TestLedgerFigures(t *testing.T) {
 			second(SubCounts{Expected: 4, Delivered: 3, OutOfOrder: 1, LostAnnounced: 1, Announcements: 1, GapIncidents: 1, LongestGap: 1})},
 		{"beside one whose firing failed nothing is known", up + "fire:1@3 uncertain:1@4 got:1@4 fire:2@5 ok:2@6 truncated@7", Options{},
 			second(SubCounts{Expected: 1, Recovered: 1, LostOrderUnknown: 1, Announcements: 1, GapIncidents: 1, LongestGap: 1})},
+		{"a gap by webhook at its place", up + "fire:1@3 ok:1@4 got:1@5 fire:2@6 ok:2@7 truncated@8 fire:3@9 ok:3@10 got:3@11", hooks,
+			second(SubCounts{Expected: 3, Delivered: 2, LostOrderUnknown: 1, Announcements: 1, GapIncidents: 1, LongestGap: 1})},
+		{"a gap by webhook that comes late", up + "fire:1@3 ok:1@4 got:1@5 fire:2@6 ok:2@7 fire:3@8 ok:3@9 got:3@10 truncated@11 " +
+			"fire:4@12 ok:4@13 fire:5@14 ok:5@15 got:5@16", hooks,
+			second(SubCounts{Expected: 5, Delivered: 3, LostOrderUnknown: 1, LostSilent: 1, Announcements: 1, GapIncidents: 2, LongestGap: 1})},
+		{"a gap by webhook before an earlier event",
+			up + "fire:1@3 ok:1@4 fire:2@6 ok:2@7 truncated@8 got:1@9 fire:3@10 ok:3@11 got:3@12", hooks,
+			second(SubCounts{Expected: 3, Delivered: 2, LostOrderUnknown: 1, Announcements: 1, GapIncidents: 1, LongestGap: 1})},
+		{"gaps by webhook in vain, and what filled the others", up + "truncated@2.5 fire:1@3 ok:1@4 truncated@5 got:1@6 " +
+			"truncated@7 truncated@8 fire:2@9 ok:2@10 truncated@11 got:2@12 fire:3@13 ok:3@14 truncated@15", hooks,
+			second(SubCounts{Expected: 3, Delivered: 2, LostOrderUnknown: 1, Announcements: 6, FalseAlarms: 5, GapIncidents: 1, LongestGap: 1})},
 		{"announced before active", "attaching@1 truncated@1.5 active@2 fire:1@3 ok:1@4", Options{},
 			second(SubCounts{Expected: 1, LostSilent: 1, Announcements: 1, GapIncidents: 1, LongestGap: 1})},
 		{"passed over before it began", up + "passed@3 fire:1@4 ok:1@5 got:1@6", Options{},

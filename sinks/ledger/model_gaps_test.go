@@ -45,6 +45,9 @@ func (m *model) covers(a modelNotice, x *modelEmission, copies []modelCopy) (may
 	if a.call < x.firedCall || a.at < x.fired {
 		return false, false
 	}
+	if !a.ordered {
+		return true, false
+	}
 	for _, c := range copies {
 		// Something that happened after x had come already. When the firing of x
 		// failed is taken for when it happened.
@@ -165,6 +168,8 @@ type modelNotice struct {
 	call   int
 	at     eventmeter.Instant
 	before bool
+	// ordered: the place of the call says something.
+	ordered bool
 }
 
 // announcements returns those of w's subscription while it was active or
@@ -176,7 +181,7 @@ func (m *model) announcements(w *modelWindow) []modelNotice {
 		if n, ok := c.(eventmeter.Notice); ok && n.Sub == sub && n.Kind == eventmeter.Truncated && !n.Refused && i > w.activeCall &&
 			i < w.overCall &&
 			i < w.to {
-			out = append(out, modelNotice{i, n.At, n.Before})
+			out = append(out, modelNotice{i, n.At, n.Before, m.opt.Lanes[sub.Lane].Ordered})
 		}
 	}
 	return out

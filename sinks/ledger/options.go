@@ -61,7 +61,8 @@ type LaneSpec struct {
 	// copies that a sibling fired.
 	Broadcast func(index int) bool
 	// Ordered is set if the lane's mode promises order. Deliveries out of order are
-	// counted either way.
+	// counted either way. Without it, a loss that was fired before an announcement was
+	// received counts as LostOrderUnknown.
 	Ordered bool
 	// Replay is set if the lane asks for events from before it subscribed.
 	Replay bool

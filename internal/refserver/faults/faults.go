@@ -20,7 +20,7 @@ type Kind string
 // event applies to it.
 const (
 	Drop       Kind = "drop"       // never delivered, without notice
-	Announce   Kind = "announce"   // never delivered; a gap is announced in its place
+	Announce   Kind = "announce"   // never delivered; a gap is announced in its place, or by webhook Over later
 	Duplicate  Kind = "duplicate"  // delivered twice under the same event id
 	Reid       Kind = "reid"       // delivered again under another event id
 	Reorder    Kind = "reorder"    // delivered after the By next events of its source
@@ -134,7 +134,8 @@ var (
 )
 
 var kindSpecs = map[Kind]kindSpec{
-	Drop: {event: true}, Announce: {event: true}, Duplicate: {event: true}, Reid: {event: true},
+	Drop: {event: true}, Duplicate: {event: true}, Reid: {event: true},
+	Announce:   {event: true, keys: []string{"over"}},
 	Reorder:    {event: true, keys: []string{"by"}, needed: []string{"by"}},
 	Delay:      {event: true, keys: []string{"fixed", "uniform", "pareto", "alpha", "max"}},
 	Misdeliver: {event: true}, Malformed: {event: true}, UTF8: {event: true},

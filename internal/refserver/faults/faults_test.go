@@ -26,14 +26,15 @@ lapse(after=1s); leak(); noresume(code=-32602, every=2); noids(every=2); twofold
 stale(rate=0.5, seed=3); listttl(ms=-5); scope(); mixscope()
 tokenrefuse(every=3); tokendown(every=2); tokenslow(over=100ms)
 break(row=descriptor-name); break(row=stream-implemented, every=3, above=20, at=1s, mode=push)
-trouble(every=4); revoke(at=1s); withdraw(at=1s); change(at=1s); gone(); hoard(mib=5)`
+trouble(every=4); revoke(at=1s); withdraw(at=1s); change(at=1s); gone(); hoard(mib=5)
+announce(every=2, over=250ms, mode=webhook)`
 
 func TestParseRoundTrip(t *testing.T) {
 	s, err := Parse(everything)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s) != 49 {
+	if len(s) != 50 {
 		t.Errorf("%d faults", len(s))
 	}
 	again, err := Parse(s.String())
@@ -127,6 +128,7 @@ func TestParseErrors(t *testing.T) {
 		"drop(every)":                              "write key=value",
 		"drop(every=2, from=9, to=3)":              "to is less than from",
 		"reorder(every=2)":                         "by is missing",
+		"announce(every=2, over=1s)":               "over needs mode=webhook",
 		"delay(every=2)":                           "give one of fixed, uniform and pareto",
 		"delay(every=2, fixed=50)":                 "is not a duration",
 		"delay(every=2, uniform=3ms..2ms)":         "is less than its start",

@@ -149,6 +149,10 @@ func (f *Fault) check(form kindSpec, seen map[string]bool) error {
 		return errors.New("to is less than from")
 	}
 	switch f.Kind {
+	case Announce:
+		if f.Over > 0 && f.Mode != eventmeter.Webhook {
+			return errors.New("over needs mode=webhook: other modes have an order")
+		}
 	case Delay:
 		n := 0
 		for _, key := range []string{"fixed", "uniform", "pareto"} {
