@@ -9,7 +9,7 @@ import (
 
 // The least duration has no opposite.
 func TestFormatTheLeastDuration(t *testing.T) {
-	if got := FormatNanos(math.MinInt64); got != "-2562047h47m16.854775807s" {
+	if got := Nanos(math.MinInt64).String(); got != "-2562047h47m16.854775807s" {
 		t.Error(got)
 	}
 }

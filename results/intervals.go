@@ -192,8 +192,8 @@ func (in *Interval) Why(name string) string {
 		return fmt.Sprintf(
 			"%s drifted from %s in the first third of the run to %s in the last: lower the load, or warm up for longer",
 			name,
-			FormatNanos(in.First),
-			FormatNanos(in.Last),
+			in.First,
+			in.Last,
 		)
 	}
 	return ""

@@ -118,17 +118,7 @@ func (l *Latency) checkLog(log *Log) error {
 func (q Quantiles) text() string {
 	return fmt.Sprintf(
 		"%d samples from %s to %s with p50 %s, p90 %s, p95 %s, p99 %s, p999 %s, mean %s",
-		q.Count,
-		FormatNanos(
-			q.Min,
-		),
-		FormatNanos(q.Max),
-		FormatNanos(q.P50),
-		FormatNanos(q.P90),
-		FormatNanos(q.P95),
-		FormatNanos(q.P99),
-		FormatNanos(q.P999),
-		FormatNanos(q.Mean),
+		q.Count, q.Min, q.Max, q.P50, q.P90, q.P95, q.P99, q.P999, q.Mean,
 	)
 }
 

@@ -8,7 +8,9 @@ package results
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/eventmeter/eventmeter/sinks/ledger"
@@ -418,3 +420,35 @@ type Nanos int64
 
 // Duration converts n.
 func (n Nanos) Duration() time.Duration { return time.Duration(n) }
+
+// String writes n with three significant digits and a unit: 0, 532µs,
+// 12.3ms, 1.25s.
+func (n Nanos) String() string {
+	d := n.Duration()
+	if d == 0 {
+		return "0"
+	}
+	if d < 0 {
+		return "-" + (-max(n, -math.MaxInt64)).String()
+	}
+	if d >= time.Minute {
+		return d.Round(time.Second).String()
+	}
+	unit, name := float64(time.Nanosecond), "ns"
+	switch {
+	case d >= 999500*time.Microsecond:
+		unit, name = float64(time.Second), "s"
+	case d >= 999500*time.Nanosecond:
+		unit, name = float64(time.Millisecond), "ms"
+	case d >= time.Microsecond:
+		unit, name = float64(time.Microsecond), "µs"
+	}
+	x := float64(d) / unit
+	digits := 2
+	if x >= 99.95 {
+		digits = 0
+	} else if x >= 9.995 {
+		digits = 1
+	}
+	return strconv.FormatFloat(x, 'f', digits, 64) + name
+}

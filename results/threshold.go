@@ -271,7 +271,7 @@ func parseValue(text string, kind reflect.Type) (float64, error) {
 func formatFigure(v float64, kind reflect.Type) string {
 	switch {
 	case kind == nanosType:
-		return FormatNanos(Nanos(v))
+		return Nanos(v).String()
 	case kind.Kind() == reflect.Bool:
 		return strconv.FormatBool(v != 0)
 	case kind == leakType && v == 0:
@@ -280,38 +280,6 @@ func formatFigure(v float64, kind reflect.Type) string {
 		return string(LeakFound)
 	}
 	return strconv.FormatFloat(v, 'g', -1, 64)
-}
-
-// FormatNanos writes n with three significant digits and a unit: 0, 532µs,
-// 12.3ms, 1.25s.
-func FormatNanos(n Nanos) string {
-	d := time.Duration(n)
-	if d == 0 {
-		return "0"
-	}
-	if d < 0 {
-		return "-" + FormatNanos(-max(n, -math.MaxInt64))
-	}
-	if d >= time.Minute {
-		return d.Round(time.Second).String()
-	}
-	unit, name := float64(time.Nanosecond), "ns"
-	switch {
-	case d >= 999500*time.Microsecond:
-		unit, name = float64(time.Second), "s"
-	case d >= 999500*time.Nanosecond:
-		unit, name = float64(time.Millisecond), "ms"
-	case d >= time.Microsecond:
-		unit, name = float64(time.Microsecond), "µs"
-	}
-	x := float64(d) / unit
-	digits := 2
-	if x >= 99.95 {
-		digits = 0
-	} else if x >= 9.995 {
-		digits = 1
-	}
-	return strconv.FormatFloat(x, 'f', digits, 64) + name
 }
 
 // Missed says by how much got, which does not hold, is beyond the value of t: "12.5ms (10 %) above".
@@ -335,3 +303,6 @@ func (t Threshold) Missed(got float64) string {
 	}
 	return fmt.Sprintf("%s (%.3g %%) %s", formatFigure(by, kind), 100*by/math.Abs(t.value), side)
 }
+
+// FormatNanos returns n as text.
+func FormatNanos(n Nanos) string { return n.String() }

@@ -110,12 +110,12 @@ func TestThresholdErrors(t *testing.T) {
 	}
 }
 
-func TestFormatNanos(t *testing.T) {
+func TestNanosText(t *testing.T) {
 	for n, want := range map[Nanos]string{0: "0", 7: "7.00ns", 999: "999ns", 1000: "1.00µs", 532100: "532µs",
 		999499: "999µs", 999500: "1.00ms", 12345678: "12.3ms", 99949999: "99.9ms",
 		999499999: "999ms", 999500000: "1.00s", 1250000000: "1.25s", 61e9: "1m1s", -5e6: "-5.00ms"} {
-		if got := FormatNanos(n); got != want {
-			t.Errorf("FormatNanos(%d) = %q, want %q", n, got, want)
+		if got := n.String(); got != want {
+			t.Errorf("%d is %q, want %q", int64(n), got, want)
 		}
 	}
 }

@@ -144,14 +144,14 @@ func (p *Precision) Brief() string {
 
 // String says how exactly the figure is known, and what ended the measured phase.
 func (p *Precision) String() string {
-	took, figure := FormatNanos(p.Measured), p.name()
+	took, figure := p.Measured.String(), p.name()
 	switch {
 	case p.Value == 0:
 		figure += " has no deliveries"
 	case p.HalfWidth == nil: // the doubt says why
-		figure += " " + FormatNanos(p.Value)
+		figure += " " + p.Value.String()
 	default:
-		figure += " " + FormatNanos(p.Value) + " " + plusMinus(*p.HalfWidth)
+		figure += " " + p.Value.String() + " " + plusMinus(*p.HalfWidth)
 	}
 	if p.Doubt != "" {
 		figure += ", in doubt (" + p.Doubt + "),"

@@ -145,7 +145,7 @@ func TestThePageInABrowser(t *testing.T) {
 		}
 		for _, l := range r.Lanes {
 			for _, want := range []string{
-				fmt.Sprintf(`<dd>%d</dd>`, l.Delivered), `<b>` + results.FormatNanos(l.Latency.FromIntended.P99) + `</b> p99`,
+				fmt.Sprintf(`<dd>%d</dd>`, l.Delivered), `<b>` + l.Latency.FromIntended.P99.String() + `</b> p99`,
 			} {
 				if !strings.Contains(dom, want) {
 					t.Errorf("%s: lane %s: the page lacks %s", name, l.Name, want)

@@ -114,7 +114,7 @@ func (v *view) keep(p run.Progress) {
 			open, delivered = open+l.Open, delivered+l.Delivered
 		}
 		fmt.Fprintf(v.w, "%s  %-10s %7s  %d open, %s, %d delivered\n", time.Now().Format("15:04:05.000"), report.Clean(was.phase),
-			results.FormatNanos(results.Nanos(was.last.Elapsed)), open, emissionsText(was.last.Live), delivered)
+			results.Nanos(was.last.Elapsed), open, emissionsText(was.last.Live), delivered)
 	}
 	v.kept = keptPhase{name, p}
 }
@@ -246,7 +246,7 @@ func latency(q ledger.Quantiles, d time.Duration) string {
 	if q.Count == 0 {
 		return "–"
 	}
-	return results.FormatNanos(results.Nanos(d))
+	return results.Nanos(d).String()
 }
 
 // frames renders the successive views of a run in progress. It is not safe for
@@ -314,7 +314,7 @@ func (f *frames) next(p run.Progress, width int, now time.Time) []string {
 	if width-1-laneWidth-2 >= leastChart {
 		head += "  p99"
 		if top > 0 {
-			head += ", █ = " + results.FormatNanos(results.Nanos(top))
+			head += ", █ = " + results.Nanos(top).String()
 		}
 	}
 	out := []string{f.path(), f.progress(p, width), f.ink.Dim(head)}

@@ -71,7 +71,7 @@ func CalibrationMarkdown(w io.Writer, c *Calibration) error {
 		Markup(c.Profile),
 		len(c.Rows)-c.failed(),
 		len(c.Rows),
-		results.FormatNanos(results.Nanos(c.Took)),
+		results.Nanos(c.Took),
 	)
 	if c.Broken != "" {
 		p.printf("**Partial:** %s\n\n", Markup(c.Broken))
@@ -126,7 +126,7 @@ func newCalibrationView(c *Calibration) *calibrationView {
 			"eventmeter %s · %s, %s",
 			Clean(c.Version),
 			c.Started.UTC().Format("2006-01-02 15:04:05 UTC"),
-			results.FormatNanos(results.Nanos(c.Took)),
+			results.Nanos(c.Took),
 		),
 	}
 	v.Title = fmt.Sprintf("Calibration %s, %s · eventmeter", Clean(c.Profile), c.Started.UTC().Format("2 January 2006 15:04 UTC"))

@@ -33,7 +33,7 @@ func (p *printer) capacityHead(c *results.Capacity) {
 		"capacity of %s, %d steps in %s",
 		Clean(capacityWhere(c)),
 		len(c.Steps),
-		results.FormatNanos(results.Nanos(c.Finished.Sub(c.Started))),
+		results.Nanos(c.Finished.Sub(c.Started)),
 	)
 	if c.Partial {
 		p.printf(" · PARTIAL: %s", Clean(c.Reason))
@@ -61,7 +61,7 @@ func sloText(l results.CapacitySLO) string {
 	var out []string
 	for _, q := range sloQuantiles {
 		if bound := q.bound(&l); bound > 0 {
-			out = append(out, q.name+" < "+results.FormatNanos(bound))
+			out = append(out, q.name+" < "+bound.String())
 		}
 	}
 	out = append(

@@ -120,7 +120,7 @@ func requirement(row string) string {
 }
 
 func exampleText(x *results.ConformanceExample) string {
-	return Clean(x.Lane) + " at " + results.FormatNanos(x.At) + ": " + Clean(x.Message)
+	return Clean(x.Lane) + " at " + x.At.String() + ": " + Clean(x.Message)
 }
 
 // checkUnseen writes why rows were not seen, each reason once.

@@ -53,7 +53,7 @@ func conformanceRows(r *results.Result, verdict string) (rows []conformanceRow) 
 			out.Count = count(x.Seen)
 		}
 		if f := x.First; f != nil {
-			out.First = fmt.Sprintf("first by %s %d at %s: %s", Clean(f.Lane), f.Subscription, results.FormatNanos(f.At), Clean(f.Message))
+			out.First = fmt.Sprintf("first by %s %d at %s: %s", Clean(f.Lane), f.Subscription, f.At, Clean(f.Message))
 		}
 		rows = append(rows, out)
 	}

@@ -151,9 +151,9 @@ func targetBars(columns []column, lanes []laneOf) bars {
 			c.Bars,
 			bar{
 				Column: columns[i],
-				Text:   results.FormatNanos(results.Nanos(v)),
+				Text:   results.Nanos(v).String(),
 				sum:    v,
-				Parts:  []barPart{{W: v, Tip: results.FormatNanos(results.Nanos(v))}},
+				Parts:  []barPart{{W: v, Tip: results.Nanos(v).String()}},
 			},
 		)
 	}

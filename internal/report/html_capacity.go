@@ -110,7 +110,7 @@ func newCapacityView(c *results.Capacity) *capacityView {
 		Clean(p.Name),
 		Clean(c.Axis),
 		plural(int64(len(c.Steps)), "step"),
-		results.FormatNanos(results.Nanos(c.Finished.Sub(c.Started))),
+		results.Nanos(c.Finished.Sub(c.Started)),
 	)
 	v.judge(c)
 	for _, w := range c.Warnings {
@@ -273,11 +273,11 @@ func latencyPlot(
 			empty++
 			continue
 		}
-		p.add(s, x.at(s.Load), 100-y.at(v), fmt.Sprintf("%s %s", name, results.FormatNanos(results.Nanos(v))))
+		p.add(s, x.at(s.Load), 100-y.at(v), fmt.Sprintf("%s %s", name, results.Nanos(v)))
 	}
 	if bound > 0 {
 		at := round2(100 - y.at(float64(bound)))
-		p.Above, p.Bound = &at, results.FormatNanos(bound)
+		p.Above, p.Bound = &at, bound.String()
 		p.Caption = "The shaded region at the top breaks the SLO. "
 	}
 	p.Caption += "The shaded column is the interval of the maximum load, and the line in it the maximum load."

@@ -203,7 +203,7 @@ func curve(b []results.Bucket) [][2]float64 {
 func quantiles(b []results.Bucket, ps []float64) []string {
 	out := make([]string, len(ps))
 	for i, p := range ps {
-		out[i] = results.FormatNanos(at(b, p))
+		out[i] = at(b, p).String()
 	}
 	return out
 }
@@ -315,7 +315,7 @@ func timeRows(t results.Timeline, log *results.Log, from, counted time.Duration)
 			row[2] = "–"
 		}
 		if b := spans[i]; len(b) > 0 {
-			row[3], row[4] = results.FormatNanos(at(b, 50)), results.FormatNanos(at(b, 99))
+			row[3], row[4] = at(b, 50).String(), at(b, 99).String()
 		}
 		for _, n := range []int64{p.Skipped, p.Duplicates, p.Late, p.OutOfOrder, p.Unexpected} {
 			row = append(row, count(n))

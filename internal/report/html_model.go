@@ -149,13 +149,13 @@ func (t *tile) latency(l *results.Lane) {
 	if q.Count == 0 {
 		return
 	}
-	t.P99 = results.FormatNanos(q.P99)
+	t.P99 = q.P99.String()
 	in, there := l.Latency.Intervals[p99]
 	switch {
 	case there && in.High > 0:
-		t.Interval = fmt.Sprintf("95 %% interval %s to %s", results.FormatNanos(in.Low), results.FormatNanos(in.High))
+		t.Interval = fmt.Sprintf("95 %% interval %s to %s", in.Low, in.High)
 	case there:
-		t.Interval = fmt.Sprintf("at least %s; too few events for an upper bound", results.FormatNanos(in.Low))
+		t.Interval = fmt.Sprintf("at least %s; too few events for an upper bound", in.Low)
 	}
 	if slices.Contains(l.Latency.BelowResolution, p99) {
 		t.Notes = append(t.Notes, "below the resolution limit")
@@ -173,7 +173,7 @@ func (t *tile) rows(x laneOf) {
 		return
 	}
 	if l.Latency.FromIntended.Count > 0 {
-		add("p50", results.FormatNanos(l.Latency.FromIntended.P50), "")
+		add("p50", l.Latency.FromIntended.P50.String(), "")
 	}
 	add("expected", count(l.Expected), "")
 	add("delivered", count(l.Delivered), "")

@@ -62,7 +62,7 @@ func TestTiles(t *testing.T) {
 	v := newView([]Page{p})
 	got := v.Tiles[0]
 	want := []tileRow{
-		{"p50", results.FormatNanos(l.Latency.FromIntended.P50), ""},
+		{"p50", l.Latency.FromIntended.P50.String(), ""},
 		{"expected", "200", ""},
 		{"delivered", "198", ""},
 		{"lost", "2 (1 %)", "unclean"},
@@ -112,7 +112,7 @@ func TestOverlapIsATie(t *testing.T) {
 func TestStrips(t *testing.T) {
 	p := samplePage()
 	s := stripsOf([]column{{Lane: "push"}}, []Page{p})
-	if s == nil || len(s.Strips) != 1 || s.Limits != results.FormatNanos(p.Result.Generator.ReadDelay.P99) && s.Limits != "" {
+	if s == nil || len(s.Strips) != 1 || s.Limits != p.Result.Generator.ReadDelay.P99.String() && s.Limits != "" {
 		t.Fatalf("%+v", s)
 	}
 	one := s.Strips[0]

@@ -110,8 +110,8 @@ func shardRows(shards []results.Shard) []shardRow {
 				count(int64(s.Subscriptions)),
 				count(s.Delivered),
 				count(s.Foreign),
-				"+" + results.FormatNanos(s.Skew/1000*1000),
-				results.FormatNanos(s.Generator.ReadDelay.P99),
+				"+" + (s.Skew / 1000 * 1000).String(),
+				s.Generator.ReadDelay.P99.String(),
 				strconv.FormatFloat(s.Generator.Process.CPUShare, 'f', 2, 64),
 			}
 		}
@@ -129,7 +129,7 @@ func arrivalText(a *results.Arrivals) string {
 		return "by this program, after reading"
 	}
 	return fmt.Sprintf("%s of %s by the kernel (%s shared a read); at p99, error of these times %s, excluded wait until read %s",
-		count(a.Kernel), count(a.Counted), count(a.Shared), results.FormatNanos(a.Error.P99), results.FormatNanos(a.Waited.P99))
+		count(a.Kernel), count(a.Counted), count(a.Shared), a.Error.P99, a.Waited.P99)
 }
 
 // anomaly is one kind of incident of one lane, with examples.
@@ -234,7 +234,7 @@ func findings(c column, l *results.Lane, r *results.Result) []finding {
 		if !known {
 			n, at[k] = len(out), len(out)
 			f := finding{Kind: kindOf(e), Source: e.Source, EventID: Clean(e.EventID), Range: fmt.Sprint(e.FromSeq)}
-			f.At = results.FormatNanos(results.Nanos(e.At.Duration().Round(time.Millisecond)))
+			f.At = results.Nanos(e.At.Duration().Round(time.Millisecond)).String()
 			if e.ToSeq != e.FromSeq {
 				f.Range = fmt.Sprintf("%d to %d", e.FromSeq, e.ToSeq)
 			}

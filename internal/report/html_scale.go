@@ -175,7 +175,7 @@ func stripsOf(columns []column, runs []Page) *strips {
 	var limits []string
 	for i := range runs {
 		if limit := runs[i].Result.Generator.ReadDelay.P99; limit > 0 {
-			limits = append(limits, results.FormatNanos(limit))
+			limits = append(limits, limit.String())
 		}
 	}
 	out.Limits = strings.Join(limits, ", ")
@@ -202,7 +202,7 @@ func newStrip(c column, buckets []results.Bucket, axis scale) strip {
 	p50, p99, last := at(buckets, 50), at(buckets, 99), buckets[len(buckets)-1].Value
 	s := strip{
 		Column: c, P50: axis.at(float64(p50)), P99: axis.at(float64(p99)),
-		Text: fmt.Sprintf("p50 %s, p99 %s, max %s", results.FormatNanos(p50), results.FormatNanos(p99), results.FormatNanos(last)),
+		Text: fmt.Sprintf("p50 %s, p99 %s, max %s", p50, p99, last),
 	}
 	const width = 100.0 / stripBins
 	for i, n := range bins {
@@ -218,7 +218,7 @@ func newStrip(c column, buckets []results.Bucket, axis scale) strip {
 
 // nanosText names a round latency on an axis: 5ms, 0.2s.
 func nanosText(v float64) string {
-	text := results.FormatNanos(results.Nanos(math.Round(v)))
+	text := results.Nanos(math.Round(v)).String()
 	unit := unitOf(text)
 	if number := strings.TrimSuffix(text, unit); strings.Contains(number, ".") {
 		return strings.TrimRight(strings.TrimRight(number, "0"), ".") + unit

@@ -179,7 +179,7 @@ func TestHTMLBars(t *testing.T) {
 	// Where lanes take turns, the target's work is known by lane: 4 ms over 1,999 events.
 	p.Result.Lanes[0].Process, p.Result.Lanes[0].Received = &results.Process{CPU: 3998e3}, 1999
 	got = costs([]column{{Lane: "push"}}, []laneOf{{&p.Result.Upstream, &p.Result.Lanes[0]}})
-	if b := got[len(got)-1].Bars[0]; len(got) != 7 || b.Text != results.FormatNanos(2000) {
+	if b := got[len(got)-1].Bars[0]; len(got) != 7 || b.Text != results.Nanos(2000).String() {
 		t.Errorf("the target's work: %+v", got[len(got)-1])
 	}
 }

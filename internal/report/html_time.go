@@ -89,7 +89,7 @@ func (c *captions) add(name string, r *results.Result, d *runData) {
 		if q := r.Lanes[i].Latency.FromIntended; q.Count > 0 {
 			spans = append(
 				spans,
-				fmt.Sprintf("%s %s to %s", Clean(r.Lanes[i].Name), results.FormatNanos(q.P50), results.FormatNanos(q.Max)),
+				fmt.Sprintf("%s %s to %s", Clean(r.Lanes[i].Name), q.P50, q.Max),
 			)
 		}
 	}
@@ -190,7 +190,7 @@ func highest(vs []*float64) int {
 	return most
 }
 
-func millisText(ms float64) string { return results.FormatNanos(results.Nanos(ms * 1e6)) }
+func millisText(ms float64) string { return results.Nanos(ms * 1e6).String() }
 
 // timeText formats the start of an interval, but not earlier than the shown clock begins.
 func timeText(s float64) string { return fmt.Sprintf("%.1fs", max(s, 0)) }

@@ -19,7 +19,7 @@ func newRunView(p *Page) runView {
 		Where:    whereText(r),
 		Protocol: protocolText(r),
 		Started:  r.Started.UTC().Format("2006-01-02 15:04:05 UTC"),
-		Took:     results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))),
+		Took:     results.Nanos(r.Finished.Sub(r.Started)).String(),
 		Published: plural(
 			r.Upstream.Published,
 			"event",
@@ -110,8 +110,8 @@ func laneMeaning(x laneOf) string {
 	q := l.Latency.FromIntended
 	s := fmt.Sprintf(
 		"99 of 100 deliveries arrived within %s of the scheduled instant, half within %s; ",
-		results.FormatNanos(q.P99),
-		results.FormatNanos(q.P50),
+		q.P99,
+		q.P50,
 	)
 	if l.Expected == l.Delivered {
 		s += "nothing was lost"
@@ -151,9 +151,9 @@ func health(r *results.Result) [][2]string {
 		}
 		return fmt.Sprintf(
 			"p50 %s, p99 %s, max %s (%s samples)",
-			results.FormatNanos(q.P50),
-			results.FormatNanos(q.P99),
-			results.FormatNanos(q.Max),
+			q.P50,
+			q.P99,
+			q.Max,
 			count(q.Count),
 		)
 	}

@@ -185,12 +185,12 @@ func compared(p *Page) string {
 		case s.first:
 			tied = append(tied, s.named())
 		case s.times == 0: // the first is below the resolution limit
-			slower = append(slower, fmt.Sprintf("%s took %s", name, results.FormatNanos(s.p99)))
+			slower = append(slower, fmt.Sprintf("%s took %s", name, s.p99))
 		default:
 			slower = append(slower, fmt.Sprintf("%s took %s times as long", name, quotient(s.times)))
 		}
 	}
-	text := fmt.Sprintf("%s was fastest: 99 of 100 deliveries within %s", Clean(all[0].lane.Name), results.FormatNanos(all[0].p99))
+	text := fmt.Sprintf("%s was fastest: 99 of 100 deliveries within %s", Clean(all[0].lane.Name), all[0].p99)
 	if all[0].tied {
 		text = "Tie: this run does not separate " + listed(tied)
 		if all[0].short {
@@ -217,5 +217,5 @@ func longest(all []standing) (n int) {
 
 // named returns the lane's name with its p99.
 func (s *standing) named() string {
-	return fmt.Sprintf("%s (p99 %s)", Clean(s.lane.Name), results.FormatNanos(s.p99))
+	return fmt.Sprintf("%s (p99 %s)", Clean(s.lane.Name), s.p99)
 }

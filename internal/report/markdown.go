@@ -101,7 +101,7 @@ func Markdown(w io.Writer, r *results.Result) error {
 		plural(r.Upstream.Published, "event"),
 		Markup(r.Upstream.Kind),
 		plural(int64(r.Upstream.Sources), "source"),
-		results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))),
+		results.Nanos(r.Finished.Sub(r.Started)),
 	)
 	for i := range r.Until {
 		p.printf("%s.\n\n", Markup(r.Until[i].String()))

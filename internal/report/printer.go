@@ -122,7 +122,7 @@ func quantile(q results.Quantiles, v results.Nanos) string {
 	if q.Count == 0 {
 		return "–"
 	}
-	return results.FormatNanos(v)
+	return v.String()
 }
 
 func padRight(s string, n int) string {
@@ -141,7 +141,7 @@ func shorten(s string, n int) string {
 }
 
 func usage(u *results.Process) string {
-	return fmt.Sprintf("%.2f CPUs (%s), %s", u.CPUShare, results.FormatNanos(u.CPU), bytes(float64(u.Memory)))
+	return fmt.Sprintf("%.2f CPUs (%s), %s", u.CPUShare, u.CPU, bytes(float64(u.Memory)))
 }
 
 // Ink paints text for a terminal. The zero value leaves it plain.

@@ -180,7 +180,7 @@ func latency(name string) func(*results.Lane) string {
 		if !there {
 			return "–"
 		}
-		text := results.FormatNanos(results.Nanos(v))
+		text := results.Nanos(v).String()
 		if in, there := l.Latency.Intervals[name]; there {
 			text += " " + intervalText(text, in)
 		}
@@ -194,9 +194,9 @@ func latency(name string) func(*results.Lane) string {
 // intervalText formats the interval of a figure. Its bounds have no unit if they have the figure's.
 func intervalText(figure string, in results.Interval) string {
 	unit := unitOf(figure)
-	low, high := results.FormatNanos(in.Low), "?"
+	low, high := in.Low.String(), "?"
 	if in.High > 0 {
-		high = results.FormatNanos(in.High)
+		high = in.High.String()
 	}
 	if unitOf(low) == unit && (in.High == 0 || unitOf(high) == unit) {
 		low, high = strings.TrimSuffix(low, unit), strings.TrimSuffix(high, unit)

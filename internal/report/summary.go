@@ -32,7 +32,7 @@ func Summary(w io.Writer, r *results.Result, o SummaryOptions) error {
 	head := fmt.Sprintf(
 		"%s in %s, %s published",
 		whereText(r),
-		results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))),
+		results.Nanos(r.Finished.Sub(r.Started)),
 		plural(r.Upstream.Published, "event"),
 	)
 	verdict := s.besides(strings.ToUpper(j.word), j.text, 3)
@@ -164,7 +164,7 @@ func (s *summary) marks() string {
 		}
 	}
 	for _, m := range []struct{ mark, text string }{
-		{"~", "~ below the resolution limit of " + results.FormatNanos(s.r.Generator.ReadDelay.P99)},
+		{"~", "~ below the resolution limit of " + s.r.Generator.ReadDelay.P99.String()},
 		{"?", "? too few events to bound the interval"},
 		{"!", "! in doubt: see the warnings"},
 	} {

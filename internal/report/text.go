@@ -37,7 +37,7 @@ func Text(w io.Writer, r *results.Result) error {
 }
 
 func (p *printer) head(r *results.Result) {
-	p.printf("%s, %s, in %s", whereText(r), protocolText(r), results.FormatNanos(results.Nanos(r.Finished.Sub(r.Started))))
+	p.printf("%s, %s, in %s", whereText(r), protocolText(r), results.Nanos(r.Finished.Sub(r.Started)))
 	if r.Partial {
 		p.printf(" · PARTIAL: %s", Clean(r.Reason))
 	}
@@ -52,7 +52,7 @@ func (p *printer) head(r *results.Result) {
 		}
 	}
 	if u.Lag.Count > 0 {
-		p.printf("; published %s after scheduled at p99", results.FormatNanos(u.Lag.P99))
+		p.printf("; published %s after scheduled at p99", u.Lag.P99)
 	}
 	p.printf("\n")
 	for i := range r.Until {
@@ -131,7 +131,7 @@ func latencyNotes(r *results.Result) []string {
 		{doubts, "! in doubt: see the warnings"},
 		{below, fmt.Sprintf(
 			"~ below this run's resolution limit of %s; smaller differences are not measurable",
-			results.FormatNanos(r.Generator.ReadDelay.P99),
+			r.Generator.ReadDelay.P99,
 		)},
 	} {
 		if n.there {
@@ -164,7 +164,7 @@ func (p *printer) generator(r *results.Result) {
 	in := r.Generator
 	p.printf("generator  %s, %d goroutines\n", usage(&in.Process), in.Goroutines)
 	p.printf("           at p99: read delay %s, timers %s late; longest GC pause %s\n",
-		results.FormatNanos(in.ReadDelay.P99), results.FormatNanos(in.TimerLag.P99), results.FormatNanos(in.GCPauses.Max))
+		in.ReadDelay.P99, in.TimerLag.P99, in.GCPauses.Max)
 	if a := in.Arrivals; a.Kernel > 0 {
 		p.printf(
 			"           %s of %s deliveries timed by the kernel, %s shared a read\n",
@@ -174,8 +174,8 @@ func (p *printer) generator(r *results.Result) {
 		)
 		p.printf(
 			"           at p99: error of these times %s; wait until read %s, excluded\n",
-			results.FormatNanos(a.Error.P99),
-			results.FormatNanos(a.Waited.P99),
+			a.Error.P99,
+			a.Waited.P99,
 		)
 	}
 	if r.Target.Process != nil {
@@ -218,8 +218,8 @@ func (p *printer) shards(r *results.Result) {
 			count(int64(s.Subscriptions)),
 			count(s.Delivered),
 			count(s.Foreign),
-			"+"+results.FormatNanos(s.Skew/1000*1000),
-			results.FormatNanos(s.Generator.ReadDelay.P99),
+			"+"+(s.Skew/1000*1000).String(),
+			s.Generator.ReadDelay.P99,
 			s.Generator.Process.CPUShare,
 		)
 		if s.Partial {

@@ -49,7 +49,7 @@ func shownText(unit string, v *float64) string {
 	case v == nil:
 		return "–"
 	case unit == "ns":
-		return results.FormatNanos(results.Nanos(*v))
+		return results.Nanos(*v).String()
 	}
 	return ratio(*v)
 }

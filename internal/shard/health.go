@@ -82,7 +82,7 @@ func (m *merge) warnShards() {
 			"skew",
 			"",
 			"the last shard began to publish %s after the first, by the clocks of their machines",
-			results.FormatNanos(latest),
+			latest,
 		)
 	}
 	for _, s := range all[1:] {

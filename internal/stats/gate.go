@@ -113,7 +113,7 @@ func (g Gate) failures(lane string, figures []Change) []GateFailure {
 func FormatFigure(unit string, v float64) string {
 	switch unit {
 	case "ns":
-		return results.FormatNanos(results.Nanos(math.Round(v)))
+		return results.Nanos(math.Round(v)).String()
 	case "share":
 		return significant(100*v) + " %"
 	case "bytes":

@@ -99,8 +99,8 @@ func logDiff(l *results.Lane, log *results.Log) string {
 		if want := float64(q.P50); math.Abs(got-want) > 0.01*want+1000 {
 			return fmt.Sprintf(
 				"the median of the log is %s and of the result %s",
-				results.FormatNanos(results.Nanos(got)),
-				results.FormatNanos(q.P50),
+				results.Nanos(got),
+				q.P50,
 			)
 		}
 	}
