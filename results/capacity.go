@@ -67,6 +67,11 @@ type CapacitySLO struct {
 	Metrics []string `json:"metrics,omitempty"`
 }
 
+// Bounds are the bounds of the quantiles, scheduled → received; a value of 0 is none.
+func (l *CapacitySLO) Bounds() []Quantile {
+	return Quantiles{P50: l.P50, P90: l.P90, P95: l.P95, P99: l.P99, P999: l.P999}.All()
+}
+
 // CapacityMaximum is the largest load that meets the SLO, with its uncertainty.
 type CapacityMaximum struct {
 	// the largest load that met the SLO, below all loads that did not; 0 = none

@@ -39,7 +39,7 @@ func FigurePath(name string) []string {
 }
 
 func isQuantile(name string) bool {
-	return slices.ContainsFunc(new(Quantiles).all(), func(q quantileOf) bool { return q.name == name })
+	return slices.ContainsFunc(Quantiles{}.All(), func(q Quantile) bool { return q.Name == name })
 }
 
 // meant returns the full name of the figure below root that an unknown path probably stands for, or

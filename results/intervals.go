@@ -70,19 +70,19 @@ func (l *Latency) setIntervals(name string, q *Quantiles, whole *hdrhistogram.Hi
 	for _, group := range interval.Group(spans) {
 		blocks = append(blocks, inOrder(group))
 	}
-	for _, x := range q.all() {
+	for _, x := range q.All() {
 		counts := make([]interval.Block, len(blocks))
 		for i, b := range blocks {
-			counts[i] = countsAround(b, x.value)
+			counts[i] = countsAround(b, x.Value)
 		}
-		e := interval.Of(x.p, counts)
+		e := interval.Of(x.P, counts)
 		// The bounds are values of the histogram, as the figure itself.
-		in := Interval{Low: min(Nanos(whole.ValueAtPercentile(100*e.Low)), x.value), Draws: int64(math.Round(e.Draws))}
+		in := Interval{Low: min(Nanos(whole.ValueAtPercentile(100*e.Low)), x.Value), Draws: int64(math.Round(e.Draws))}
 		if !e.Open {
-			in.High = max(Nanos(whole.ValueAtPercentile(100*e.High)), x.value)
+			in.High = max(Nanos(whole.ValueAtPercentile(100*e.High)), x.Value)
 		}
-		in.First, in.Last = drift(blocks, x.p)
-		l.Intervals[name+"."+x.name] = in
+		in.First, in.Last = drift(blocks, x.P)
+		l.Intervals[name+"."+x.Name] = in
 	}
 }
 
@@ -147,17 +147,17 @@ func bucketAt(buckets []Bucket, p float64) Nanos {
 // MarkDoubts sets the doubts of the intervals. limit is the resolution limit, and lag the time from
 // the scheduled instants to publishing.
 func (l *Latency) MarkDoubts(limit Nanos, lag *Quantiles) {
-	late := lag.all()
+	late := lag.All()
 	for _, part := range l.parts() {
-		for i, x := range part.q.all() {
-			key := part.name + "." + x.name
+		for i, x := range part.q.All() {
+			key := part.name + "." + x.Name
 			in, there := l.Intervals[key]
 			if !there {
 				continue
 			}
 			in.Doubt = ""
 			switch {
-			case part.tag == TagIntended && late[i].value >= leastLate && float64(late[i].value) > lateShare*float64(x.value):
+			case part.tag == TagIntended && late[i].Value >= leastLate && float64(late[i].Value) > lateShare*float64(x.Value):
 				in.Doubt = OffSchedule
 			case max(in.First-in.Last, in.Last-in.First) > limit:
 				in.Doubt = Drift
@@ -213,19 +213,19 @@ func needs(percentile string) int64 {
 func Doubts(lanes []Lane) []Warning {
 	var few []string
 	var out []Warning
-	for _, x := range new(Quantiles).all() {
+	for _, x := range new(Quantiles).All() {
 		var names []string
 		for i := range lanes {
 			l := &lanes[i]
 			if slices.ContainsFunc(
 				l.Latency.parts(),
-				func(p latencyPart) bool { return l.Latency.Intervals[p.name+"."+x.name].Doubt == FewEvents },
+				func(p latencyPart) bool { return l.Latency.Intervals[p.name+"."+x.Name].Doubt == FewEvents },
 			) {
 				names = append(names, l.Name)
 			}
 		}
 		if names != nil {
-			few = append(few, fmt.Sprintf("%s of %s (%d needed)", percentile(x.name), strings.Join(names, ", "), needs(percentile(x.name))))
+			few = append(few, fmt.Sprintf("%s of %s (%d needed)", x.Label(), strings.Join(names, ", "), needs(x.Label())))
 		}
 	}
 	if few != nil {
@@ -256,9 +256,9 @@ func Doubts(lanes []Lane) []Warning {
 // doubted returns the figures with that doubt, and why the first has it.
 func (l *Latency) doubted(doubt string) (names []string, why string) {
 	for _, part := range l.parts() {
-		for _, x := range part.q.all() {
-			if in := l.Intervals[part.name+"."+x.name]; in.Doubt == doubt {
-				names, why = append(names, part.label+", "+percentile(x.name)), cmp.Or(why, in.Why(x.name))
+		for _, x := range part.q.All() {
+			if in := l.Intervals[part.name+"."+x.Name]; in.Doubt == doubt {
+				names, why = append(names, part.label+", "+x.Label()), cmp.Or(why, in.Why(x.Name))
 			}
 		}
 	}
@@ -269,16 +269,16 @@ func (l *Latency) doubted(doubt string) (names []string, why string) {
 func (l *Latency) checkIntervals() error {
 	known := 0
 	for _, part := range l.parts() {
-		for _, x := range part.q.all() {
-			key := part.name + "." + x.name
+		for _, x := range part.q.All() {
+			key := part.name + "." + x.Name
 			in, there := l.Intervals[key]
 			if !there {
 				continue
 			}
 			known++
 			switch {
-			case in.Low > x.value || in.High != 0 && in.High < x.value:
-				return fmt.Errorf("latency.intervals: %s is %d ns, which is not between %d and %d", key, x.value, in.Low, in.High)
+			case in.Low > x.Value || in.High != 0 && in.High < x.Value:
+				return fmt.Errorf("latency.intervals: %s is %d ns, which is not between %d and %d", key, x.Value, in.Low, in.High)
 			case in.Draws > part.q.Count:
 				return fmt.Errorf("latency.intervals: %s has %d draws of %d deliveries", key, in.Draws, part.q.Count)
 			case !slices.Contains([]string{"", FewEvents, OffSchedule, Drift}, in.Doubt):

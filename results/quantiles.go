@@ -50,9 +50,9 @@ func (l *Latency) MarkResolution(limit Nanos) {
 		if part.q.Count == 0 {
 			continue
 		}
-		for _, f := range append(part.q.all(), quantileOf{"max", 1, part.q.Max}) {
-			if f.value < limit {
-				l.BelowResolution = append(l.BelowResolution, part.name+"."+f.name)
+		for _, f := range append(part.q.All(), Quantile{"max", 1, part.q.Max}) {
+			if f.Value < limit {
+				l.BelowResolution = append(l.BelowResolution, part.name+"."+f.Name)
 			}
 		}
 	}
@@ -70,15 +70,19 @@ func (q Quantiles) Has(name string) bool {
 	return q.Count > 0
 }
 
-// quantileOf is one quantile of a summary.
-type quantileOf struct {
-	name  string
-	p     float64
-	value Nanos
+// Quantile is one quantile of a summary.
+type Quantile struct {
+	Name  string  // in result.json
+	P     float64 // 0 to 1
+	Value Nanos
 }
 
-func (q *Quantiles) all() []quantileOf {
-	return []quantileOf{{"p50", 0.5, q.P50}, {"p90", 0.9, q.P90}, {"p95", 0.95, q.P95}, {"p99", 0.99, q.P99}, {"p999", 0.999, q.P999}}
+// Label is the name of the quantile as people write it.
+func (q Quantile) Label() string { return percentile(q.Name) }
+
+// All are the quantiles of a summary, without its minimum and maximum.
+func (q Quantiles) All() []Quantile {
+	return []Quantile{{"p50", 0.5, q.P50}, {"p90", 0.9, q.P90}, {"p95", 0.95, q.P95}, {"p99", 0.99, q.P99}, {"p999", 0.999, q.P999}}
 }
 
 // latencyPart is one of the two latencies.

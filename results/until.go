@@ -62,8 +62,8 @@ func parseCondition(text string) (Condition, error) {
 	}
 	var l Latency
 	for _, part := range l.parts() {
-		for _, x := range part.q.all() {
-			if name := part.name + "." + x.name; "latency."+name == strings.Join(c.path, ".") {
+		for _, x := range part.q.All() {
+			if name := part.name + "." + x.Name; "latency."+name == strings.Join(c.path, ".") {
 				c.figure = name
 			}
 		}

@@ -6,23 +6,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
-)
 
-// SLO is the service level objective that a load must meet. Latencies are scheduled →
-// received, of the worst lane; 0 means no bound.
-type SLO struct {
-	P50, P90, P95, P99, P999 time.Duration
-	// Loss is the largest share of owed deliveries that may be missing after the
-	// drain, and of events that may fail to be published.
-	Loss float64
-	// Backlog is the largest growth of the backlog, as a share of the offered rate.
-	Backlog float64
-}
+	"github.com/eventmeter/eventmeter/results"
+)
 
 // Measured holds the figures of a step that decide its verdict.
 type Measured struct {
-	// Latencies scheduled → received of the worst lane.
-	P50, P90, P95, P99, P999 time.Duration
+	// Latency is scheduled → received, each quantile that of the worst lane.
+	Latency results.Quantiles
 	// Expected deliveries, and those missing at the end of the drain.
 	Expected, Lost int64
 	// Published events, and those of them that the upstream did not confirm.
@@ -48,8 +39,8 @@ const maxDropped = 0.01
 // the generator's health: an unhealthy generator makes figures worse, not better. A load that did
 // not meet it has failed only if the generator was healthy. A load without evidence on some lane
 // has not passed. The reasons name what was not met.
-func (l SLO) Judge(m Measured) (Verdict, []string) {
-	reasons := append(l.broken(m), m.Broken...)
+func Judge(l *results.CapacitySLO, m *Measured) (Verdict, []string) {
+	reasons := append(broken(l, m), m.Broken...)
 	if m.Dropped > maxDropped {
 		return Unclear, append(
 			reasons,
@@ -81,40 +72,20 @@ func digits(x float64, n int) string {
 }
 
 // broken lists the violations of the SLO.
-func (l SLO) broken(m Measured) []string {
+func broken(l *results.CapacitySLO, m *Measured) []string {
 	var out []string
-	for _, q := range []struct {
-		name      string
-		limit, is time.Duration
-	}{{"p50", l.P50, m.P50}, {"p90", l.P90, m.P90}, {"p95", l.P95, m.P95}, {"p99", l.P99, m.P99}, {"p99.9", l.P999, m.P999}} {
-		if q.limit > 0 && q.is >= q.limit {
-			out = append(out, fmt.Sprintf("%s %s, limit %s", q.name, short(q.is), short(q.limit)))
+	for i, is := range m.Latency.All() {
+		if limit := l.Bounds()[i].Value; limit > 0 && is.Value >= limit {
+			out = append(out, fmt.Sprintf("%s %s, limit %s", is.Label(), short(is.Value.Duration()), short(limit.Duration())))
 		}
 	}
-	if loss := share(m.Lost, m.Expected); loss > l.Loss {
-		out = append(
-			out,
-			fmt.Sprintf(
-				"%d of %d deliveries missing after the drain (%s %%, limit %s %%)",
-				m.Lost,
-				m.Expected,
-				digits(100*loss, 2),
-				digits(100*l.Loss, 2),
-			),
-		)
+	missing := func(lost, of int64, what string) {
+		if loss := share(lost, of); loss > l.Loss {
+			out = append(out, fmt.Sprintf("%d of %d %s (%s %%, limit %s %%)", lost, of, what, digits(100*loss, 2), digits(100*l.Loss, 2)))
+		}
 	}
-	if failed := share(m.Failed, m.Fired); failed > l.Loss {
-		out = append(
-			out,
-			fmt.Sprintf(
-				"%d of %d events not confirmed (%s %%, limit %s %%)",
-				m.Failed,
-				m.Fired,
-				digits(100*failed, 2),
-				digits(100*l.Loss, 2),
-			),
-		)
-	}
+	missing(m.Lost, m.Expected, "deliveries missing after the drain")
+	missing(m.Failed, m.Fired, "events not confirmed")
 	if m.Offered > 0 && m.Growth > l.Backlog*m.Offered && m.Growth > 2*m.GrowthError {
 		out = append(
 			out,

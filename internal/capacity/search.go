@@ -11,16 +11,16 @@ import (
 )
 
 // Verdict is the outcome of one trial of a load.
-type Verdict int
+type Verdict string
 
 // The verdicts.
 const (
 	// Passed: the load met the SLO.
-	Passed Verdict = iota
+	Passed Verdict = "passed"
 	// Failed: the load did not meet the SLO, because of the target.
-	Failed
+	Failed Verdict = "failed"
 	// Unclear: the load did not meet the SLO, and the generator may be the cause.
-	Unclear
+	Unclear Verdict = "unclear"
 )
 
 // Outcome is the state of a search.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // drive runs a search on a function and returns the loads that were tried.
@@ -94,7 +96,7 @@ func TestSearch(t *testing.T) {
 		"unclear at once": {Options{From: 1, To: 9}, func(float64, int) Verdict { return Unclear }, Generator,
 			Maximum{0, 1, 0, 0}, []float64{1, 1, 1}},
 		"noise": {Options{From: 1, To: 9, MaxTrials: 20, Confirm: 9},
-			func(_ float64, trial int) Verdict { return Verdict(trial % 2) }, Exhausted, Maximum{1, 0, 0, 0}, nil},
+			func(_ float64, trial int) Verdict { return []Verdict{Passed, Failed}[trial%2] }, Exhausted, Maximum{1, 0, 0, 0}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, loads := drive(t, c.o, c.verdict)
@@ -123,16 +125,16 @@ func TestSearchOptions(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
-	slo := SLO{P99: 250 * time.Millisecond, P50: 100 * time.Millisecond, Loss: 0.01, Backlog: 0.01}
-	good := Measured{Expected: 1000, Fired: 100, Offered: 500, P99: 200 * time.Millisecond}
+	slo := results.CapacitySLO{P99: 250e6, P50: 100e6, Loss: 0.01, Backlog: 0.01}
+	good := Measured{Expected: 1000, Fired: 100, Offered: 500, Latency: results.Quantiles{P99: 200e6}}
 	for _, c := range []struct {
 		change func(*Measured)
 		want   Verdict
 		reason string
 	}{
 		{func(*Measured) {}, Passed, ""},
-		{func(m *Measured) { m.P99 = 250 * time.Millisecond }, Failed, "p99 250ms, limit 250ms"},
-		{func(m *Measured) { m.P50 = 120 * time.Millisecond }, Failed, "p50 120ms, limit 100ms"},
+		{func(m *Measured) { m.Latency.P99 = 250e6 }, Failed, "p99 250ms, limit 250ms"},
+		{func(m *Measured) { m.Latency.P50 = 120e6 }, Failed, "p50 120ms, limit 100ms"},
 		{func(m *Measured) { m.Lost = 10 }, Passed, ""},
 		{func(m *Measured) { m.Lost = 11 }, Failed, "11 of 1000 deliveries missing after the drain (1.1 %, limit 1 %)"},
 		{func(m *Measured) { m.Failed = 2 }, Failed, "2 of 100 events not confirmed"},
@@ -148,7 +150,7 @@ func TestJudge(t *testing.T) {
 	} {
 		m := good
 		c.change(&m)
-		v, reasons := slo.Judge(m)
+		v, reasons := Judge(&slo, &m)
 		if v != c.want || (len(reasons) == 0) != (c.reason == "") || !strings.Contains(strings.Join(reasons, "\n"), c.reason) {
 			t.Errorf("%+v: %v %q, want %v %q", m, v, reasons, c.want, c.reason)
 		}

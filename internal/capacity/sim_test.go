@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // system is a simulated target with a known capacity: a queue that a token
@@ -60,7 +62,7 @@ func (s *system) run(rate float64) Measured {
 	m.Expected = int64(len(latencies))
 	m.Fired = m.Expected / int64(s.fanout)
 	slices.Sort(latencies)
-	m.P99 = time.Duration(latencies[len(latencies)*99/100] * 1e9)
+	m.Latency.P99 = results.Nanos(latencies[len(latencies)*99/100] * 1e9)
 	var readings []Reading
 	for at := simWarm + simStep/3; at < simWarm+simStep; at += 0.05 {
 		in, _ := slices.BinarySearch(came, at)
@@ -75,7 +77,7 @@ func (s *system) run(rate float64) Measured {
 }
 
 // find runs a whole search on the system; loads are events per second.
-func (s *system) find(t *testing.T, slo SLO) (Maximum, Outcome, int) {
+func (s *system) find(t *testing.T, slo results.CapacitySLO) (Maximum, Outcome, int) {
 	t.Helper()
 	true0 := s.capacity / float64(s.fanout)
 	search, err := New(Options{From: true0 / 6, To: true0 * 20})
@@ -87,7 +89,8 @@ func (s *system) find(t *testing.T, slo SLO) (Maximum, Outcome, int) {
 		if !more {
 			return search.Maximum(), search.Outcome(), trials
 		}
-		v, _ := slo.Judge(s.run(load))
+		m := s.run(load)
+		v, _ := Judge(&slo, &m)
 		search.Record(load, v)
 	}
 }
@@ -96,7 +99,7 @@ func (s *system) find(t *testing.T, slo SLO) (Maximum, Outcome, int) {
 // 5 %, for every seed and fan-out, quiet or disturbed. Where disturbances come
 // so thick that they hide the limit, the search says that, and not a number.
 func TestFindsAKnownCapacity(t *testing.T) {
-	slo := SLO{P99: 400 * time.Millisecond, Backlog: 0.01}
+	slo := results.CapacitySLO{P99: 400e6, Backlog: 0.01}
 	const seeds = 20
 	for _, disturbed := range []float64{0, 0.15} {
 		for _, fanout := range []int{1, 10, 100} {

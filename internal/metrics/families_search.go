@@ -160,11 +160,8 @@ var searchFamilies = slices.Concat([]family[Search]{
 					if q.Count == 0 {
 						continue
 					}
-					for _, v := range []struct {
-						figure string
-						value  results.Nanos
-					}{{"p50", q.P50}, {"p90", q.P90}, {"p95", q.P95}, {"p99", q.P99}, {"p999", q.P999}} {
-						emit(v.value.Duration().Seconds(), strconv.Itoa(s.Number), l.Name, l.Mode, v.figure)
+					for _, v := range q.All() {
+						emit(v.Value.Duration().Seconds(), strconv.Itoa(s.Number), l.Name, l.Mode, v.Name)
 					}
 				}
 			}

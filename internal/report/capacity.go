@@ -21,17 +21,10 @@ func Capacity(w io.Writer, c *results.Capacity) error {
 	return p.err
 }
 
-func capacityWhere(c *results.Capacity) string {
-	if c.Target.Embedded {
-		return "the embedded target"
-	}
-	return c.Target.URL
-}
-
 func (p *printer) capacityHead(c *results.Capacity) {
 	p.printf(
 		"capacity of %s, %d steps in %s",
-		Clean(capacityWhere(c)),
+		targetText(&c.Target),
 		len(c.Steps),
 		results.Nanos(c.Finished.Sub(c.Started)),
 	)
@@ -43,25 +36,12 @@ func (p *printer) capacityHead(c *results.Capacity) {
 	p.printf("\n")
 }
 
-// sloQuantiles are the quantiles that an SLO can bound.
-var sloQuantiles = []struct {
-	name  string
-	bound func(*results.CapacitySLO) results.Nanos
-	of    func(*results.Quantiles) results.Nanos
-}{
-	{"p50", func(l *results.CapacitySLO) results.Nanos { return l.P50 }, func(q *results.Quantiles) results.Nanos { return q.P50 }},
-	{"p90", func(l *results.CapacitySLO) results.Nanos { return l.P90 }, func(q *results.Quantiles) results.Nanos { return q.P90 }},
-	{"p95", func(l *results.CapacitySLO) results.Nanos { return l.P95 }, func(q *results.Quantiles) results.Nanos { return q.P95 }},
-	{"p99", func(l *results.CapacitySLO) results.Nanos { return l.P99 }, func(q *results.Quantiles) results.Nanos { return q.P99 }},
-	{"p99.9", func(l *results.CapacitySLO) results.Nanos { return l.P999 }, func(q *results.Quantiles) results.Nanos { return q.P999 }},
-}
-
 // sloText is the SLO on one line.
 func sloText(l results.CapacitySLO) string {
 	var out []string
-	for _, q := range sloQuantiles {
-		if bound := q.bound(&l); bound > 0 {
-			out = append(out, q.name+" < "+bound.String())
+	for _, bound := range l.Bounds() {
+		if bound.Value > 0 {
+			out = append(out, bound.Label()+" < "+bound.Value.String())
 		}
 	}
 	out = append(
@@ -340,7 +320,7 @@ func (p *printer) costs(c *results.Capacity) {
 // CapacityMarkdown writes a capacity as tables in Markdown. Text from a target is escaped.
 func CapacityMarkdown(w io.Writer, c *results.Capacity) error {
 	p := &printer{w: w}
-	p.printf("### Capacity of %s\n\n**%s**\n\n", Markup(capacityWhere(c)), Markup(strings.ReplaceAll(maximumText(c), "\n", "; ")))
+	p.printf("### Capacity of %s\n\n**%s**\n\n", Markup(targetText(&c.Target)), Markup(strings.ReplaceAll(maximumText(c), "\n", "; ")))
 	if c.Partial {
 		p.printf("**Partial:** %s\n\n", Markup(c.Reason))
 	}

@@ -20,7 +20,7 @@ var checkColumns = [...]int{40, 8, 24}
 // what was broken, then how many rows were held, and why the others were not seen.
 func Check(w io.Writer, c *results.Check) error {
 	p := &printer{w: w}
-	p.printf("check of %s: %s\n", Clean(checkWhere(c)), Clean(c.Event))
+	p.printf("check of %s: %s\n", targetText(&c.Target), Clean(c.Event))
 	for _, s := range c.Stages {
 		p.beside(fmt.Sprintf("  %-10s ", s.Name), 13, stageText(s))
 	}
@@ -40,13 +40,6 @@ func CheckLine(c *results.Check) string {
 		c.UnderLoad,
 		c.NotSeen,
 	)
-}
-
-func checkWhere(c *results.Check) string {
-	if c.Target.Embedded {
-		return "the embedded target"
-	}
-	return c.Target.URL
 }
 
 func stageText(s results.CheckStage) string {
@@ -162,7 +155,7 @@ func CheckJUnit(w io.Writer, c *results.Check) error {
 		Properties: []junitProperty{{"version", Clean(c.Version)}, {"target", Clean(c.Target.URL)}, {"event", Clean(c.Event)}},
 	}
 	for _, s := range c.Stages {
-		whole := junitCase{Class: "eventmeter.check", Name: s.Name, Time: "0"}
+		whole := junitCase{Class: "eventmeter.check", Name: s.Name}
 		switch {
 		case s.Ended != "":
 			whole.Error = problem("partial", Clean(s.Ended))
@@ -176,7 +169,7 @@ func CheckJUnit(w io.Writer, c *results.Check) error {
 			if of == nil || of.Verdict == results.RowNotSeen {
 				continue // a CI system counts a skipped test as good
 			}
-			tested := junitCase{Class: "eventmeter.check." + results.CheckStages[j], Name: Clean(of.Row), Time: "0"}
+			tested := junitCase{Class: "eventmeter.check." + results.CheckStages[j], Name: Clean(of.Row)}
 			if of.Verdict == results.RowBroken {
 				text := requirement(of.Row) + ": " + verdictText(of)
 				if of.First != nil {

@@ -1,9 +1,7 @@
 package report
 
 import (
-	stdbytes "bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -96,18 +94,14 @@ var stepHead = []string{
 }
 
 func newCapacityView(c *results.Capacity) *capacityView {
-	v := &capacityView{SLO: sloText(c.SLO), Where: Clean(capacityWhere(c)), Head: stepHead}
-	var p struct {
-		Name string `json:"name"`
-	}
-	_ = json.Unmarshal(c.Profile, &p) // a profile without a name is named by nothing
+	v := &capacityView{SLO: sloText(c.SLO), Where: targetText(&c.Target), Head: stepHead}
 	v.Title = "Capacity of " + v.Where + ", " + c.Started.UTC().Format("2 January 2006 15:04 UTC") + " · eventmeter"
 	if name := Clean(c.Name); name != "" {
 		v.Title = name + " · " + v.Title
 	}
 	v.Where += fmt.Sprintf(
 		" · profile %s, axis %s · %s in %s",
-		Clean(p.Name),
+		nameIn(c.Profile),
 		Clean(c.Axis),
 		plural(int64(len(c.Steps)), "step"),
 		results.Nanos(c.Finished.Sub(c.Started)),
@@ -129,10 +123,7 @@ func newCapacityView(c *results.Capacity) *capacityView {
 	v.law(c)
 	v.costs(c)
 	v.Machine = machineText(&c.Host)
-	var b stdbytes.Buffer
-	if json.Indent(&b, c.Profile, "", "  ") == nil {
-		v.Profile = b.String()
-	}
+	v.Profile = indented(c.Profile)
 	return v
 }
 
@@ -201,10 +192,9 @@ func capacityPlots(c *results.Capacity) []plot {
 		return nil
 	}
 	var out []plot
-	for _, q := range sloQuantiles {
-		bound := q.bound(&c.SLO)
-		if bound > 0 || q.name == "p99" && c.SLO.P50+c.SLO.P90+c.SLO.P95+c.SLO.P999 == 0 {
-			out = append(out, latencyPlot(c, steps, q.name, bound, q.of))
+	for i, bound := range c.SLO.Bounds() {
+		if bound.Value > 0 || bound.Name == "p99" && c.SLO.P50+c.SLO.P90+c.SLO.P95+c.SLO.P999 == 0 {
+			out = append(out, latencyPlot(c, steps, i, bound))
 		}
 	}
 	return append(out, throughputPlot(c, steps))
@@ -237,18 +227,14 @@ func newPlot(c *results.Capacity, x scale, title, yName string) plot {
 	return p
 }
 
-func latencyPlot(
-	c *results.Capacity,
-	steps []*results.CapacityStep,
-	name string,
-	bound results.Nanos,
-	of func(*results.Quantiles) results.Nanos,
-) plot {
+// latencyPlot is the chart of quantile number i.
+func latencyPlot(c *results.Capacity, steps []*results.CapacityStep, i int, of results.Quantile) plot {
+	name, bound := of.Label(), of.Value
 	worst := func(s *results.CapacityStep) float64 {
 		var v results.Nanos
 		for _, l := range s.Lanes {
 			if l.FromIntended.Count > 0 {
-				v = max(v, of(&l.FromIntended))
+				v = max(v, l.FromIntended.All()[i].Value)
 			}
 		}
 		return float64(v)

@@ -96,13 +96,9 @@ func (v *view) addCharts(p *Page, i int, columns []column) {
 	d.Phases = []phaseData{}
 	d.Lanes = []laneData{}
 	for _, ph := range p.Result.Phases {
-		name := Clean(ph.Name)
-		if ph.Lane != "" { // lanes take turns
-			name = Clean(ph.Lane) + " " + name
-		}
 		d.Phases = append(
 			d.Phases,
-			phaseData{Name: name, Start: (ph.Start.Duration() - from).Seconds(), End: (ph.End.Duration() - from).Seconds()},
+			phaseData{Name: phaseName(ph), Start: (ph.Start.Duration() - from).Seconds(), End: (ph.End.Duration() - from).Seconds()},
 		)
 	}
 	quiet := true

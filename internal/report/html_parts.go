@@ -12,13 +12,17 @@ import (
 
 // whereText names the measured target, in the same way in every report.
 func whereText(r *results.Result) string {
-	if !r.Target.Embedded {
-		return Clean(r.Target.URL)
+	if r.Target.Embedded && r.Target.Stdio != nil {
+		return targetText(&r.Target) + " over stdio"
 	}
-	if r.Target.Stdio != nil {
-		return "the embedded target over stdio"
+	return targetText(&r.Target)
+}
+
+func targetText(t *results.Target) string {
+	if t.Embedded {
+		return "the embedded target"
 	}
-	return "the embedded target"
+	return Clean(t.URL)
 }
 
 // protocolText is the negotiated era and protocol version, and the handshakes refused before.
@@ -104,9 +108,7 @@ func shardRows(shards []results.Shard) []shardRow {
 		}
 		if !s.Missing {
 			row.Cells = []string{
-				Clean(
-					s.Machine,
-				),
+				Clean(s.Machine),
 				count(int64(s.Subscriptions)),
 				count(s.Delivered),
 				count(s.Foreign),
@@ -183,27 +185,18 @@ func anomaliesOf(columns []column, lanes []laneOf, runs []Page) []anomaly {
 
 // totalOf is how many incidents of a kind a lane had, 0 where its figures do not tell.
 func totalOf(l *results.Lane, kind string) int64 {
+	for _, c := range results.LaneCounts {
+		if c.Example != "" && kind == string(c.Example) {
+			return c.Read(l)
+		}
+	}
 	switch kind {
-	case "lost":
-		return l.LostSilent
-	case "announced loss":
-		return l.LostAnnounced
-	case "lost, order unknown":
-		return l.LostOrderUnknown
-	case "undeliverable here":
-		return l.LostUndeliverable
-	case "refused by this sink":
-		return l.LostRefused
-	case "lost after suspension":
-		return l.LostSuspended
 	case "duplicate: same event":
 		return l.Duplicates.SameEvent
 	case "duplicate: same emission":
 		return l.Duplicates.SameEmission
 	case "duplicate: requested":
 		return l.Duplicates.Requested
-	case "out of order":
-		return l.OutOfOrder
 	}
 	return 0
 }

@@ -2,6 +2,7 @@ package report
 
 import (
 	stdbytes "bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -20,25 +21,15 @@ func newRunView(p *Page) runView {
 		Protocol: protocolText(r),
 		Started:  r.Started.UTC().Format("2006-01-02 15:04:05 UTC"),
 		Took:     results.Nanos(r.Finished.Sub(r.Started)).String(),
-		Published: plural(
-			r.Upstream.Published,
-			"event",
-		) + " published by " + Clean(
-			r.Upstream.Kind,
-		) + " from " + plural(
-			int64(r.Upstream.Sources),
-			"source",
-		),
+		Published: fmt.Sprintf("%s published by %s from %s",
+			plural(r.Upstream.Published, "event"), Clean(r.Upstream.Kind), plural(int64(r.Upstream.Sources), "source")),
 		Thresholds: thresholdRows(r.Thresholds),
 		Shards:     shardRows(r.Shards),
 		Profile:    p.Profile,
 		Repeat:     repeat(r),
 	}
 	if v.Profile == "" {
-		var b stdbytes.Buffer
-		if json.Indent(&b, r.Profile, "", "  ") == nil {
-			v.Profile = b.String()
-		}
+		v.Profile = indented(r.Profile)
 	}
 	for i := range r.Until {
 		v.Until = append(v.Until, Clean(r.Until[i].String()))
@@ -50,6 +41,13 @@ func newRunView(p *Page) runView {
 	v.Phases = phasesText(r)
 	v.Conformance, v.Rows = conformanceLine(r), conformanceRows(r, "")
 	return v
+}
+
+// indented is JSON as people read it; "" where it is none.
+func indented(text json.RawMessage) string {
+	var b stdbytes.Buffer
+	_ = json.Indent(&b, text, "", "  ") // it leaves b as it is
+	return b.String()
 }
 
 // quotient formats a quotient of 1.2 or more.
@@ -186,29 +184,31 @@ func machineText(h *results.Host) string {
 	return text
 }
 
+// phaseName names a phase, with its lane where lanes take turns.
+func phaseName(ph results.Phase) string { return Clean(strings.TrimSpace(ph.Lane + " " + ph.Name)) }
+
 // phasesText lists the phases of a run with their times.
 func phasesText(r *results.Result) string {
 	var parts []string
 	for _, ph := range r.Phases {
-		name := Clean(ph.Name)
-		if ph.Lane != "" {
-			name = Clean(ph.Lane) + " " + name
-		}
 		parts = append(
 			parts,
-			fmt.Sprintf("%s %s to %s", name, timeText(ph.Start.Duration().Seconds()), timeText(ph.End.Duration().Seconds())),
+			fmt.Sprintf("%s %s to %s", phaseName(ph), timeText(ph.Start.Duration().Seconds()), timeText(ph.End.Duration().Seconds())),
 		)
 	}
 	return strings.Join(parts, ", ")
 }
 
 func profileName(r *results.Result) string {
+	return cmp.Or(nameIn(r.Profile), "run "+Clean(r.Run))
+}
+
+// nameIn is the name of a profile; "" = it has none.
+func nameIn(profile json.RawMessage) string {
 	var p struct {
 		Name string `json:"name"`
 	}
-	if json.Unmarshal(r.Profile, &p) != nil || p.Name == "" {
-		return "run " + Clean(r.Run)
-	}
+	_ = json.Unmarshal(profile, &p) // a profile that cannot be read has no name
 	return Clean(p.Name)
 }
 
@@ -260,13 +260,7 @@ func ownRows(figures map[string]float64, timings map[string]results.Quantiles) (
 			none = append(none, Clean(name))
 			continue
 		}
-		rows = append(
-			rows,
-			[2]string{
-				Clean(name),
-				fmt.Sprintf("p50 %s, p99 %s, max %s of %s", quantile(q, q.P50), quantile(q, q.P99), quantile(q, q.Max), count(q.Count)),
-			},
-		)
+		rows = append(rows, [2]string{Clean(name), timingText(q)})
 	}
 	if zero != nil {
 		rows = append(rows, [2]string{"0", strings.Join(zero, ", ")})
@@ -284,11 +278,7 @@ func (v runView) Warnings() []string {
 		out = append(out, "Bottleneck: "+Clean(s))
 	}
 	for _, w := range v.Result.Warnings {
-		lane := ""
-		if w.Lane != "" {
-			lane = Clean(w.Lane) + ": "
-		}
-		out = append(out, lane+Clean(w.Text))
+		out = append(out, warningText(w))
 	}
 	return out
 }

@@ -125,6 +125,11 @@ func quantile(q results.Quantiles, v results.Nanos) string {
 	return v.String()
 }
 
+// timingText sums up a timing.
+func timingText(q results.Quantiles) string {
+	return fmt.Sprintf("p50 %s, p99 %s, max %s of %s", quantile(q, q.P50), quantile(q, q.P99), quantile(q, q.Max), count(q.Count))
+}
+
 func padRight(s string, n int) string {
 	return s + strings.Repeat(" ", max(0, n-utf8.RuneCountInString(s)))
 }

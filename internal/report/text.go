@@ -86,15 +86,7 @@ func (p *printer) ownFigures(title string, figures map[string]float64, timings m
 		p.printf("  %s%s\n", padRight(name, labelWidth), padLeft(ratio(figures[name]), columnWidth))
 	}
 	for _, name := range slices.Sorted(maps.Keys(timings)) {
-		q := timings[name]
-		p.printf(
-			"  %sp50 %s, p99 %s, max %s of %s\n",
-			padRight(name, labelWidth),
-			quantile(q, q.P50),
-			quantile(q, q.P99),
-			quantile(q, q.Max),
-			count(q.Count),
-		)
+		p.printf("  %s%s\n", padRight(name, labelWidth), timingText(timings[name]))
 	}
 	p.printf("\n")
 }
@@ -204,24 +196,15 @@ func (p *printer) shards(r *results.Result) {
 	if len(r.Shards) == 0 {
 		return
 	}
-	p.printf("%-10s %-22s %9s %13s %9s %9s %9s %9s\n", "shard", "machine", "subs", "delivered", "foreign", "begun", "own p99", "CPUs")
-	for _, s := range r.Shards {
-		name := fmt.Sprintf("%d of %d", s.Index, s.Count)
+	const form = "%-10s %-22s %9s %13s %9s %9s %9s %9s\n"
+	p.printf(form, "shard", "machine", "subs", "delivered", "foreign", "begun", "own p99", "CPUs")
+	for i, row := range shardRows(r.Shards) {
+		s, c := &r.Shards[i], row.Cells
 		if s.Missing {
-			p.printf("%-10s MISSING: its result was not there to merge\n", name)
+			p.printf("%-10s MISSING: its result was not there to merge\n", row.Name)
 			continue
 		}
-		p.printf(
-			"%-10s %s %9s %13s %9s %9s %9s %9.2f\n",
-			name,
-			padRight(shorten(Clean(s.Machine), 22), 22),
-			count(int64(s.Subscriptions)),
-			count(s.Delivered),
-			count(s.Foreign),
-			"+"+(s.Skew/1000*1000).String(),
-			s.Generator.ReadDelay.P99,
-			s.Generator.Process.CPUShare,
-		)
+		p.printf(form, row.Name, shorten(c[0], 22), c[1], c[2], c[3], c[4], c[5], c[6])
 		if s.Partial {
 			p.printf("%s PARTIAL: %s\n", strings.Repeat(" ", 10), Clean(s.Reason))
 		}

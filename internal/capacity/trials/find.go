@@ -118,9 +118,7 @@ func newFinder(ctx context.Context, opts Options) (*finder, error) {
 		Axis:    c.Axis,
 		Unit:    profiles.Axes[c.Axis],
 		SLO: results.CapacitySLO{
-			P50: results.Nanos(
-				l.P50,
-			),
+			P50:     results.Nanos(l.P50),
 			P90:     results.Nanos(l.P90),
 			P95:     results.Nanos(l.P95),
 			P99:     results.Nanos(l.P99),
@@ -147,9 +145,7 @@ func (s *finder) loads(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.search.Record(load, map[string]capacity.Verdict{
-			verdictPassed: capacity.Passed, verdictFailed: capacity.Failed, verdictUnclear: capacity.Unclear,
-		}[step.Verdict])
+		s.search.Record(load, capacity.Verdict(step.Verdict))
 		if err := s.recover(ctx, step); err != nil {
 			return err
 		}

@@ -36,9 +36,9 @@ const (
 	purposeIdle    = "idle"
 	purposeCost    = "cost"
 
-	verdictPassed  = "passed"
-	verdictFailed  = "failed"
-	verdictUnclear = "unclear"
+	verdictPassed  = string(capacity.Passed)
+	verdictFailed  = string(capacity.Failed)
+	verdictUnclear = string(capacity.Unclear)
 	verdictAside   = "aside"
 )
 

@@ -155,16 +155,15 @@ func period(p *profiles.Profile) time.Duration {
 // judge compares a step with the SLO. runErr is why the run ended early, or nil: a
 // target that stopped accepting events has reached its limit.
 func (s *finder) judge(step *results.CapacityStep, r *results.Result, runErr error) (string, []string) {
-	l, u := s.p.Capacity.SLO, r.Upstream
+	u := r.Upstream
 	m := capacity.Measured{
 		Expected: step.Expected, Lost: step.Lost, Fired: u.Published, Failed: u.Refused + u.Uncertain, Dropped: r.Generator.DroppedEvents,
 		Offered: step.Offered, Growth: step.Backlog.Growth, GrowthError: step.Backlog.Error, Bottleneck: r.Doubts(),
 	}
 	for _, lane := range step.Lanes {
-		q := lane.FromIntended
-		m.P50, m.P90 = max(m.P50, q.P50.Duration()), max(m.P90, q.P90.Duration())
-		m.P95 = max(m.P95, q.P95.Duration())
-		m.P99, m.P999 = max(m.P99, q.P99.Duration()), max(m.P999, q.P999.Duration())
+		q, worst := lane.FromIntended, &m.Latency
+		worst.P50, worst.P90, worst.P95 = max(worst.P50, q.P50), max(worst.P90, q.P90), max(worst.P95, q.P95)
+		worst.P99, worst.P999 = max(worst.P99, q.P99), max(worst.P999, q.P999)
 	}
 	for i := range r.Lanes {
 		if why := unjudgedLane(&r.Lanes[i], s.p.Lanes); why != "" {
@@ -179,14 +178,11 @@ func (s *finder) judge(step *results.CapacityStep, r *results.Result, runErr err
 			m.Broken = append(m.Broken, why)
 		}
 	}
-	v, reasons := capacity.SLO{P50: l.P50, P90: l.P90, P95: l.P95, P99: l.P99, P999: l.P999, Loss: l.Loss, Backlog: l.Backlog}.Judge(m)
+	verdict, reasons := capacity.Judge(&s.out.SLO, &m)
 	if runErr != nil {
 		return verdictFailed, append(reasons, runErr.Error())
 	}
-	verdict := map[capacity.Verdict]string{
-		capacity.Passed: verdictPassed, capacity.Failed: verdictFailed, capacity.Unclear: verdictUnclear,
-	}[v]
-	return verdict, reasons
+	return string(verdict), reasons
 }
 
 // unjudgedLane returns why a step says nothing about a lane; empty if it does, or if
