@@ -45,7 +45,6 @@ type emitter = func(v float64, labels ...string)
 
 // family is one metric: how it is called, and how it is read from an X.
 type family[X any] struct {
-	desc *prometheus.Desc
 	about
 	kind prometheus.ValueType
 	of   func(x *X, emit emitter)
@@ -53,7 +52,22 @@ type family[X any] struct {
 
 func newFamily[X any](base []string, kind prometheus.ValueType, name, help string, own []string, of func(x *X, emit emitter)) family[X] {
 	a := aboutOf(base, map[prometheus.ValueType]string{counter: "counter", gauge: "gauge"}[kind], name, help, own)
-	return family[X]{about: a, desc: a.desc, kind: kind, of: of}
+	return family[X]{about: a, kind: kind, of: of}
+}
+
+func kindOf(isGauge bool) prometheus.ValueType {
+	if isGauge {
+		return gauge
+	}
+	return counter
+}
+
+// some is the only label of a metric, or its value; none where it is "".
+func some(label string) []string {
+	if label == "" {
+		return nil
+	}
+	return []string{label}
 }
 
 func appendAbout[X any](to []about, families []family[X], histograms []histogramFamily[X]) []about {

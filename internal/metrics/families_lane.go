@@ -13,20 +13,9 @@ var laneFamilies = slices.Concat(countFamilies(), turnFamilies, figureFamilies)
 func countFamilies() []family[oneLane] {
 	var out []family[oneLane]
 	for _, m := range ledger.LaneMetrics {
-		kind, label := counter, []string(nil)
-		if m.Gauge {
-			kind = gauge
-		}
-		if m.Label != "" {
-			label = []string{m.Label}
-		}
-		out = append(out, newFamily(LaneLabels, kind, m.Name, m.Help, label, func(x *oneLane, emit emitter) {
+		out = append(out, newFamily(LaneLabels, kindOf(m.Gauge), m.Name, m.Help, some(m.Label), func(x *oneLane, emit emitter) {
 			for _, p := range m.Parts {
-				if m.Label == "" {
-					emit(p.Of(x.LiveLane))
-					continue
-				}
-				emit(p.Of(x.LiveLane), p.Value)
+				emit(p.Of(x.LiveLane), some(p.Value)...)
 			}
 		}))
 	}
@@ -79,16 +68,12 @@ var laneHistograms = []histogramFamily[oneLane]{
 		"eventmeter_figure_seconds",
 		"Times that only one system has, by their name in result.json (lanes[].timings).",
 		[]string{"figure"},
-		func(x *oneLane, emit func([]ledger.Distribution, ...string)) {
-			for name, d := range x.own.Timings {
-				emit([]ledger.Distribution{d}, name)
-			}
-		},
+		func(x *oneLane, emit histogramEmitter) { emit.all(x.own.Timings) },
 	),
 }
 
 func laneHistogram(name, help string, of func(x *oneLane) ledger.Distribution) histogramFamily[oneLane] {
-	return newHistogram(LaneLabels, name, help, nil, func(x *oneLane, emit func([]ledger.Distribution, ...string)) {
+	return newHistogram(LaneLabels, name, help, nil, func(x *oneLane, emit histogramEmitter) {
 		emit([]ledger.Distribution{of(x)})
 	})
 }

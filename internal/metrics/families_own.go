@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/eventmeter/eventmeter/internal/figure"
@@ -36,17 +37,13 @@ func ownFamilies(tables figure.Tables) (families []family[oneLane], histograms [
 // or several by a label.
 func ownFamily(t *figure.Table, shown []figure.Figure) family[oneLane] {
 	m := shown[0].Metric
-	kind := counter
-	if m.Gauge {
-		kind = gauge
-	}
-	return newFamily(LaneLabels, kind, m.Name, helpOf(&shown[0]), labelOf(m), func(x *oneLane, emit emitter) {
+	return newFamily(LaneLabels, kindOf(m.Gauge), m.Name, cmp.Or(m.Help, shown[0].Help), some(m.Label), func(x *oneLane, emit emitter) {
 		if !slices.Contains(t.Systems, x.System) {
 			return
 		}
 		for _, f := range shown {
 			if v, ok := x.own.Values[f.Name]; ok {
-				emit(f.Metric.Shown(v), valueOf(f.Metric)...)
+				emit(f.Metric.Shown(v), some(f.Metric.Value)...)
 			}
 		}
 	})
@@ -54,32 +51,11 @@ func ownFamily(t *figure.Table, shown []figure.Figure) family[oneLane] {
 
 // ownHistogram is the same of a timing.
 func ownHistogram(t *figure.Table, f *figure.Figure) histogramFamily[oneLane] {
-	return newHistogram(LaneLabels, f.Metric.Name, helpOf(f), nil, func(x *oneLane, emit func([]ledger.Distribution, ...string)) {
+	return newHistogram(LaneLabels, f.Metric.Name, cmp.Or(f.Metric.Help, f.Help), nil, func(x *oneLane, emit histogramEmitter) {
 		if d, ok := x.own.Timings[f.Name]; ok && slices.Contains(t.Systems, x.System) {
 			emit([]ledger.Distribution{d})
 		}
 	})
-}
-
-func helpOf(f *figure.Figure) string {
-	if f.Metric.Help != "" {
-		return f.Metric.Help
-	}
-	return f.Help
-}
-
-func labelOf(m *figure.Metric) []string {
-	if m.Label == "" {
-		return nil
-	}
-	return []string{m.Label}
-}
-
-func valueOf(m *figure.Metric) []string {
-	if m.Label == "" {
-		return nil
-	}
-	return []string{m.Value}
 }
 
 // metricsOfLanes are all metrics of a lane.

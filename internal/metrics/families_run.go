@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/eventmeter/eventmeter/internal/conform"
+	"github.com/eventmeter/eventmeter/internal/figure"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
@@ -73,42 +74,34 @@ var identityFamilies = []family[wholeRun]{
 			emit(v, code)
 		}
 	}, "code"),
-	ofRun(
-		gauge,
+	ofThresholds(
 		"eventmeter_threshold_passed",
 		"1 for a threshold of the profile that held, 0 for one that failed or was not evaluated. lane is empty for a figure of the run.",
-		func(x *wholeRun, emit emitter) {
-			x.eachThreshold(func(v *results.Verdict) { emit(truth(v.Passed), v.Threshold, v.Lane) })
-		},
-		"threshold",
-		"lane",
+		func(v *results.Verdict) bool { return v.Passed },
 	),
-	ofRun(
-		gauge,
+	ofThresholds(
 		"eventmeter_threshold_evaluated",
 		"1 for a threshold of the profile that was evaluated, 0 for one that judged nothing: nothing was owed to the lane, "+
 			"it received nothing at all, or its latency is in doubt.",
-		func(x *wholeRun, emit emitter) {
-			x.eachThreshold(func(v *results.Verdict) { emit(truth(v.NotEvaluated == ""), v.Threshold, v.Lane) })
-		},
-		"threshold",
-		"lane",
+		func(v *results.Verdict) bool { return v.NotEvaluated == "" },
 	),
 }
 
-// eachThreshold calls do once for every threshold and lane, if the run is over.
-func (x *wholeRun) eachThreshold(do func(*results.Verdict)) {
-	if x.result == nil {
-		return
-	}
-	seen := map[[2]string]bool{} // a profile may name one twice
-	for i := range x.result.Thresholds {
-		v := &x.result.Thresholds[i]
-		if key := [2]string{v.Threshold, v.Lane}; !seen[key] {
-			seen[key] = true
-			do(v)
+// ofThresholds is a metric with a value for every threshold and lane, once the run is over.
+func ofThresholds(name, help string, is func(*results.Verdict) bool) family[wholeRun] {
+	return ofRun(gauge, name, help, func(x *wholeRun, emit emitter) {
+		if x.result == nil {
+			return
 		}
-	}
+		seen := map[[2]string]bool{} // a profile may name one twice
+		for i := range x.result.Thresholds {
+			v := &x.result.Thresholds[i]
+			if key := [2]string{v.Threshold, v.Lane}; !seen[key] {
+				seen[key] = true
+				emit(truth(is(v)), v.Threshold, v.Lane)
+			}
+		}
+	}, "threshold", "lane")
 }
 
 var conformanceFamilies = []family[wholeRun]{
@@ -214,7 +207,12 @@ var phaseFamilies = []family[wholeRun]{
 }
 
 var firingFamilies = []family[wholeRun]{
-	ofEmissions("eventmeter_events_published_total", "Measured events that were sent.", func(s *ledger.Scheduled) int64 { return s.Fired }),
+	ofEmissions(
+		counter,
+		"eventmeter_events_published_total",
+		"Measured events that were sent.",
+		func(measured, _ *ledger.Scheduled) int64 { return measured.Fired },
+	),
 	ofRun(
 		counter,
 		"eventmeter_events_resolved_total",
@@ -228,22 +226,22 @@ var firingFamilies = []family[wholeRun]{
 		"outcome",
 	),
 	ofEmissions(
+		counter,
 		"eventmeter_events_dropped_total",
 		"Measured events that were due while every worker was busy, and were never sent.",
-		func(s *ledger.Scheduled) int64 { return s.Dropped },
+		func(measured, _ *ledger.Scheduled) int64 { return measured.Dropped },
 	),
-	ofRun(gauge, "eventmeter_events_pending", "Measured events that were sent and are not answered yet.", func(x *wholeRun, emit emitter) {
-		s, _ := x.emissions()
-		emit(float64(s.Pending))
-	}),
-	ofRun(
+	ofEmissions(
+		gauge,
+		"eventmeter_events_pending",
+		"Measured events that were sent and are not answered yet.",
+		func(measured, _ *ledger.Scheduled) int64 { return measured.Pending },
+	),
+	ofEmissions(
 		counter,
 		"eventmeter_events_warmup_published_total",
 		"Events of the warm-up, which enter no figure.",
-		func(x *wholeRun, emit emitter) {
-			_, w := x.emissions()
-			emit(float64(w.Fired))
-		},
+		func(_, warmUp *ledger.Scheduled) int64 { return warmUp.Fired },
 	),
 	ofRun(
 		gauge,
@@ -258,9 +256,6 @@ var firingFamilies = []family[wholeRun]{
 	),
 }
 
-// The processes in the order in which they are shown.
-var processes = []string{Generator, Target}
-
 var processFamilies = []family[wholeRun]{
 	ofRun(counter, "eventmeter_process_cpu_seconds_total", "CPU time of the generator and of the target, since each process started.",
 		func(x *wholeRun, emit emitter) {
@@ -274,35 +269,11 @@ var processFamilies = []family[wholeRun]{
 		counter,
 		"eventmeter_measured_cpu_seconds_total",
 		"CPU time while the run published and drained: of the generator, and of the target where it can be read.",
-		func(x *wholeRun, emit emitter) {
-			for _, process := range processes {
-				var sum float64
-				var known bool
-				for i := range x.passes {
-					v, ok := x.passes[i].Health.Used[process]
-					sum, known = sum+v, known || ok
-				}
-				if known {
-					emit(sum, process)
-				}
-			}
-		},
+		overPasses(func(h *Health) map[string]float64 { return h.Used }, func(a, b float64) float64 { return a + b }),
 		"process",
 	),
 	ofRun(gauge, "eventmeter_process_resident_memory_max_bytes", "Largest resident memory while the run published and drained.",
-		func(x *wholeRun, emit emitter) {
-			for _, process := range processes {
-				var most int64
-				var known bool
-				for i := range x.passes {
-					v, ok := x.passes[i].Health.Most[process]
-					most, known = max(most, v), known || ok
-				}
-				if known {
-					emit(float64(most), process)
-				}
-			}
-		}, "process"),
+		overPasses(func(h *Health) map[string]int64 { return h.Most }, func(a, b int64) int64 { return max(a, b) }), "process"),
 	ofRun(
 		gauge,
 		"eventmeter_generator_others_cores",
@@ -310,16 +281,41 @@ var processFamilies = []family[wholeRun]{
 		func(x *wholeRun, emit emitter) {
 			if x.result != nil {
 				emit(x.result.Generator.Others)
-			} else if n := len(x.passes); n > 0 && x.passes[n-1].Health.Measured {
-				emit(x.passes[n-1].Health.Others)
+			} else if h := x.health(); h.Measured {
+				emit(h.Others)
 			}
 		},
 	),
 	ofRun(gauge, "eventmeter_generator_goroutines", "Goroutines of the generator.", func(x *wholeRun, emit emitter) {
 		if len(x.passes) > 0 {
-			emit(float64(x.passes[len(x.passes)-1].Health.Goroutines))
+			emit(float64(x.health().Goroutines))
 		}
 	}),
+}
+
+// overPasses reads a figure of each process that any pass knows, joined over the passes.
+func overPasses[N int64 | float64](of func(*Health) map[string]N, join func(a, b N) N) func(*wholeRun, emitter) {
+	return func(x *wholeRun, emit emitter) {
+		for _, process := range []string{Generator, Target} {
+			var all N
+			var known bool
+			for i := range x.passes {
+				v, ok := of(&x.passes[i].Health)[process]
+				all, known = join(all, v), known || ok
+			}
+			if known {
+				emit(float64(all), process)
+			}
+		}
+	}
+}
+
+// health is the latest.
+func (x *wholeRun) health() *Health {
+	if len(x.passes) == 0 {
+		return new(Health)
+	}
+	return &x.passes[len(x.passes)-1].Health
 }
 
 var runHistograms = []histogramFamily[wholeRun]{
@@ -354,16 +350,12 @@ var runHistograms = []histogramFamily[wholeRun]{
 		"eventmeter_upstream_figure_seconds",
 		"Times that only one kind of upstream has, by their name in result.json (upstream.timings).",
 		[]string{"figure"},
-		func(x *wholeRun, emit func([]ledger.Distribution, ...string)) {
-			for name, d := range x.upstream().Timings {
-				emit([]ledger.Distribution{d}, name)
-			}
-		},
+		func(x *wholeRun, emit histogramEmitter) { emit.all(x.upstream().Timings) },
 	),
 }
 
 func runHistogram(name, help string, of func(*Look) ledger.Distribution) histogramFamily[wholeRun] {
-	return newHistogram(RunLabels, name, help, nil, func(x *wholeRun, emit func([]ledger.Distribution, ...string)) {
+	return newHistogram(RunLabels, name, help, nil, func(x *wholeRun, emit histogramEmitter) {
 		all := make([]ledger.Distribution, len(x.passes))
 		for i := range x.passes {
 			all[i] = of(&x.passes[i])
@@ -372,10 +364,10 @@ func runHistogram(name, help string, of func(*Look) ledger.Distribution) histogr
 	})
 }
 
-func ofEmissions(name, help string, of func(*ledger.Scheduled) int64) family[wholeRun] {
-	return ofRun(counter, name, help, func(x *wholeRun, emit emitter) {
-		s, _ := x.emissions()
-		emit(float64(of(&s)))
+func ofEmissions(kind prometheus.ValueType, name, help string, of func(measured, warmUp *ledger.Scheduled) int64) family[wholeRun] {
+	return ofRun(kind, name, help, func(x *wholeRun, emit emitter) {
+		measured, warmUp := x.emissions()
+		emit(float64(of(&measured, &warmUp)))
 	})
 }
 
@@ -422,24 +414,15 @@ func (x *wholeRun) turns() bool {
 // emissions adds up the passes.
 func (x *wholeRun) emissions() (measured, warmUp ledger.Scheduled) {
 	for i := range x.passes {
-		m, w := x.passes[i].Detail.Measured, x.passes[i].Detail.WarmUp
-		measured.Fired += m.Fired
-		measured.Accepted += m.Accepted
-		measured.Uncertain += m.Uncertain
-		measured.Refused += m.Refused
-		measured.Pending += m.Pending
-		measured.Dropped += m.Dropped
-		warmUp.Fired += w.Fired
+		figure.AddCounts(&measured, &x.passes[i].Detail.Measured)
+		figure.AddCounts(&warmUp, &x.passes[i].Detail.WarmUp)
 	}
 	return measured, warmUp
 }
 
 // usage calls f for each process that could be read, with the latest values.
 func (x *wholeRun) usage(f func(Usage, string)) {
-	if len(x.passes) == 0 {
-		return
-	}
-	h := &x.passes[len(x.passes)-1].Health
+	h := x.health()
 	if h.Generator.OK {
 		f(h.Generator, Generator)
 	}

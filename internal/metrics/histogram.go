@@ -14,19 +14,23 @@ import (
 // histogramFamily is a histogram: how it is called, and how it is read. What is
 // emitted at once is added up.
 type histogramFamily[X any] struct {
-	desc *prometheus.Desc
 	about
-	of func(x *X, emit func(from []ledger.Distribution, labels ...string))
+	of func(x *X, emit histogramEmitter)
 }
 
-func newHistogram[X any](
-	base []string,
-	name, help string,
-	own []string,
-	of func(x *X, emit func([]ledger.Distribution, ...string)),
-) histogramFamily[X] {
-	a := aboutOf(base, "histogram", name, help, own)
-	return histogramFamily[X]{about: a, desc: a.desc, of: of}
+// histogramEmitter takes a distribution in parts, and the values of the labels that only this
+// histogram has.
+type histogramEmitter func(from []ledger.Distribution, labels ...string)
+
+// all emits distributions by the value of one label.
+func (emit histogramEmitter) all(of map[string]ledger.Distribution) {
+	for name, d := range of {
+		emit([]ledger.Distribution{d}, name)
+	}
+}
+
+func newHistogram[X any](base []string, name, help string, own []string, of func(x *X, emit histogramEmitter)) histogramFamily[X] {
+	return histogramFamily[X]{about: aboutOf(base, "histogram", name, help, own), of: of}
 }
 
 const (
