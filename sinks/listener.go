@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // Authority signs the certificates of a run's webhook listeners. A target
@@ -177,7 +178,7 @@ func Listen(opts ListenerOptions) (*Listener, error) {
 			return nil, err
 		}
 	}
-	ln, err := net.Listen("tcp", addr)
+	ln, err := wire.Listen(context.Background(), addr)
 	if err != nil {
 		return nil, fmt.Errorf("webhook listener: %s: %w: choose another listen address", addr, err)
 	}
@@ -258,7 +259,11 @@ func callback(want string, addr net.Addr) (base string, hosts []string, err erro
 	}
 	at := u.Host
 	if u.Port() == "0" {
-		at = net.JoinHostPort(u.Hostname(), port)
+		name := u.Hostname()
+		if name == "127.0.0.1" && host.Equal(net.IPv6loopback) { // see wire.Listen
+			name = host.String()
+		}
+		at = net.JoinHostPort(name, port)
 	}
 	return u.Scheme + "://" + at, append(hosts, u.Hostname()), nil
 }

@@ -39,3 +39,20 @@ func TestListenerWithACertificateOfItsOwn(t *testing.T) {
 		t.Error("the listener shows another certificate")
 	}
 }
+
+// A listener on ::1, which stands for 127.0.0.1 where that is missing, is called there.
+func TestCallbackOfIPv6Loopback(t *testing.T) {
+	t.Parallel()
+	for callback, scheme := range map[string]string{"": "https", "https://127.0.0.1:0": "https", "http://127.0.0.1:0": "http"} {
+		l, err := Listen(ListenerOptions{Listen: "[::1]:0", Callback: callback})
+		if err != nil {
+			t.Skip(err)
+		}
+		if want := scheme + "://" + l.port.Addr().String(); l.URL("") != want {
+			t.Errorf("callback %q: %s, want %s", callback, l.URL(""), want)
+		}
+		if err := l.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
@@ -54,7 +56,7 @@ type echo struct {
 
 // openEcho starts to write a byte at intervals of every.
 func openEcho(every time.Duration) (*echo, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := wire.Listen(context.Background(), "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("open a loopback connection to measure the generator's read delay: %w", err)
 	}

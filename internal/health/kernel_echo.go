@@ -14,6 +14,7 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/streamclient"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // kernelEcho is an event stream of this process to itself, read like the streams of
@@ -34,7 +35,7 @@ type kernelEcho struct {
 }
 
 func openKernelEcho(every time.Duration) (*kernelEcho, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := wire.Listen(context.Background(), "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("open a loopback connection to measure the error of the kernel's times: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // ServerOptions describes a Server.
@@ -46,7 +47,7 @@ func Serve(addr string, from prometheus.Gatherer, opts ServerOptions) (*Server, 
 	if host == "" {
 		host = "127.0.0.1"
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	l, err := wire.Listen(context.Background(), net.JoinHostPort(host, port))
 	if err != nil {
 		return nil, fmt.Errorf("listen for scrapes of metrics: %w; choose another port", err)
 	}

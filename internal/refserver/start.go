@@ -24,6 +24,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/internal/refserver/breach"
+	framing "github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // New makes a server that is not open yet. It fails on options out of range, on
@@ -88,7 +89,7 @@ func (s *Server) Start(ctx context.Context) error {
 			return nil
 		}
 		var l net.Listener
-		if l, err = new(net.ListenConfig).Listen(ctx, "tcp", address); err != nil {
+		if l, err = framing.Listen(ctx, address); err != nil {
 			err = fmt.Errorf("target: listen on %s: %w", address, err)
 			return nil
 		}

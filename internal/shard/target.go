@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -30,7 +31,7 @@ func (c *parent) share(ctx context.Context) error {
 	for i, s := range c.children {
 		mine := shared
 		mine.Siblings = slices.DeleteFunc(slices.Clone(pids), func(pid int) bool { return pid == s.cmd.Process.Pid })
-		mine.Source = c.source(i)
+		mine.Source = c.source(i, cmp.Or(c.Profile.Target.URL, shared.Ready.URL))
 		s.send(order{Target: &mine})
 	}
 	return nil
@@ -60,13 +61,13 @@ func (c *parent) startTarget(ctx context.Context) error {
 }
 
 // source returns the address that a shard's connections come from: an address of its
-// own if the ports of one could run out and this machine has several.
-func (c *parent) source(index int) netip.Addr {
+// own if the ports of one could run out and this machine has several, towards a target at url.
+func (c *parent) source(index int, url string) netip.Addr {
 	ports := health.EphemeralPorts()
 	if ports == 0 {
 		return netip.Addr{}
 	}
-	if url := c.Profile.Target.URL; url != "" && !strings.Contains(url, "//127.") && !strings.Contains(url, "//localhost") {
+	if url != "" && !strings.Contains(url, "//127.") && !strings.Contains(url, "//localhost") {
 		return netip.Addr{}
 	}
 	var need int64

@@ -14,6 +14,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/internal/wire"
 )
 
 // FeedOptions describe a [Feed].
@@ -89,7 +90,7 @@ func NewFeed(o FeedOptions) (*Feed, error) {
 	if o.Keep <= 0 {
 		o.Keep = 100_000
 	}
-	l, err := net.Listen("tcp", o.Listen)
+	l, err := wire.Listen(context.Background(), o.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("upstream feed: %w; choose another address to listen on", err)
 	}
