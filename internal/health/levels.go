@@ -48,6 +48,7 @@ const (
 // Levels follows the gauges of the target: its memory, files, threads and others that its metrics
 // have.
 type Levels struct {
+	tree   *tree // nil = the target's metrics are read
 	read   func() map[string]float64
 	now    func() float64
 	cancel context.CancelFunc
@@ -69,9 +70,9 @@ func FollowLevels(o WatchOptions, now func() float64) *Levels {
 		if t == nil {
 			return nil
 		}
-		l.read = t.gauges
+		l.tree, l.read = t, t.gauges
 	}
-	l.add(l.now(), l.read())
+	l.take()
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
 	l.done.Go(func() {
@@ -100,14 +101,23 @@ func (l *Levels) follow(ctx context.Context) {
 		case <-ctx.Done():
 			t.Stop()
 			// In a long watch, a pause may be as long as the cool-down.
-			l.add(l.now(), l.read())
+			l.take()
 			return
 		case <-t.C:
-			began := time.Now()
-			l.add(l.now(), l.read())
-			pause = max(l.every, levelRest*time.Since(began))
+			pause = max(l.every, levelRest*l.take())
 		}
 	}
+}
+
+// take takes a sample, and returns how long that took without the look for new processes, which
+// has a pause of its own.
+func (l *Levels) take() time.Duration {
+	if l.tree != nil {
+		l.tree.refresh()
+	}
+	began := time.Now()
+	l.add(l.now(), l.read())
+	return time.Since(began)
 }
 
 func (l *Levels) add(at float64, all map[string]float64) {

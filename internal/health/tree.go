@@ -156,13 +156,19 @@ func (t *tree) read(fresh bool) (cpu float64, memory int64) {
 	return t.used, memory
 }
 
-// each calls a function for each process that has not ended.
+// refresh looks for new processes, unless the last look was just before.
+func (t *tree) refresh() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if time.Since(t.looked) >= t.pause {
+		t.look()
+	}
+}
+
+// each calls a function for each process that had not ended at the last look.
 func (t *tree) each(do func(*process.Process)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.alone && time.Since(t.looked) >= t.pause {
-		t.look()
-	}
 	for _, m := range t.members {
 		do(m.proc)
 	}

@@ -125,6 +125,7 @@ func TestListeners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer l.Close()
 	f, err := l.(*net.TCPListener).File()
 	if err != nil {
 		t.Fatal(err)
