@@ -12,26 +12,18 @@ import (
 )
 
 // TestCalibrate runs the whole matrix of faults: what each does is known
-// beforehand, and the ledger must have counted exactly that. A part of the matrix
-// runs beside it with the race detector: both wait most of their time. No other
-// test of this package does: a run on a busy machine says nothing of the ledger,
-// and is repeated.
+// beforehand, and the ledger must have counted exactly that. internal/calibrate runs
+// other cases with the race detector. No other test of this package runs beside it:
+// a run on a busy machine says nothing of the ledger, and is repeated.
 func TestCalibrate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
-	t.Run("every row", func(t *testing.T) {
-		t.Parallel()
-		out, err := calibrated(func() *exec.Cmd { return command(t, "run", "--profile", "calibrate") })
-		if err != nil || !strings.Contains(out, "464 of 464 rows equal") {
-			t.Errorf("%v\n%s", err, failedRows(out))
-		}
-		keepsRows(t, out)
-	})
-	t.Run("with the race detector", func(t *testing.T) {
-		t.Parallel()
-		calibratesWatched(t)
-	})
+	out, err := calibrated(func() *exec.Cmd { return command(t, "run", "--profile", "calibrate") })
+	if err != nil || !strings.Contains(out, "464 of 464 rows equal") {
+		t.Errorf("%v\n%s", err, failedRows(out))
+	}
+	keepsRows(t, out)
 }
 
 // calibrated runs a calibration, and again where it says that the machine is too

@@ -40,24 +40,24 @@ func TestBuiltinProfiles(t *testing.T) {
 		t.Skip("takes half a minute")
 	}
 	for _, c := range []profileRun{
-		{name: "events", watched: true, profile: "events", set: eventsInShort, check: checkEventsNewest},
+		{name: "events", profile: "events", set: eventsInShort, check: checkEventsNewest},
 		{name: "events older", profile: "events", set: append([]string{"target.revision=older",
 			"thresholds=['*.lostSilent == 0', '*.duplicates.rate == 0', 'rotating.figures.rotations > 0', " +
 				"'rotating.figures.rejectedInRace == 0']"}, eventsInShort...), check: checkEventsOlder},
 		{name: "chatgpt", profile: "chatgpt", check: checkChatGPT, set: []string{"lanes.monitors.subscriptions=200", "phases.measure=2s"}},
-		{name: "smithery", watched: true, profile: "smithery", check: checkSmithery, set: []string{
+		{name: "smithery", profile: "smithery", check: checkSmithery, set: []string{
 			"lanes.*.subscriptions=40", "phases.measure=4s", "target.embedded.ttlDefault=30s", "lanes.triggers.webhook.rotateEvery=1",
 		}},
 		{name: "ttl", profile: "ttl", set: []string{"lanes.kept.subscriptions=100", "phases.measure=6s",
 			"thresholds.7=kept.figures.grants > 100"}, check: checkTTL},
 		{name: "slow-host", profile: "slow-host", lossy: "slow", set: []string{"phases.measure=3s", "phases.drain=5s"}, check: checkSlowHost},
 		{name: "races", profile: "races", set: []string{"phases.measure=4s"}, check: checkRaces},
-		{name: "sep-1803", watched: true, profile: "sep-1803", lossy: "forgetful", check: checkSEP1803, set: []string{
+		{name: "sep-1803", profile: "sep-1803", lossy: "forgetful", check: checkSEP1803, set: []string{
 			"lanes.*.subscriptions=20", "lanes.raw.webhook.answer=[{status: 503, share: 0.2}]", "lanes.standard.churn.rate=5/s",
 			"phases.measure=2s", "phases.drain=8s", "lanes.resumed.sep1803.cutEvery=800ms",
 			"lanes.forgetful.sep1803.cutEvery=800ms",
 		}},
-		{name: "sep-975", watched: true, profile: "sep-975", set: []string{
+		{name: "sep-975", profile: "sep-975", set: []string{
 			"lanes.*.subscriptions=20", "phases.measure=2s", "target.embedded.resumeOverlap=10s", "lanes.limit.sep975.tolerance=4s",
 			"lanes.limit.sep975.expire=0.5", "lanes.cut.sep975.wrong=0.5",
 		}, check: checkSEP975},

@@ -247,7 +247,7 @@ func tardy(p planted) int {
 }
 
 // underLoad is how many subscriptions a lane under load has.
-const underLoad = 50
+const underLoad = 20
 
 // TestCleanTargetUnderLoad: of the reference server without faults, no row is broken in
 // any mode while many subscriptions open, are sent bursts, and end.
