@@ -1,6 +1,7 @@
 package eventmeter_test
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -133,7 +134,8 @@ func (d fieldDoc) render() (string, error) {
 			if err != nil {
 				return "", err
 			}
-			key, _, _ := strings.Cut(reflect.StructTag(text).Get(d.tag), ",")
+			tag := reflect.StructTag(text)
+			key, _, _ := strings.Cut(cmp.Or(tag.Get(d.tag), tag.Get("json")), ",")
 			if key == "" || key == "-" {
 				continue
 			}

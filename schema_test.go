@@ -193,7 +193,7 @@ func (w *schemaWalk) group(name string) object {
 			w.t.Fatal(err)
 		}
 		tag := reflect.StructTag(text)
-		key, _, _ := strings.Cut(tag.Get("yaml"), ",")
+		key := settings.KeyOf(tag)
 		if key == "" || key == "-" {
 			continue
 		}

@@ -30,7 +30,7 @@ func TestScanLeavesNothingOut(t *testing.T) {
 		"a: 1\r\nb: 2\r",
 	}
 	for _, name := range builtinNames() {
-		text, err := Source(name, nil, systems.Table)
+		_, text, err := Read(name, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -172,7 +172,7 @@ func TestThresholdsCoverWebhookLoss(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mine.yaml")
-	text, err := Source("smoke", nil, systems.Table)
+	_, text, err := Read("smoke", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,8 +194,8 @@ func TestLoad(t *testing.T) {
 			t.Errorf("Load(%q): %v", name, err)
 		}
 	}
-	if _, err := Source("../builtin/smoke", nil, systems.Table); !errors.Is(err, ErrNotFound) {
-		t.Errorf("Source outside: %v", err)
+	if _, _, err := Read("../builtin/smoke", nil); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Read outside: %v", err)
 	}
 	if _, err := Load(t.TempDir(), nil, systems.Table); err == nil || errors.Is(err, ErrNotFound) {
 		t.Errorf("Load of a folder: %v", err)

@@ -101,6 +101,15 @@ func (c *checker) outside(path string) func(what, fix string) {
 	}
 }
 
+// filled reports the empty texts of a list.
+func (c *checker) filled(path string, texts []string, fix string) {
+	for i, text := range texts {
+		if strings.TrimSpace(text) == "" {
+			c.bad(join(path, strconv.Itoa(i)), "is empty", fix)
+		}
+	}
+}
+
 // reject reports each of the keys that is given.
 func (c *checker) reject(group string, keys []string, what, fix string) {
 	for _, key := range keys {
@@ -175,15 +184,10 @@ func (c *checker) profile() {
 	if p.Upstream.Kind != "none" {
 		c.schedule()
 	}
-	for i, t := range p.Thresholds {
-		if strings.TrimSpace(t) == "" {
-			c.bad(fmt.Sprintf("thresholds.%d", i), "is empty", "write one like push.lostSilent == 0")
-		}
-	}
+	c.filled("thresholds", p.Thresholds, "write one like push.lostSilent == 0")
 	c.until()
 	c.limits()
 	c.idle()
-	c.embeddedCapacity()
 	c.capacity()
 }
 
@@ -196,13 +200,6 @@ func ValidName(name string) bool { return nameRule.MatchString(name) }
 
 // A key without effect is an error, because its author expects an effect. If another key enables
 // it, that key must be given; it may be 0, so that an override can switch off what a file sets.
-
-// needs reports a key that has no effect without another key of its group.
-func (c *checker) needs(group, key, other, why string) {
-	if c.given(group+"."+key) && !c.given(group+"."+other) {
-		c.bad(group+"."+key, "does nothing without "+other+": "+why, "remove it, or give "+other+" too")
-	}
-}
 
 // idle finds keys outside of lanes without effect.
 func (c *checker) idle() {

@@ -9,10 +9,13 @@ import (
 	"github.com/eventmeter/eventmeter/internal/settings"
 )
 
+// modes are the modes of lanes.
+var modes = []string{"poll", "push", "webhook"}
+
 func (c *checker) lane(path string, l *Lane) {
 	c.name(path+".name", l.Name)
 	c.enum(path+".system", l.System, c.p.systems.Names()...)
-	c.enum(path+".mode", l.Mode, "poll", "push", "webhook")
+	c.enum(path+".mode", l.Mode, modes...)
 	if !c.given(path + ".subscriptions") {
 		c.missing(path+".subscriptions", "give a number of at least 1")
 	}
@@ -35,8 +38,8 @@ func (c *checker) lane(path string, l *Lane) {
 			"subscribe to the same, or change upstream.event",
 		)
 	}
-	if len(of.Modes) > 0 {
-		c.laneMode(path, l, of.Modes)
+	if len(of.Modes) > 0 && !slices.Contains(of.Modes, l.Mode) && slices.Contains(modes, l.Mode) {
+		c.bad(path+".mode", fmt.Sprintf("system %s has no %s", l.System, l.Mode), "set mode: "+strings.Join(of.Modes, ", or "))
 	}
 	shown := c.settings(path, l)
 	if l.Settings != nil {
@@ -73,13 +76,6 @@ func (c *checker) settings(path string, l *Lane) settings.Lane {
 	}
 }
 
-// laneMode checks that the lane's system has its mode.
-func (c *checker) laneMode(path string, l *Lane, modes []string) {
-	if slices.Contains([]string{"poll", "push", "webhook"}, l.Mode) && !slices.Contains(modes, l.Mode) {
-		c.bad(path+".mode", fmt.Sprintf("system %s has no %s", l.System, l.Mode), "set mode: "+strings.Join(modes, ", or "))
-	}
-}
-
 // foreign finds blocks of another mode or system than the lane's. Their content is not checked.
 func (c *checker) foreign(path string, l *Lane) {
 	bad := func(block, kind, own, other string) {
@@ -91,7 +87,7 @@ func (c *checker) foreign(path string, l *Lane) {
 	for _, s := range c.p.systems {
 		bad(s.Settings("").Key(), "system", l.System, s.Name)
 	}
-	for _, mode := range []string{"poll", "push", "webhook"} {
+	for _, mode := range modes {
 		bad(mode, "mode", l.Mode, mode)
 	}
 }

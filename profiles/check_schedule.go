@@ -2,37 +2,42 @@ package profiles
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/settings"
 )
 
-// scheduleKeys are the required and the optional keys of each kind of schedule.
-var scheduleKeys = map[string]struct{ needed, optional []string }{
-	"constant": {needed: []string{"rate"}},
-	"poisson":  {needed: []string{"rate"}, optional: []string{"seed"}},
-	"burst":    {needed: []string{"burst", "every"}, optional: []string{"spread"}},
-	"ramp":     {needed: []string{"to"}, optional: []string{"rate", "period"}},
-	"sine":     {needed: []string{"rate", "amplitude", "period"}},
-	"trace":    {optional: []string{"file", "warp"}},
+// schedules are the kinds of schedules, with the keys that they need and may have.
+var schedules = []struct{ kind, needs, takes string }{
+	{"constant", "rate", ""},
+	{"poisson", "rate", "seed"},
+	{"burst", "burst every", "spread"},
+	{"ramp", "to", "rate period"},
+	{"sine", "rate amplitude period", ""},
+	{"trace", "", "file warp"},
 }
 
 func (c *checker) schedule() {
 	s := &c.p.Schedule
-	c.enum("schedule.kind", s.Kind, "constant", "poisson", "burst", "ramp", "sine", "trace")
-	keys, ok := scheduleKeys[s.Kind]
-	if !ok {
+	var kinds []string
+	for _, of := range schedules {
+		kinds = append(kinds, of.kind)
+	}
+	c.enum("schedule.kind", s.Kind, kinds...)
+	i := slices.Index(kinds, s.Kind)
+	if i < 0 {
 		return
 	}
-	for _, key := range []string{"rate", "burst", "every", "spread", "to", "amplitude", "period", "seed", "file", "warp"} {
+	needs, takes := strings.Fields(schedules[i].needs), strings.Fields(schedules[i].takes)
+	for _, key := range keysOf(fieldsOf(nil, reflect.ValueOf(*s)))[1:] { // but kind
 		path := "schedule." + key
-		switch needed := slices.Contains(keys.needed, key); {
+		switch needed := slices.Contains(needs, key); {
 		case needed && !c.given(path):
 			c.missing(path, "kind "+s.Kind+" needs it")
-		case !needed && !slices.Contains(keys.optional, key) && c.given(path):
+		case !needed && !slices.Contains(takes, key) && c.given(path):
 			c.bad(path, "has no effect with kind "+s.Kind, "remove it, or choose another kind")
 		}
 	}
@@ -91,15 +96,14 @@ func (c *checker) until() {
 	case p.Cooldown > 0 && len(c.p.Cases) > 0:
 		c.bad("phases.cooldown", "a calibration judges no leaks", "remove it")
 	}
-	c.needs("phases", "measureAtMost", "until", "the measured phase takes phases.measure")
+	if c.given("phases.measureAtMost") && !c.given("phases.until") {
+		const what = "does nothing without until: the measured phase takes phases.measure"
+		c.bad("phases.measureAtMost", what, "remove it, or give until too")
+	}
 	if len(p.Until) == 0 {
 		return
 	}
-	for i, text := range p.Until {
-		if strings.TrimSpace(text) == "" {
-			c.bad(join("phases.until", strconv.Itoa(i)), "is empty", "write one like push.p99 ±5%")
-		}
-	}
+	c.filled("phases.until", p.Until, "write one like push.p99 ±5%")
 	if p.MeasureAtMost < p.Measure {
 		c.bad(
 			"phases.measureAtMost",

@@ -78,7 +78,7 @@ func (c *checker) embedded() {
 	if lists := &e.Lists; lists.NoHints && (lists.Older || lists.Uneven || lists.Private) {
 		c.bad(here+"lists.noHints", "leaves out what older, uneven and private are about", "give it alone")
 	}
-	if e.SingleSign && e.DualSign != 0 {
+	if e.SingleSign && e.DualSignGrace != 0 {
 		c.bad(here+"dualSign", "there is singleSign as well", "give one of the two")
 	}
 	if (e.Proof == "allow-list") != (len(e.CallbackHosts) > 0) {
@@ -90,6 +90,12 @@ func (c *checker) embedded() {
 	if e.ResumeOnce && e.ResumeOverlap != 0 {
 		c.bad(here+"resumeOverlap", "there is resumeOnce as well", "give one of the two")
 	}
+	switch {
+	case e.CapacityBurst != 0 && e.Capacity == 0:
+		c.bad(here+"capacityBurst", "there is no capacity", "give capacity too")
+	case e.CapacityBurst < 0:
+		c.bad(here+"capacityBurst", fmt.Sprintf("%d is too small", e.CapacityBurst), "give at least 1")
+	}
 	least := cmp.Or(e.TTLMin, 5*time.Minute)
 	granted := cmp.Or(e.TTLDefault, max(30*time.Minute, least))
 	if granted < least {
@@ -97,16 +103,6 @@ func (c *checker) embedded() {
 	}
 	if most := cmp.Or(e.TTLMax, max(24*time.Hour, granted)); most < granted {
 		c.bad(here+"ttlMax", fmt.Sprintf("%v is below ttlDefault, which is %v", most, granted), "raise it, or lower ttlDefault")
-	}
-}
-
-func (c *checker) embeddedCapacity() {
-	e := &c.p.Target.Embedded
-	switch {
-	case e.CapacityBurst != 0 && e.Capacity == 0:
-		c.bad("target.embedded.capacityBurst", "there is no capacity", "give capacity too")
-	case e.CapacityBurst < 0:
-		c.bad("target.embedded.capacityBurst", fmt.Sprintf("%d is too small", e.CapacityBurst), "give at least 1")
 	}
 }
 
@@ -146,13 +142,6 @@ func (c *checker) command() {
 		"remove it, or pass it to the program in target.env",
 	)
 	for i := range c.p.Lanes {
-		c.laneOverStdio(fmt.Sprintf("lanes.%d", i), &c.p.Lanes[i])
-	}
-}
-
-// laneOverStdio finds settings of a lane that require a connection of its own.
-func (c *checker) laneOverStdio(path string, l *Lane) {
-	if c.given(path + ".http") {
-		c.bad(path+".http", "has no effect over standard input and output", "remove it")
+		c.reject(fmt.Sprintf("lanes.%d", i), []string{"http"}, "has no effect over standard input and output", "remove it")
 	}
 }

@@ -10,60 +10,38 @@ import (
 )
 
 // kinds are the kinds of upstreams, with the keys that only some kinds have.
-var kinds = []struct {
-	name string
-	keys []string
-}{
-	{"inject", []string{"event", "admin", "payload"}},
-	{"http", []string{"http", "payload"}},
-	{"github", []string{"github"}},
-	{"slack", []string{"slack"}},
-	{"stripe", []string{"stripe"}},
-	{"feed", []string{"feed", "event", "payload"}},
-	{"tool", []string{"tool", "payload"}},
-	{"exec", []string{"exec", "payload"}},
-	{"replay", []string{"replay", "event", "admin"}},
-	{"none", nil},
-}
-
-// kindKeys are the keys that only some kinds have.
-var kindKeys = []string{"event", "admin", "payload", "http", "github", "slack", "stripe", "feed", "tool", "exec", "replay"}
-
-func kindNames() []string {
-	names := make([]string, len(kinds))
-	for i, k := range kinds {
-		names[i] = k.name
-	}
-	return names
-}
-
-// ownerOf returns the first kind that has a key.
-func ownerOf(key string) string {
-	for _, kind := range kinds {
-		if slices.Contains(kind.keys, key) {
-			return kind.name
-		}
-	}
-	return ""
+var kinds = []struct{ name, keys string }{
+	{"inject", "event admin payload"},
+	{"http", "http payload"},
+	{"github", "github"},
+	{"slack", "slack"},
+	{"stripe", "stripe"},
+	{"feed", "feed event payload"},
+	{"tool", "tool payload"},
+	{"exec", "exec payload"},
+	{"replay", "replay event admin"},
+	{"none", ""},
 }
 
 func (c *checker) upstream() {
 	u := &c.p.Upstream
-	c.enum("upstream.kind", u.Kind, kindNames()...)
-	c.misplaced(u)
+	var names []string
+	for _, kind := range kinds {
+		names = append(names, kind.name)
+	}
+	c.enum("upstream.kind", u.Kind, names...)
+	if i := slices.Index(names, u.Kind); i >= 0 {
+		c.misplaced(strings.Fields(kinds[i].keys))
+	}
 	c.kind(u)
 }
 
-// misplaced finds keys that belong to other kinds.
-func (c *checker) misplaced(u *Upstream) {
+// misplaced finds keys that belong to other kinds. A key of several is said to be the first's.
+func (c *checker) misplaced(own []string) {
 	for _, kind := range kinds {
-		if kind.name != u.Kind {
-			continue
-		}
-		for _, key := range kindKeys {
-			if c.given("upstream."+key) && !slices.Contains(kind.keys, key) {
-				owner := ownerOf(key)
-				c.bad("upstream."+key, "belongs to kind "+owner, "remove it, or set upstream.kind: "+owner)
+		for key := range strings.FieldsSeq(kind.keys) {
+			if c.given("upstream."+key) && !slices.Contains(own, key) {
+				c.bad("upstream."+key, "belongs to kind "+kind.name, "remove it, or set upstream.kind: "+kind.name)
 			}
 		}
 	}
@@ -187,26 +165,23 @@ func (c *checker) secret(kind, secret, what string) {
 	}
 }
 
-// render renders the text for one event, to check it. It returns "" after an error.
-func (c *checker) render(text, path string) string {
+// compiled returns a text of emissions. After an error, which it reports, the text is "".
+func (c *checker) compiled(text, path string) func(source int, seq uint32, probe string) string {
 	f, err := CompileText(text)
 	if err != nil {
 		what, fix, _ := strings.Cut(err.Error(), "; ")
 		c.bad(path, what, fix)
-		return ""
+		return func(int, uint32, string) string { return "" }
 	}
-	return f(0, 1, sampleProbe)
+	return f
 }
+
+// render renders the text for one event, to check it. It returns "" after an error.
+func (c *checker) render(text, path string) string { return c.compiled(text, path)(0, 1, sampleProbe) }
 
 // perSource reports a text that differs between the emissions of a source.
 func (c *checker) perSource(path, text string) {
-	f, err := CompileText(text)
-	if err != nil {
-		what, fix, _ := strings.Cut(err.Error(), "; ")
-		c.bad(path, what, fix)
-		return
-	}
-	if text != "" && f(0, 1, sampleProbe) != f(0, 2, "") {
+	if f := c.compiled(text, path); f(0, 1, sampleProbe) != f(0, 2, "") {
 		c.bad(path, "differs between the events of a source", "use .Source only")
 	}
 }

@@ -76,7 +76,7 @@ func (t *LaneTemplates) compileSources(l Lane) error {
 // Arguments returns the arguments of subscription i as a JSON object. The
 // caller owns it.
 func (t *LaneTemplates) Arguments(i int) json.RawMessage {
-	return compiler{scope: perSubscription, json: true}.run(nil, t.arguments, &env{Index: i})
+	return run(nil, t.arguments, &env{Index: i})
 }
 
 // Sources returns the numbers of the sources of subscription i, ascending and without duplicates.
@@ -94,7 +94,7 @@ func (t *LaneTemplates) Sources(i int) []uint16 {
 }
 
 func (t *LaneTemplates) list(i int) ([]uint16, error) {
-	text := string(compiler{scope: perSubscription}.run(nil, t.sources, &env{Index: i}))
+	text := string(run(nil, t.sources, &env{Index: i}))
 	var list []uint16
 	for word := range strings.SplitSeq(text, ",") {
 		n, err := strconv.ParseUint(strings.TrimSpace(word), 10, 16)
@@ -119,20 +119,19 @@ func CompilePayload(u Upstream) (func(dst []byte, source int, seq uint32, probe 
 		return nil, fmt.Errorf("payload: %w", err)
 	}
 	return func(dst []byte, source int, seq uint32, probe string) []byte {
-		return compiler{scope: perEmission, json: true}.run(dst, parts, &env{Source: source, Seq: int(seq), Probe: probe})
+		return run(dst, parts, &env{Source: source, Seq: int(seq), Probe: probe})
 	}, nil
 }
 
 // CompileText compiles a text over .Source, .Seq and .Probe. The returned function is
 // safe for concurrent use.
 func CompileText(text string) (func(source int, seq uint32, probe string) string, error) {
-	c := compiler{scope: perEmission}
-	parts, err := c.text(text)
+	parts, err := compiler{scope: perEmission}.text(text)
 	if err != nil {
 		return nil, err
 	}
 	return func(source int, seq uint32, probe string) string {
-		return string(c.run(nil, parts, &env{Source: source, Seq: int(seq), Probe: probe}))
+		return string(run(nil, parts, &env{Source: source, Seq: int(seq), Probe: probe}))
 	}, nil
 }
 
@@ -153,16 +152,15 @@ func CompileHTTP(up Upstream) (func(source int, seq uint32, probe string) (url s
 		return nil, fmt.Errorf("http.body: %w", err)
 	}
 	headers := make(map[string][]part, len(u.Headers))
-	bodyOf := compiler{scope: perEmission}
-	if u.Body == "" && up.Payload != nil {
-		bodyOf.json = true
+	isJSON := u.Body == "" && up.Payload != nil
+	if isJSON {
 		if body, err = compileJSON(up.Payload, perEmission); err != nil {
 			return nil, fmt.Errorf("payload: %w", err)
 		}
 	}
 	text := strings.TrimLeft(u.Body, " \t\r\n")
 	object := strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "{{") // {{ begins a template
-	if bodyOf.json || object || strings.HasPrefix(text, "[") {
+	if isJSON || object || strings.HasPrefix(text, "[") {
 		headers["Content-Type"] = []part{{constant: []byte("application/json")}}
 	}
 	for _, name := range slices.Sorted(maps.Keys(u.Headers)) {
@@ -176,9 +174,9 @@ func CompileHTTP(up Upstream) (func(source int, seq uint32, probe string) (url s
 		e := &env{Source: source, Seq: int(seq), Probe: probe}
 		h := make(http.Header, len(headers))
 		for name, parts := range headers {
-			h[name] = []string{string(c.run(nil, parts, e))}
+			h[name] = []string{string(run(nil, parts, e))}
 		}
-		return string(c.run(nil, url, e)), h, bodyOf.run(nil, body, e)
+		return string(run(nil, url, e)), h, run(nil, body, e)
 	}, nil
 }
 
@@ -192,7 +190,7 @@ func compileJSON(object map[string]any, s scope) ([]part, error) {
 	}
 	parts = merge(parts)
 	for i := range samples {
-		if len(c.run(nil, parts, &samples[i])) > maxOutput {
+		if len(run(nil, parts, &samples[i])) > maxOutput {
 			return nil, fmt.Errorf("its texts are more than %d KiB together; make them shorter", maxOutput>>10)
 		}
 	}

@@ -67,11 +67,11 @@ func TestEditKeepsComments(t *testing.T) {
 // TestEditBuiltins: no comment of a built-in profile is lost.
 func TestEditBuiltins(t *testing.T) {
 	for _, name := range builtinNames() {
-		source, err := Source(name, nil, systems.Table)
+		_, source, err := Read(name, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := Source(name, []string{"description=other"}, systems.Table)
+		got, err := Edit(name, source, []string{"description=other"}, systems.Table)
 		if err != nil {
 			t.Fatal(err)
 		}

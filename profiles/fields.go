@@ -30,8 +30,7 @@ func tagsOf(t reflect.Type) []tags {
 	all := make([]tags, t.NumField())
 	for i := range all {
 		f := t.Field(i)
-		key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		all[i] = tags{key, f.Tag.Get("check"), f.Tag.Get("needs")}
+		all[i] = tags{settings.KeyOf(f.Tag), f.Tag.Get("check"), f.Tag.Get("needs")}
 	}
 	knownTags.Store(t, all)
 	return all

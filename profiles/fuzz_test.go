@@ -14,7 +14,7 @@ import (
 // accepts is written and edited, and read again without a change.
 func FuzzParse(f *testing.F) {
 	for _, name := range builtinNames() {
-		text, err := Source(name, nil, systems.Table)
+		_, text, err := Read(name, nil)
 		if err != nil {
 			f.Fatal(err)
 		}

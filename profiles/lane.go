@@ -13,54 +13,54 @@ type Systems = settings.Table
 // Lane is a group of identical subscribers, the unit in which results are reported.
 type Lane struct {
 	// unique name: lower-case letters, digits and hyphens, with a letter first
-	Name string `yaml:"name" json:"name"`
+	Name string `json:"name"`
 	// events (the default; the MCP Events draft), smithery, sep-1803, sep-975, sep-2549, updates or requests
-	System string `yaml:"system,omitempty" json:"system"`
-	Mode   string `yaml:"mode" json:"mode"` // poll, push, webhook
+	System string `json:"system"`
+	Mode   string `json:"mode"` // poll, push, webhook
 	// a client that the lane imitates, which sets defaults of the block webhook: generic (the
 	// default), chatgpt or ai-sdk
-	Client string `yaml:"client,omitempty" json:"client,omitempty" check:"|generic|chatgpt|ai-sdk"`
+	Client string `json:"client,omitempty" check:"|generic|chatgpt|ai-sdk"`
 	// number of subscriptions, at least 1
-	Subscriptions int `yaml:"subscriptions" json:"subscriptions" check:"1.."`
+	Subscriptions int `json:"subscriptions" check:"1.."`
 	// name of the event to subscribe to
-	Event string `yaml:"event" json:"event"`
+	Event string `json:"event"`
 	// arguments of the subscription. Every string in them, at any depth, is a template over .Index,
 	// the number of the subscription in the lane from 0.
-	Arguments map[string]any `yaml:"arguments,omitempty" json:"arguments,omitempty"`
+	Arguments map[string]any `json:"arguments,omitempty"`
 	// template over .Index that gives the numbers of the upstream sources of this subscription,
 	// separated by commas, or "all" (the default), or "none". It must agree with what the target
 	// does with arguments, because it determines which deliveries are owed.
-	Sources string `yaml:"sources,omitempty" json:"sources"`
+	Sources string `json:"sources"`
 	// 1.1 (the default), 2 (over TLS) or h2c
-	HTTP    string               `yaml:"http,omitempty" json:"http" check:"1.1|2|h2c"`
-	Poll    settings.PollLane    `yaml:"poll,omitempty" json:"poll,omitzero"`       // settings of mode poll
-	Push    settings.PushLane    `yaml:"push,omitempty" json:"push,omitzero"`       // settings of mode push
-	Webhook settings.WebhookLane `yaml:"webhook,omitempty" json:"webhook,omitzero"` // settings of mode webhook
+	HTTP    string               `json:"http" check:"1.1|2|h2c"`
+	Poll    settings.PollLane    `json:"poll,omitzero"`    // settings of mode poll
+	Push    settings.PushLane    `json:"push,omitzero"`    // settings of mode push
+	Webhook settings.WebhookLane `json:"webhook,omitzero"` // settings of mode webhook
 	// Settings are those of the lane's system, of the type that its driver declares, under the
 	// system's own key. Copies of the lane share them.
-	Settings settings.Settings `yaml:"-" json:"-"`
-	Churn    Churn             `yaml:"churn,omitempty" json:"churn,omitzero"` // closing and reopening of subscriptions
-	Attach   Attach            `yaml:"attach,omitempty" json:"attach"`        // opening of subscriptions
+	Settings settings.Settings `json:"-"`
+	Churn    Churn             `json:"churn,omitzero"` // closing and reopening of subscriptions
+	Attach   Attach            `json:"attach"`         // opening of subscriptions
 	// asks for a replay of events up to this age when a subscription is opened or reopened; 0 =
 	// none
-	MaxAge time.Duration `yaml:"maxAge,omitempty" json:"maxAge,omitempty" check:"0.."`
+	MaxAge time.Duration `json:"maxAge,omitempty" check:"0.."`
 }
 
 // Churn ends and reopens subscriptions while the run measures.
 type Churn struct {
 	// subscriptions per second, e.g. "2/s"; empty or 0 = none
-	Rate Rate `yaml:"rate,omitempty" json:"rate,omitempty"`
+	Rate Rate `json:"rate,omitempty"`
 	// how long a subscription stays closed; 0 = it is reopened at once
-	Pause time.Duration `yaml:"pause,omitempty" json:"pause,omitempty" check:"0.." needs:"rate: no subscription churns"`
+	Pause time.Duration `json:"pause,omitempty" check:"0.." needs:"rate: no subscription churns"`
 }
 
 // Attach defines how a lane's subscriptions are opened.
 type Attach struct {
-	Rate Rate `yaml:"rate,omitempty" json:"rate,omitempty"` // subscriptions opened per second; 0 = as fast as concurrency allows
+	Rate Rate `json:"rate,omitempty"` // subscriptions opened per second; 0 = as fast as concurrency allows
 	// number of subscriptions opened concurrently, default 64, at most 65536
-	Concurrency int `yaml:"concurrency,omitempty" json:"concurrency" check:"1..65536"`
+	Concurrency int `json:"concurrency" check:"1..65536"`
 	// stop (the default) or continue
-	OnFailure string `yaml:"onFailure,omitempty" json:"onFailure" check:"stop|continue"`
+	OnFailure string `json:"onFailure" check:"stop|continue"`
 }
 
 // noSources is the value of sources for a lane that subscribes to no source.

@@ -10,12 +10,11 @@ import (
 // ClientIDs compiles the template of client ids. The function that it returns is safe for concurrent
 // use.
 func ClientIDs(o *settings.OAuth) (func(i int) string, error) {
-	c := compiler{scope: perSubscription}
-	parts, err := c.text(o.ClientID)
+	parts, err := compiler{scope: perSubscription}.text(o.ClientID)
 	if err != nil {
 		return nil, err
 	}
-	return func(i int) string { return string(c.run(nil, parts, &env{Index: i})) }, nil
+	return func(i int) string { return string(run(nil, parts, &env{Index: i})) }, nil
 }
 
 // oauth checks how principals get tokens.

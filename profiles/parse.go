@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -96,7 +95,7 @@ func Schema() []byte { return schema }
 // Info is an entry in the list of built-in profiles.
 type Info struct{ Name, Description string }
 
-// ErrNotFound is in the error of [Load] and [Source] when there is neither a
+// ErrNotFound is in the error of [Load] and [Read] when there is neither a
 // built-in profile nor a file of that name.
 var ErrNotFound = errors.New("no such profile")
 
@@ -115,32 +114,14 @@ func Builtin() []Info {
 }
 
 func builtinNames() []string {
-	files, _ := fs.Glob(builtin, "builtin/*.yaml")
-	names := make([]string, len(files))
-	for i, f := range files {
-		names[i] = strings.TrimSuffix(path.Base(f), ".yaml")
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if (a == Default) != (b == Default) {
-			if a == Default {
-				return -1
-			}
-			return 1
+	names := []string{Default}
+	files, _ := fs.Glob(builtin, "builtin/*.yaml") // sorted
+	for _, f := range files {
+		if name := strings.TrimSuffix(path.Base(f), ".yaml"); name != Default {
+			names = append(names, name)
 		}
-		return strings.Compare(a, b)
-	})
-	return names
-}
-
-// Source returns the YAML of a built-in profile, or of a file, with overrides set in
-// it and comments kept. Without overrides the text is returned unchanged and
-// unchecked.
-func Source(nameOrPath string, overrides []string, systems Systems) ([]byte, error) {
-	name, data, err := Read(nameOrPath, nil)
-	if err != nil || len(overrides) == 0 {
-		return data, err
 	}
-	return Edit(name, data, overrides, systems)
+	return names
 }
 
 // Edit sets overrides in a profile's text, and keeps its comments. name is for messages.
@@ -177,8 +158,10 @@ const Input = "-"
 // Read returns the text of a built-in profile, of a file, or, for [Input], of in, and a name
 // for messages. in may be nil; then there is no such profile.
 func Read(nameOrPath string, in io.Reader) (name string, data []byte, err error) {
+	// One byte more than allowed, so that the parser refuses a larger text.
+	read := func(from io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(from, maxBytes+1)) }
 	if nameOrPath == Input && in != nil {
-		data, err = io.ReadAll(io.LimitReader(in, maxBytes+1))
+		data, err = read(in)
 		if err != nil {
 			return "", nil, fmt.Errorf("profile of standard input: %w", err)
 		}
@@ -190,27 +173,16 @@ func Read(nameOrPath string, in io.Reader) (name string, data []byte, err error)
 		}
 	}
 	file, err := os.Open(nameOrPath)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil, fmt.Errorf(
-			"profile %s: %w: neither a file nor built in; %s",
-			settings.Quote(nameOrPath),
-			ErrNotFound,
-			advise(nameOrPath, builtinNames()),
-		)
+	if err == nil {
+		defer file.Close()
+		if info, e := file.Stat(); e == nil && info.IsDir() {
+			err = fmt.Errorf("is a directory; name a file, such as %s", path.Join(nameOrPath, "profile.yaml"))
+		} else {
+			data, err = read(file)
+		}
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: neither a file nor built in; %s", ErrNotFound, advise(nameOrPath, builtinNames()))
 	}
-	if err != nil {
-		return "", nil, fmt.Errorf("profile %s: %w", settings.Quote(nameOrPath), err)
-	}
-	defer file.Close()
-	if info, err := file.Stat(); err == nil && info.IsDir() {
-		return "", nil, fmt.Errorf(
-			"profile %s: is a directory; name a file, such as %s",
-			settings.Quote(nameOrPath),
-			path.Join(nameOrPath, "profile.yaml"),
-		)
-	}
-	// One byte more than allowed, so that the parser refuses a larger file.
-	data, err = io.ReadAll(io.LimitReader(file, maxBytes+1))
 	if err != nil {
 		return "", nil, fmt.Errorf("profile %s: %w", settings.Quote(nameOrPath), err)
 	}

@@ -24,19 +24,15 @@ type Problem struct {
 
 // String returns one line: where: key: what; fix. Long parts are cut.
 func (p Problem) String() string {
-	var b strings.Builder
-	b.WriteString(short(p.Where, 200))
-	b.WriteString(": ")
+	text := short(p.Where, 200) + ": "
 	if p.Key != "" {
-		b.WriteString(short(p.Key, 120))
-		b.WriteString(": ")
+		text += short(p.Key, 120) + ": "
 	}
-	b.WriteString(short(p.What, 400))
+	text += short(p.What, 400)
 	if p.Fix != "" {
-		b.WriteString("; ")
-		b.WriteString(short(p.Fix, 800))
+		text += "; " + short(p.Fix, 800)
 	}
-	return b.String()
+	return text
 }
 
 // short returns at most most bytes of s, with control characters escaped, so that a

@@ -26,36 +26,13 @@ type env struct {
 	Probe              string
 }
 
-// Arguments and payloads have different fields, so that .Seq in an argument is an
-// error.
-type (
-	indexEnv    struct{ Index int }
-	emissionEnv struct {
-		Source, Seq int
-		Probe       string
-	}
+// scope names the values that a template can use.
+type scope []string
+
+var (
+	perSubscription = scope{"Index"}
+	perEmission     = scope{"Source", "Seq", "Probe"}
 )
-
-type scope uint8
-
-const (
-	perSubscription scope = iota
-	perEmission
-)
-
-func (s scope) data(e *env) any {
-	if s == perSubscription {
-		return indexEnv{e.Index}
-	}
-	return emissionEnv{e.Source, e.Seq, e.Probe}
-}
-
-func (s scope) fields() []string {
-	if s == perSubscription {
-		return []string{"Index"}
-	}
-	return []string{"Source", "Seq", "Probe"}
-}
 
 // functions are total: a template that works for one number works for all.
 var functions = template.FuncMap{
@@ -200,16 +177,16 @@ func (c compiler) pipe(p *parse.PipeNode) error {
 					return fmt.Errorf("no function %s here; %s", a.Ident, advise(a.Ident, functionNames))
 				}
 			case *parse.FieldNode:
-				if len(a.Ident) != 1 || !slices.Contains(c.scope.fields(), a.Ident[0]) {
+				if len(a.Ident) != 1 || !slices.Contains(c.scope, a.Ident[0]) {
 					name := strings.Join(a.Ident, ".")
-					return fmt.Errorf("no value .%s here; %s", name, advise("."+name, dotted(c.scope.fields())))
+					return fmt.Errorf("no value .%s here; %s", name, advise("."+name, c.scope.dotted()))
 				}
 			case *parse.NumberNode, *parse.StringNode:
 			default:
 				return fmt.Errorf(
 					"%s cannot be used in a template here; use %s, numbers and functions",
 					a,
-					strings.Join(dotted(c.scope.fields()), ", "),
+					strings.Join(c.scope.dotted(), ", "),
 				)
 			}
 		}
@@ -261,7 +238,7 @@ func (c compiler) tried(parts []part) ([]part, error) {
 		}
 		for i := range samples {
 			var out bytes.Buffer
-			if err := p.tmpl.Funcs(template.FuncMap{"printf": triedPrintf}).Execute(&out, c.scope.data(&samples[i])); err != nil {
+			if err := p.tmpl.Funcs(template.FuncMap{"printf": triedPrintf}).Execute(&out, &samples[i]); err != nil {
 				return nil, c.explain(err)
 			}
 			if out.Len() > maxOutput {
@@ -282,7 +259,7 @@ func (c compiler) explain(err error) error {
 		_, text, _ = strings.Cut(rest, ": ")
 	}
 	text = strings.ReplaceAll(text, ";", ",")
-	return fmt.Errorf("bad template: %s; write it like {{mod .%s 10}}", oneLine(text), c.scope.fields()[0])
+	return fmt.Errorf("bad template: %s; write it like {{mod .%s 10}}", oneLine(text), c.scope[0])
 }
 
 func (c compiler) literal(text string) []byte {
@@ -293,13 +270,13 @@ func (c compiler) literal(text string) []byte {
 }
 
 // run appends parts to dst.
-func (c compiler) run(dst []byte, parts []part, e *env) []byte {
+func run(dst []byte, parts []part, e *env) []byte {
 	for i := range parts {
 		p := &parts[i]
 		switch {
 		case p.tmpl != nil:
 			var b bytes.Buffer
-			if err := p.tmpl.Execute(&b, c.scope.data(e)); err != nil {
+			if err := p.tmpl.Execute(&b, e); err != nil {
 				panic("profiles: a template that was tried has failed: " + err.Error())
 			}
 			if p.json {
@@ -356,12 +333,11 @@ func lastFunction(n parse.Node) string {
 	return ""
 }
 
-func dotted(names []string) []string {
-	out := make([]string, len(names))
-	for i, n := range names {
-		out[i] = "." + n
+func (s scope) dotted() (names []string) {
+	for _, n := range s {
+		names = append(names, "."+n)
 	}
-	return out
+	return names
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -177,7 +177,7 @@ func TestTokenFile(t *testing.T) {
 	if err := os.WriteFile(tokens, []byte("one\n# two\nthree\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	source, err := profiles.Source("capacity", nil, systems.Table)
+	_, source, err := profiles.Read("capacity", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

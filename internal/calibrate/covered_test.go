@@ -171,7 +171,7 @@ func TestEveryRowIsCalibrated(t *testing.T) {
 // keysOf lists the keys of a struct of settings.
 func keysOf(prefix string, v any) (keys []string) {
 	for f := range reflect.TypeOf(v).Fields() {
-		if name, _, _ := strings.Cut(f.Tag.Get("yaml"), ","); name != "" && name != "-" {
+		if name := settings.KeyOf(f.Tag); name != "" && name != "-" {
 			keys = append(keys, prefix+name)
 		}
 	}

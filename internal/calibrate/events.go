@@ -133,7 +133,7 @@ func (m *expectedCounts) started() []Check {
 // kernel's to know, so that the number of losses is the target's word.
 func (m *expectedCounts) overflows() bool {
 	set, ok := m.settings.Settings.(*events.Settings)
-	return ok && set.StallFor > 0 && m.target.Embedded.Queue > 0
+	return ok && set.StallFor > 0 && m.target.Embedded.QueueLen > 0
 }
 
 // overflowed are the figures of streams whose target skipped events: what the ledger

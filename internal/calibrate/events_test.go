@@ -52,7 +52,7 @@ func TestExpectedCountsOfSettings(t *testing.T) {
 		"before, generic": {lane: of("", nil), spec: "early()", want: planned{expected: 8, delivered: 8, early: 1}},
 		"overflow": {
 			lane:   profiles.Lane{System: "events", Mode: "push", Settings: &events.Settings{StallFor: time.Second}},
-			target: profiles.Target{Embedded: profiles.Embedded{Queue: 8}}, want: planned{expected: 8, delivered: 8, lossy: true},
+			target: profiles.Target{Embedded: profiles.Embedded{QueueLen: 8}}, want: planned{expected: 8, delivered: 8, lossy: true},
 		},
 	} {
 		m := expectedFor(t, tt.spec, tt.lane, tt.target, tt.over)
@@ -114,7 +114,7 @@ func TestOneWrongFigureIsNoticed(t *testing.T) {
 
 func TestExpectedOverflow(t *testing.T) {
 	lane := profiles.Lane{System: "events", Mode: "push", Settings: &events.Settings{StallFor: time.Second}}
-	target := profiles.Target{Embedded: profiles.Embedded{Queue: 8}}
+	target := profiles.Target{Embedded: profiles.Embedded{QueueLen: 8}}
 	for name, tt := range map[string]struct {
 		silent, announced, unknown, skipped int64
 		told                                bool

@@ -18,53 +18,11 @@ import (
 // one JSON document.
 type Options = refserver.Options
 
-// OptionsOf converts a profile's settings of the embedded target into options. It
-// returns an error for faults that cannot be parsed.
-func OptionsOf(e profiles.Embedded) (Options, error) {
-	o := Options{
-		Stdio:            e.Transport == "stdio",
-		ProxiesMayBuffer: e.ProxiesMayBuffer,
-		SSEAnswers:       e.SSEAnswers,
-		Revision:         e.Revision,
-		WebhookID:        e.WebhookID,
-		TypesPage:        e.TypesPage,
-		TypesEvery:       e.TypesEvery,
-		Presence:         e.Presence,
-		MaxSubscriptions: e.MaxSubscriptions,
-		FreshIDs:         e.FreshIDs,
-		VerifyFailures:   e.VerifyFailures,
-		Heartbeat:        e.Heartbeat,
-		NextPoll:         e.NextPoll,
-		BufferEvents:     e.Buffer,
-		QueueLen:         e.Queue,
-		SendBuffer:       e.SendBuffer,
-		Capacity:         float64(e.Capacity),
-		CapacityBurst:    e.CapacityBurst,
-		TTLMin:           e.TTLMin,
-		TTLDefault:       e.TTLDefault,
-		TTLMax:           e.TTLMax,
-		RetryMax:         e.Retries,
-		RetryBase:        e.RetryBase,
-		AckTimeout:       e.AckTimeout,
-		Senders:          e.Senders,
-		SendersPerHost:   e.SendersPerHost,
-		DualSignGrace:    e.DualSign,
-		SuspendAfter:     e.SuspendAfter,
-		DropAfter:        e.DropAfter,
-		Signature:        e.Signature,
-		Proof:            e.Proof,
-		CallbackHosts:    e.CallbackHosts,
-		ResumeMaxWait:    e.ResumeMaxWait,
-		ResumeOverlap:    e.ResumeOverlap,
-		ResumeAny:        e.ResumeAny,
-		FeedEvery:        e.FeedEvery,
-		TokenLife:        e.TokenLife,
-		TokenEndsStreams: e.TokenEndsStreams,
-		Lists: refserver.ListOptions{
-			Entries: e.Lists.Entries, Page: e.Lists.Page, TTL: e.Lists.TTL,
-			Private: e.Lists.Private, Older: e.Lists.Older, Strict: e.Lists.Strict, Uneven: e.Lists.Uneven, NoHints: e.Lists.NoHints,
-		},
-	}
+// OptionsOf converts a profile's settings of the embedded target into options: those of the
+// same name, and those below. It returns an error for faults that cannot be parsed.
+func OptionsOf(e profiles.Embedded) (o Options, err error) {
+	take(reflect.ValueOf(&o).Elem(), reflect.ValueOf(e))
+	o.Stdio = e.Transport == "stdio"
 	const none = time.Duration(-1)
 	if e.SingleSign {
 		o.DualSignGrace = none
@@ -72,11 +30,24 @@ func OptionsOf(e profiles.Embedded) (Options, error) {
 	if e.ResumeOnce {
 		o.ResumeOverlap = none
 	}
-	var err error
 	if e.Faults != "" {
 		o.Faults, err = faults.Load(e.Faults)
 	}
 	return o, err
+}
+
+// take sets the options that have the name and the kind of a setting.
+func take(options, settings reflect.Value) {
+	for i := range settings.NumField() {
+		from := settings.Field(i)
+		switch to := options.FieldByName(settings.Type().Field(i).Name); {
+		case !to.IsValid() || to.Kind() != from.Kind():
+		case to.Kind() == reflect.Struct:
+			take(to, from)
+		default:
+			to.Set(from.Convert(to.Type()))
+		}
+	}
 }
 
 // WriteOptions writes options as one line of JSON. Fields that only make sense within

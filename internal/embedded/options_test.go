@@ -121,7 +121,7 @@ func TestEverySettingIsAnOption(t *testing.T) {
 }
 
 func TestOptionsOf(t *testing.T) {
-	got, err := OptionsOf(profiles.Embedded{NextPoll: 50 * time.Millisecond, Retries: -1, Queue: 7, SingleSign: true, ResumeOnce: true})
+	got, err := OptionsOf(profiles.Embedded{NextPoll: 50 * time.Millisecond, RetryMax: -1, QueueLen: 7, SingleSign: true, ResumeOnce: true})
 	want := Options{NextPoll: 50 * time.Millisecond, RetryMax: -1, QueueLen: 7, DualSignGrace: -1, ResumeOverlap: -1}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v, error %v", got, want, err)

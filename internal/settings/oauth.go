@@ -8,27 +8,27 @@ type OAuth struct {
 	// refreshToken renews with a refresh token. The first refresh token comes from refreshTokenFile
 	// or, without the file, with the first access token, which is requested with client
 	// credentials.
-	Grant string `yaml:"grant,omitempty" json:"grant,omitempty" check:"clientCredentials|refreshToken"`
+	Grant string `json:"grant,omitempty" check:"clientCredentials|refreshToken"`
 	// number of principals, default 1; subscription i uses principal i modulo their number
-	Principals int `yaml:"principals,omitempty" json:"principals,omitempty" check:"1..200000"`
+	Principals int `json:"principals,omitempty" check:"1..200000"`
 	// client id of each principal: a template over .Index, the number of the principal
-	ClientID string `yaml:"clientId" json:"clientId"`
+	ClientID string `json:"clientId"`
 	// name of the environment variable that holds the secret of all clients; not needed with the
 	// embedded target. The secret is never stored in a result.
-	SecretEnv string `yaml:"secretEnv,omitempty" json:"secretEnv,omitempty"`
+	SecretEnv string `json:"secretEnv,omitempty"`
 	// file with the first refresh token of each principal, one per line, for grant refreshToken
-	RefreshTokenFile string   `yaml:"refreshTokenFile,omitempty" json:"refreshTokenFile,omitempty"`
-	Scopes           []string `yaml:"scopes,omitempty" json:"scopes,omitempty"` // scopes to ask for
+	RefreshTokenFile string   `json:"refreshTokenFile,omitempty"`
+	Scopes           []string `json:"scopes,omitempty"` // scopes to ask for
 	// URL of the token endpoint; empty = it is discovered from the target, as the base specification
 	// says. It must be https, except on this machine.
-	TokenURL string `yaml:"tokenURL,omitempty" json:"tokenURL,omitempty"`
+	TokenURL string `json:"tokenURL,omitempty"`
 	// how clients send their secret to tokenURL: basic (HTTP Basic, the default) or form (in the body)
-	Auth string `yaml:"auth,omitempty" json:"auth,omitempty" check:"|basic|form"`
+	Auth string `json:"auth,omitempty" check:"|basic|form"`
 	// share of a token's life after which it is renewed before its next use, default 0.8; 1 = it is
 	// used until the target refuses it with 401
-	RefreshAt float64 `yaml:"refreshAt,omitempty" json:"refreshAt,omitempty" check:"0.01..1"`
+	RefreshAt float64 `json:"refreshAt,omitempty" check:"0.01..1"`
 	// longest time for one attempt to get a token, discovery included, default 30s
-	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout,omitempty" check:"1ms..1h"`
+	Timeout time.Duration `json:"timeout,omitempty" check:"1ms..1h"`
 }
 
 // Used reports whether principals get tokens that expire.

@@ -6,12 +6,12 @@ import "time"
 type PollLane struct {
 	// shortest time between an answer without hasMore and the next poll; default 1s, as the draft
 	// recommends. A longer wait requested by the server (nextPollMs) takes precedence.
-	MinInterval time.Duration `yaml:"minInterval,omitempty" json:"minInterval,omitempty" check:"0.."`
+	MinInterval time.Duration `json:"minInterval,omitempty" check:"0.."`
 	// requested long-poll time (timeoutMs), which only target.revision longpoll has; 0 = answer at
 	// once
-	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout,omitempty" check:"0.."`
+	Timeout time.Duration `json:"timeout,omitempty" check:"0.."`
 	// largest number of events per poll; 0 = the server's default
-	MaxEvents int `yaml:"maxEvents,omitempty" json:"maxEvents,omitempty" check:"0.."`
+	MaxEvents int `json:"maxEvents,omitempty" check:"0.."`
 }
 
 // DefaultPoll returns the defaults.

@@ -6,18 +6,18 @@ import "time"
 type PushLane struct {
 	// heartbeat interval that the server promises, default 30s, the draft's minimum; a stream
 	// without data for more than twice as long is dead
-	Heartbeat time.Duration `yaml:"heartbeat,omitempty" json:"heartbeat,omitempty" check:"1ms.."`
+	Heartbeat time.Duration `json:"heartbeat,omitempty" check:"1ms.."`
 	// first and longest wait before a reconnect, default 500ms to 30s
-	Backoff Backoff `yaml:"backoff,omitempty" json:"backoff,omitempty"`
+	Backoff Backoff `json:"backoff,omitempty"`
 	// largest number of streams per HTTP/2 connection, if the server allows as many; 0 = 2000, the
 	// largest value
-	StreamsPerConnection int `yaml:"streamsPerConnection,omitempty" json:"streamsPerConnection,omitempty" check:"0|1..2000"`
+	StreamsPerConnection int `json:"streamsPerConnection,omitempty" check:"0|1..2000"`
 }
 
 // Backoff doubles from min to max, with full jitter.
 type Backoff struct {
-	Min time.Duration `yaml:"min,omitempty" json:"min,omitempty" check:"1ms.."` // first wait
-	Max time.Duration `yaml:"max,omitempty" json:"max,omitempty"`               // longest wait
+	Min time.Duration `json:"min,omitempty" check:"1ms.."` // first wait
+	Max time.Duration `json:"max,omitempty"`               // longest wait
 }
 
 // DefaultPush returns the defaults.

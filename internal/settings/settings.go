@@ -121,6 +121,13 @@ func fill(v, from reflect.Value) {
 	}
 }
 
+// KeyOf returns the key of a field in YAML, which is its name in JSON. A field that JSON leaves out
+// has its key in the tag yaml.
+func KeyOf(tag reflect.StructTag) string {
+	key, _, _ := strings.Cut(cmp.Or(tag.Get("yaml"), tag.Get("json")), ",")
+	return key
+}
+
 // Problem returns the first problem of settings that belong to no profile. It checks
 // the values that are not zero.
 func Problem(set Settings) (err error) {
@@ -136,8 +143,8 @@ func Problem(set Settings) (err error) {
 		case reflect.Struct:
 			for i := range v.NumField() {
 				f, here := v.Field(i), v.Type().Field(i)
-				key, _, _ := strings.Cut(here.Tag.Get("yaml"), ",")
-				if key = at + "." + key; f.IsZero() {
+				key := at + "." + KeyOf(here.Tag)
+				if f.IsZero() {
 					continue
 				}
 				given[key] = true

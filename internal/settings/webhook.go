@@ -14,54 +14,54 @@ import (
 type WebhookLane struct {
 	// requested time to live: a duration from 1s to 720h, "default" (request none; the default) or
 	// "none" (no expiry)
-	TTL string `yaml:"ttl,omitempty" json:"ttl,omitempty"`
+	TTL string `json:"ttl,omitempty"`
 	// share of the granted time after which a refresh is sent, 0.1 to 0.95, default 0.75
-	RefreshAt float64 `yaml:"refreshAt,omitempty" json:"refreshAt,omitempty" check:"0.1..0.95"`
+	RefreshAt float64 `json:"refreshAt,omitempty" check:"0.1..0.95"`
 	// largest share of the granted time by which a refresh is sent earlier than refreshAt says, drawn
 	// uniformly for each refresh, at most refreshAt - 0.05; default 0.05; 0 = none, so that
 	// subscriptions which were opened together are refreshed together
-	RefreshJitter float64 `yaml:"refreshJitter,omitempty" json:"refreshJitter" check:"0..0.9"`
+	RefreshJitter float64 `json:"refreshJitter" check:"0..0.9"`
 	// number of refreshes between two new secrets; 0 = never
-	RotateEvery int `yaml:"rotateEvery,omitempty" json:"rotateEvery,omitempty" check:"0.."`
+	RotateEvery int `json:"rotateEvery,omitempty" check:"0.."`
 	// secret accepted while it changes: both (the default; the old one until oldSecret after the
 	// answer), early (only the new one, from when it is sent) or late (only the old one until the
 	// answer)
-	Secrets   string        `yaml:"secrets,omitempty" json:"secrets,omitempty" check:"both|early|late" needs:"rotateEvery: the secret does not change"`
-	OldSecret time.Duration `yaml:"oldSecret,omitempty" json:"oldSecret,omitempty" check:"1ms.." needs:"rotateEvery: the secret does not change"` // how long the old secret is accepted, default 5m
+	Secrets   string        `json:"secrets,omitempty" check:"both|early|late" needs:"rotateEvery: the secret does not change"`
+	OldSecret time.Duration `json:"oldSecret,omitempty" check:"1ms.." needs:"rotateEvery: the secret does not change"` // how long the old secret is accepted, default 5m
 	// how the sink answers shares of the events and of the challenges; the rest is answered 200 at
 	// once
-	Answer []WebhookAnswer `yaml:"answer,omitempty" json:"answer,omitempty"`
+	Answer []WebhookAnswer `json:"answer,omitempty"`
 	// one callback URL for all subscriptions of the lane. Deliveries are assigned to a subscription by
 	// X-MCP-Subscription-Id. Subscriptions of the same principal must differ in their arguments.
-	ShareURL bool `yaml:"shareUrl,omitempty" json:"shareUrl,omitempty"`
+	ShareURL bool `json:"shareUrl,omitempty"`
 	// conditions that a delivery must meet; one that does not is answered 400: eventId (its webhook-id is
 	// the event's id), zone (the event's timestamp has a time zone), name (it is of the subscribed event
 	// type)
-	Require []string `yaml:"require,omitempty" json:"require,omitempty"`
+	Require []string `json:"require,omitempty"`
 	// handling of a delivery while the answer to a subscribe or refresh is awaited: accept (the
 	// default), or refuse with 503
-	Pending string `yaml:"pending,omitempty" json:"pending,omitempty" check:"|accept|refuse"`
+	Pending string `json:"pending,omitempty" check:"|accept|refuse"`
 	// handling of a delivery after the granted time is over: accept (the default), or refuse with 410
-	Expired string `yaml:"expired,omitempty" json:"expired,omitempty" check:"|accept|refuse"`
+	Expired string `json:"expired,omitempty" check:"|accept|refuse"`
 	// largest body in bytes, default 278528; a larger one is answered 413
-	BodyLimit int `yaml:"bodyLimit,omitempty" json:"bodyLimit,omitempty" check:"1024.."`
+	BodyLimit int `json:"bodyLimit,omitempty" check:"1024.."`
 	// share of the subscriptions that end without an unsubscribe: the lane only stops refreshing them
-	Silent float64 `yaml:"silent,omitempty" json:"silent,omitempty" check:"0..1"`
+	Silent float64 `json:"silent,omitempty" check:"0..1"`
 	// sends delivery.mode in events/unsubscribe, beside delivery.url
-	UnsubscribeMode bool `yaml:"unsubscribeMode,omitempty" json:"unsubscribeMode,omitempty"`
+	UnsubscribeMode bool `json:"unsubscribeMode,omitempty"`
 	// handling of a delivery with an invalid signature: strict (the default) refuses it, report
 	// accepts it and records the error
-	Verify string `yaml:"verify,omitempty" json:"verify,omitempty" check:"strict|report"`
+	Verify string `json:"verify,omitempty" check:"strict|report"`
 	// URL under which the target reaches the sink, if it differs from the listener's own, e.g.
 	// https://load-1.example:8443. On a loopback address it may be http: the listener then speaks
 	// plain HTTP. Port 0 means the listener's own port, as in http://127.0.0.1:0.
-	Callback string `yaml:"callback,omitempty" json:"callback,omitempty"`
+	Callback string `json:"callback,omitempty"`
 	// address of the listener; empty = a free port of 127.0.0.1
-	Listen string `yaml:"listen,omitempty" json:"listen,omitempty"`
+	Listen string `json:"listen,omitempty"`
 	// certificate of the listener in PEM, for a target that must already trust it. Without it, the
 	// listener has a certificate that only the embedded target trusts.
-	CertFile string `yaml:"certFile,omitempty" json:"certFile,omitempty"`
-	KeyFile  string `yaml:"keyFile,omitempty" json:"keyFile,omitempty"` // key of the listener in PEM
+	CertFile string `json:"certFile,omitempty"`
+	KeyFile  string `json:"keyFile,omitempty"` // key of the listener in PEM
 }
 
 // Values of secrets, which say which secret a sink accepts while it changes, and of
@@ -183,23 +183,23 @@ func (w *WebhookLane) checkPlain(l Lane, u *url.URL) {
 type WebhookAnswer struct {
 	// HTTP status. 200 to 299 accepts the event, every other status refuses it. 300 to 399 redirects to
 	// the same callback. 410 and 413 ask the target not to send the event again.
-	Status int `yaml:"status,omitempty" json:"status,omitempty" check:"200..599"`
+	Status int `json:"status,omitempty" check:"200..599"`
 	// never answers
-	Hang bool `yaml:"hang,omitempty" json:"hang,omitempty"`
+	Hang bool `json:"hang,omitempty"`
 	// closes the connection without an answer
-	Reset bool `yaml:"reset,omitempty" json:"reset,omitempty"`
+	Reset bool `json:"reset,omitempty"`
 	// answers challenges instead of events; share is then a share of the subscriptions
-	Challenge bool `yaml:"challenge,omitempty" json:"challenge,omitempty"`
+	Challenge bool `json:"challenge,omitempty"`
 	// share of the events, or of the subscriptions; by default what the other entries leave
-	Share float64 `yaml:"share,omitempty" json:"share,omitempty" check:"0..1"`
+	Share float64 `json:"share,omitempty" check:"0..1"`
 	// copies of an event, or challenges of a subscription, that are refused, default 1
-	Times int `yaml:"times,omitempty" json:"times,omitempty" check:"1.."`
+	Times int `json:"times,omitempty" check:"1.."`
 	// wait before the answer
-	Delay time.Duration `yaml:"delay,omitempty" json:"delay,omitempty" check:"0..1h"`
+	Delay time.Duration `json:"delay,omitempty" check:"0..1h"`
 	// longest wait: each wait is random, from delay to delayTo; by default it is delay
-	DelayTo time.Duration `yaml:"delayTo,omitempty" json:"delayTo,omitempty" check:"0..1h"`
+	DelayTo time.Duration `json:"delayTo,omitempty" check:"0..1h"`
 	// header field Retry-After of the answer
-	RetryAfter time.Duration `yaml:"retryAfter,omitempty" json:"retryAfter,omitempty" check:"0..1h"`
+	RetryAfter time.Duration `json:"retryAfter,omitempty" check:"0..1h"`
 }
 
 // Accepts reports whether the answer accepts an event.

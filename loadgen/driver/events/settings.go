@@ -15,25 +15,25 @@ import (
 type Settings struct {
 	// opens a stream for changes of the event types, and lists the types again after each change;
 	// in the legacy era only one lane of a run can
-	Listen bool `yaml:"listen,omitempty" json:"listen,omitempty"`
+	Listen bool `json:"listen,omitempty"`
 	// resumes a subscription that churn closed from its last cursor when it is reopened: events
 	// published meanwhile are replayed, up to maxAge if given
-	Resume bool `yaml:"resume,omitempty" json:"resume,omitempty" needs:"churn.rate: subscriptions are not closed"`
+	Resume bool `json:"resume,omitempty" needs:"churn.rate: subscriptions are not closed"`
 	// cursor with which each subscription begins; empty = null, which means from now on
-	Cursor string `yaml:"cursor,omitempty" json:"cursor,omitempty"`
+	Cursor string `json:"cursor,omitempty"`
 	// subscribes to webhooks without a token, which the target must refuse with Forbidden; accepted
 	// subscriptions are counted, and the run warns of them
-	Anonymous bool `yaml:"anonymous,omitempty" json:"anonymous,omitempty"`
+	Anonymous bool `json:"anonymous,omitempty"`
 	// mean life of a stream (±50 %) after which the lane cuts it like a lost network; 0 = never
-	CutEvery time.Duration `yaml:"cutEvery,omitempty" json:"cutEvery,omitempty" check:"0.."`
+	CutEvery time.Duration `json:"cutEvery,omitempty" check:"0.."`
 	// cuts all streams of the lane together, this long after the measured phase began; 0 = never
-	CutAt  time.Duration `yaml:"cutAt,omitempty" json:"cutAt,omitempty" check:"0.."`
-	CutFor time.Duration `yaml:"cutFor,omitempty" json:"cutFor,omitempty" check:"0.." needs:"cutEvery or cutAt: no stream is cut"` // how long a cut stream stays closed, in addition to push.backoff
+	CutAt  time.Duration `json:"cutAt,omitempty" check:"0.."`
+	CutFor time.Duration `json:"cutFor,omitempty" check:"0.." needs:"cutEvery or cutAt: no stream is cut"` // how long a cut stream stays closed, in addition to push.backoff
 	// how long streams stop reading when the measured phase begins, as slow readers do; 0 = not at
 	// all. The target has to wait when the buffers between it and the reader are full.
-	StallFor time.Duration `yaml:"stallFor,omitempty" json:"stallFor,omitempty" check:"0.."`
+	StallFor time.Duration `json:"stallFor,omitempty" check:"0.."`
 	// share of the streams that stop reading, chosen by the seed; 0 = all
-	StallShare float64 `yaml:"stallShare,omitempty" json:"stallShare,omitempty" check:"0..1" needs:"stallFor: no stream stops reading"`
+	StallShare float64 `json:"stallShare,omitempty" check:"0..1" needs:"stallFor: no stream stops reading"`
 }
 
 // Defaults are the settings of a lane that sets nothing.
@@ -84,9 +84,9 @@ func (s *Settings) Listens() bool { return s.Listen }
 // variants seen in practice.
 type SmitherySettings struct {
 	// key under which arguments are sent: params, as specified (the default), or arguments
-	ArgumentsKey string `yaml:"argumentsKey,omitempty" json:"argumentsKey,omitempty" check:"|params|arguments"`
+	ArgumentsKey string `json:"argumentsKey,omitempty" check:"|params|arguments"`
 	// adds an id chosen by the client to each subscribe call
-	ClientID bool `yaml:"clientID,omitempty" json:"clientID,omitempty"`
+	ClientID bool `json:"clientID,omitempty"`
 }
 
 // SmitheryDefaults are the settings of a lane that sets nothing.

@@ -11,9 +11,9 @@ import (
 type Settings struct {
 	// method that is called: tools/list (the default), prompts/list, resources/list or
 	// resources/templates/list; only the first page is requested
-	Method string `yaml:"method,omitempty" json:"method" check:"tools/list|prompts/list|resources/list|resources/templates/list"`
+	Method string `json:"method" check:"tools/list|prompts/list|resources/list|resources/templates/list"`
 	// requests of each client, default 1/s
-	Rate settings.Rate `yaml:"rate,omitempty" json:"rate"`
+	Rate settings.Rate `json:"rate"`
 }
 
 // Defaults are the settings of a lane that sets nothing.

@@ -14,19 +14,19 @@ import (
 type Settings struct {
 	// number of subscriptions that share a session (in the modern era, a listen request), default
 	// 1. A session uses one token: session i uses token i modulo their number.
-	PerSession int `yaml:"perSession,omitempty" json:"perSession,omitempty" check:"1.."`
+	PerSession int `json:"perSession,omitempty" check:"1.."`
 	// sends the id of the last event when a stream is reopened, so that the server can continue
 	// from there; default true. The modern era has no redelivery.
-	Redelivery bool `yaml:"redelivery,omitempty" json:"redelivery,omitempty"`
+	Redelivery bool `json:"redelivery,omitempty"`
 	// mean life of a stream (±50 %) after which the lane cuts it like a lost network; 0 = never
-	CutEvery time.Duration `yaml:"cutEvery,omitempty" json:"cutEvery,omitempty" check:"0.."`
-	CutFor   time.Duration `yaml:"cutFor,omitempty" json:"cutFor,omitempty" check:"0.." needs:"cutEvery: no stream is cut"` // how long a cut stream stays closed
+	CutEvery time.Duration `json:"cutEvery,omitempty" check:"0.."`
+	CutFor   time.Duration `json:"cutFor,omitempty" check:"0.." needs:"cutEvery: no stream is cut"` // how long a cut stream stays closed
 	// requested type of webhook secret: raw, standard or none; empty (the default) = no request, as
 	// in the draft
-	Secret string `yaml:"secret,omitempty" json:"secret,omitempty" check:"|raw|standard|none"`
+	Secret string `json:"secret,omitempty" check:"|raw|standard|none"`
 	// handling of a delivery that arrives before its secret: hold (it waits; the default) or refuse
 	// (503)
-	Early string `yaml:"early,omitempty" json:"early,omitempty" check:"hold|refuse"`
+	Early string `json:"early,omitempty" check:"hold|refuse"`
 }
 
 // Defaults are the settings of a lane of a mode that sets nothing.

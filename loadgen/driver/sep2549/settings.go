@@ -13,26 +13,26 @@ import (
 type Settings struct {
 	// list that is used: tools (the default), prompts, resources, templates, or resource (the
 	// content of one resource)
-	List string `yaml:"list,omitempty" json:"list" check:"tools|prompts|resources|templates|resource"`
+	List string `json:"list" check:"tools|prompts|resources|templates|resource"`
 	// URI of the resource; default list://content, as in the reference server
-	URI string `yaml:"uri,omitempty" json:"uri,omitempty"`
+	URI string `json:"uri,omitempty"`
 	// how often each client uses the list, default 10/s
-	Use settings.Rate `yaml:"use,omitempty" json:"use"`
+	Use settings.Rate `json:"use"`
 	// keeps copies; default true. False fetches at each use, as the baseline.
-	Cache bool `yaml:"cache,omitempty" json:"cache"`
+	Cache bool `json:"cache"`
 	// opens a stream for list_changed (resources/updated for resource), which makes copies stale at
 	// once; default false
-	Notifications bool `yaml:"notifications,omitempty" json:"notifications"`
+	Notifications bool `json:"notifications"`
 	// share of the time to live by which a copy randomly counts as stale early; default 0.1. With
 	// background it spreads the refreshes.
-	Jitter float64 `yaml:"jitter,omitempty" json:"jitter" check:"0..1"`
+	Jitter float64 `json:"jitter" check:"0..1"`
 	// uses a stale copy when a new one cannot be fetched; default true
-	StaleOnError bool `yaml:"staleOnError,omitempty" json:"staleOnError"`
+	StaleOnError bool `json:"staleOnError"`
 	// clients of the lane share public copies, and clients of a principal share its private copies;
 	// default false
-	Shared bool `yaml:"shared,omitempty" json:"shared"`
+	Shared bool `json:"shared"`
 	// refetches used copies before they become stale; default false
-	Background bool `yaml:"background,omitempty" json:"background"`
+	Background bool `json:"background"`
 }
 
 // Defaults are the settings of a lane that sets nothing.

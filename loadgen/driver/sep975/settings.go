@@ -49,37 +49,37 @@ type Settings struct {
 	// how a request is resumed: by token (the default), as SEP-975 defines it, or by lastEventId, as the
 	// base protocol of 2025-11-25 does: each client has a session, the events of an answer's stream have
 	// ids, and a GET with the last id in Last-Event-ID resumes the stream
-	Via string `yaml:"via,omitempty" json:"via,omitempty" check:"token|lastEventId"`
+	Via string `json:"via,omitempty" check:"token|lastEventId"`
 	// the slow tool, default work, as in the reference server. It gets steps, stepMs and note, and
 	// logEvery, maxWait and hangUp if they are not 0, in addition to the lane's arguments. It must
 	// report its progress as 1, 2, … steps, and return the note in its result.
-	Tool string `yaml:"tool,omitempty" json:"tool"`
+	Tool string `json:"tool"`
 	// number of steps of a request, default 20
-	Steps int           `yaml:"steps,omitempty" json:"steps" check:"1..100000"`
-	Step  time.Duration `yaml:"step,omitempty" json:"step" check:"1ms..1h"` // length of a step, default 200ms
+	Steps int           `json:"steps" check:"1..100000"`
+	Step  time.Duration `json:"step" check:"1ms..1h"` // length of a step, default 200ms
 	// requests a log message after this many steps; 0 = none
-	LogEvery int `yaml:"logEvery,omitempty" json:"logEvery,omitempty" check:"0.."`
+	LogEvery int `json:"logEvery,omitempty" check:"0.."`
 	// maxWait that the tool is asked to put into the policy, default 10s; 0 = none
-	MaxWait time.Duration `yaml:"maxWait,omitempty" json:"maxWait" check:"0..24h"`
+	MaxWait time.Duration `json:"maxWait" check:"0..24h"`
 	// asks the server to disconnect after this many messages on a connection; 0 = never
-	HangUp int `yaml:"hangUp,omitempty" json:"hangUp,omitempty" check:"0.."`
+	HangUp int `json:"hangUp,omitempty" check:"0.."`
 	// one (the default: each request is cut at the age given by at), all (all connected requests
 	// are cut together, first at the time given by at in the measured phase, then at the interval
 	// given by every), share (like all, but only a share of them) or none
-	Disconnect string        `yaml:"disconnect,omitempty" json:"disconnect" check:"none|one|share|all"`
-	Share      float64       `yaml:"share,omitempty" json:"share,omitempty" check:"0..1"`   // share of the requests that are cut
-	At         time.Duration `yaml:"at,omitempty" json:"at" check:"0..24h"`                 // age of a request at which it is cut; with all and share, the time of the first cut in the measured phase; default 1s
-	Every      time.Duration `yaml:"every,omitempty" json:"every,omitempty" check:"0..24h"` // with all and share, time between cuts; 0 (the default) = one cut
+	Disconnect string        `json:"disconnect" check:"none|one|share|all"`
+	Share      float64       `json:"share,omitempty" check:"0..1"`   // share of the requests that are cut
+	At         time.Duration `json:"at" check:"0..24h"`              // age of a request at which it is cut; with all and share, the time of the first cut in the measured phase; default 1s
+	Every      time.Duration `json:"every,omitempty" check:"0..24h"` // with all and share, time between cuts; 0 (the default) = one cut
 	// how long a client stays disconnected after a cut, default 1s
-	Away time.Duration `yaml:"away,omitempty" json:"away" check:"0..24h"`
+	Away time.Duration `json:"away" check:"0..24h"`
 	// time between getStatus calls while disconnected; 0 = none
-	StatusEvery time.Duration `yaml:"statusEvery,omitempty" json:"statusEvery,omitempty" check:"0..24h"`
+	StatusEvery time.Duration `json:"statusEvery,omitempty" check:"0..24h"`
 	// share of requests that stay disconnected past their policy, default 0
-	Expire float64 `yaml:"expire,omitempty" json:"expire,omitempty" check:"0..1"`
-	Double float64 `yaml:"double,omitempty" json:"double,omitempty" check:"0..1"` // share of resumes that two connections attempt at once, default 0
-	Wrong  float64 `yaml:"wrong,omitempty" json:"wrong,omitempty" check:"0..1"`   // share of resumes preceded by attempts with a wrong token and a wrong id, default 0
+	Expire float64 `json:"expire,omitempty" check:"0..1"`
+	Double float64 `json:"double,omitempty" check:"0..1"` // share of resumes that two connections attempt at once, default 0
+	Wrong  float64 `json:"wrong,omitempty" check:"0..1"`  // share of resumes preceded by attempts with a wrong token and a wrong id, default 0
 	// how much longer than stated a policy may hold before it counts as leaked, default 1s
-	Tolerance time.Duration `yaml:"tolerance,omitempty" json:"tolerance" check:"1ms..1h"`
+	Tolerance time.Duration `json:"tolerance" check:"1ms..1h"`
 }
 
 // Defaults are the settings of a lane that sets nothing.

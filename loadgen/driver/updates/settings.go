@@ -12,13 +12,13 @@ import (
 type Settings struct {
 	// URI of the resource that a client subscribes to. It may be a template of RFC 6570, whose
 	// variables are the lane's arguments: test://items/{n}
-	Resource string `yaml:"resource,omitempty" json:"resource,omitempty"`
+	Resource string `json:"resource,omitempty"`
 	// list whose changes a client is notified of, in place of a resource: tools, prompts or resources;
 	// without resource, the default is tools
-	List string `yaml:"list,omitempty" json:"list,omitempty" check:"|tools|prompts|resources"`
+	List string `json:"list,omitempty" check:"|tools|prompts|resources"`
 	// how a client learns which change caused a notification: read (the default) reads the resource
 	// or the list again and looks for the probe id in it; none does not read
-	Identify string `yaml:"identify,omitempty" json:"identify" check:"read|none"`
+	Identify string `json:"identify" check:"read|none"`
 }
 
 // The values of Settings.Identify.
