@@ -23,10 +23,8 @@ import (
 type ExecOptions struct {
 	// Command is the program and its arguments. It is not run by a shell. Required.
 	Command []string
-	// Line appends one emission's line, JSON without line breaks, to dst and
-	// returns it. Exec adds the line break. Line is called by many goroutines at
-	// once. Required.
-	Line func(dst []byte, source int, seq uint32, probe string) []byte
+	// Line is an emission's line. Exec adds the line break. Required.
+	Line Payload
 	// Ack makes an emission wait until the program has written a line with the
 	// emission's probe to its standard output. The emission is Refused if the line is
 	// a JSON object with "ok": false or with an "error", and Accepted otherwise.
@@ -59,25 +57,19 @@ type Exec struct {
 	wg    sync.WaitGroup
 
 	mu   sync.Mutex
-	acks map[eventmeter.Stamp]chan acknowledged
+	acks map[eventmeter.Stamp]chan fired
 }
 
-// acknowledged is the program's answer to an emission.
-type acknowledged struct {
+// fired is what became of an emission.
+type fired struct {
 	outcome eventmeter.Outcome
-	line    string // the answer, if it refused the emission
+	why     string // it was not accepted
 }
 
 // execJob is a line to be written.
 type execJob struct {
 	line  []byte
-	wrote chan wrote // holds one
-}
-
-// wrote is the result of writing a line.
-type wrote struct {
-	outcome eventmeter.Outcome
-	err     error // nil if it was written
+	wrote chan fired // holds one
 }
 
 // NewExec checks the options. The program is started by Prepare.
@@ -90,7 +82,7 @@ func NewExec(o ExecOptions) (*Exec, error) {
 	}
 	return &Exec{
 		o: o, jobs: make(chan *execJob), quit: make(chan struct{}), ended: make(chan struct{}),
-		acks: map[eventmeter.Stamp]chan acknowledged{},
+		acks: map[eventmeter.Stamp]chan fired{},
 	}, nil
 }
 
@@ -135,11 +127,11 @@ func (e *Exec) write() {
 			n, err := e.stdin.Write(job.line)
 			switch {
 			case err == nil:
-				job.wrote <- wrote{eventmeter.Accepted, nil}
+				job.wrote <- fired{outcome: eventmeter.Accepted}
 			case n == 0:
-				job.wrote <- wrote{eventmeter.Refused, err}
+				job.wrote <- e.because(eventmeter.Refused, "%s: %v", err)
 			default:
-				job.wrote <- wrote{eventmeter.Uncertain, err}
+				job.wrote <- e.because(eventmeter.Uncertain, "%s: %v", err)
 			}
 		case <-e.ended:
 			return
@@ -163,7 +155,7 @@ func (e *Exec) read(out io.Reader) {
 		delete(e.acks, stamp)
 		e.mu.Unlock()
 		if ack != nil {
-			ack <- readAck(lines.Bytes())
+			ack <- e.readAck(lines.Bytes())
 		}
 	}
 	// A line that is too long ends the scan; the program must not block on it.
@@ -171,7 +163,7 @@ func (e *Exec) read(out io.Reader) {
 }
 
 // readAck reads an acknowledgement.
-func readAck(line []byte) acknowledged {
+func (e *Exec) readAck(line []byte) fired {
 	var answer struct {
 		OK    *bool           `json:"ok"`
 		Error json.RawMessage `json:"error"`
@@ -179,10 +171,10 @@ func readAck(line []byte) acknowledged {
 	if json.Unmarshal(line, &answer) == nil {
 		no := answer.OK != nil && !*answer.OK
 		if no || len(answer.Error) > 0 && !bytes.Equal(answer.Error, []byte("null")) {
-			return acknowledged{eventmeter.Refused, errtext.FirstLine(line)}
+			return e.because(eventmeter.Refused, "%s said %s", errtext.FirstLine(line))
 		}
 	}
-	return acknowledged{eventmeter.Accepted, ""}
+	return fired{outcome: eventmeter.Accepted}
 }
 
 // Fire implements [Upstream].
@@ -192,65 +184,59 @@ func (e *Exec) Fire(ctx context.Context, emission Emission) eventmeter.Outcome {
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.o.Timeout)
 	defer cancel()
-	outcome, why := e.fire(ctx, emission)
-	if why != "" {
-		e.failed("%s", why)
+	f := e.fire(ctx, emission)
+	if f.why != "" {
+		e.failed("%s", f.why)
 	}
-	return outcome
+	return f.outcome
 }
 
-// fire returns the outcome, and why the emission was not accepted; "" if it was.
-func (e *Exec) fire(ctx context.Context, emission Emission) (outcome eventmeter.Outcome, why string) {
-	name := e.o.Command[0]
-	line := e.o.Line(make([]byte, 0, 256), int(emission.Source), emission.Seq, emission.Stamp.String())
-	job := &execJob{line: append(line, '\n'), wrote: make(chan wrote, 1)}
-	var ack chan acknowledged
+// because says why an emission was not accepted. The first argument of the format is the program.
+func (e *Exec) because(outcome eventmeter.Outcome, format string, what any) fired {
+	return fired{outcome, fmt.Sprintf(format, e.o.Command[0], what)}
+}
+
+func (e *Exec) fire(ctx context.Context, emission Emission) fired {
+	line := e.o.Line.append(make([]byte, 0, 256), emission)
+	job := &execJob{line: append(line, '\n'), wrote: make(chan fired, 1)}
+	var ack chan fired
 	if e.o.Ack {
-		ack = make(chan acknowledged, 1)
+		ack = make(chan fired, 1)
 		e.expect(emission.Stamp, ack)
 		defer e.expect(emission.Stamp, nil)
 	}
 	select {
 	case e.jobs <- job:
 	case <-e.ended:
-		return eventmeter.Refused, e.Ended().Error()
+		return fired{eventmeter.Refused, e.Ended().Error()}
 	case <-ctx.Done(): // nothing was written
-		return eventmeter.Refused, fmt.Sprintf("%s did not read its line within %v", name, e.o.Timeout)
+		return e.because(eventmeter.Refused, "%s did not read its line within %v", e.o.Timeout)
 	}
 	select {
 	case w := <-job.wrote:
-		switch {
-		case w.err != nil:
-			return w.outcome, fmt.Sprintf("%s: %v", name, w.err)
-		case ack == nil:
-			return w.outcome, ""
+		if ack == nil || w.outcome != eventmeter.Accepted {
+			return w
 		}
 	case <-ctx.Done():
-		return eventmeter.Uncertain, fmt.Sprintf("%s did not read its line within %v", name, e.o.Timeout)
-	}
-	said := func(a acknowledged) (eventmeter.Outcome, string) {
-		if a.outcome == eventmeter.Accepted {
-			return a.outcome, ""
-		}
-		return a.outcome, fmt.Sprintf("%s said %s", name, a.line)
+		return e.because(eventmeter.Uncertain, "%s did not read its line within %v", e.o.Timeout)
 	}
 	select {
 	case a := <-ack:
-		return said(a)
+		return a
 	case <-ctx.Done():
-		return eventmeter.Uncertain, fmt.Sprintf("%s did not acknowledge its line within %v", name, e.o.Timeout)
+		return e.because(eventmeter.Uncertain, "%s did not acknowledge its line within %v", e.o.Timeout)
 	case <-e.ended:
 		select { // it may have acknowledged just before its end
 		case a := <-ack:
-			return said(a)
+			return a
 		default:
-			return eventmeter.Uncertain, e.Ended().Error()
+			return fired{eventmeter.Uncertain, e.Ended().Error()}
 		}
 	}
 }
 
 // expect sets the channel for the acknowledgement of an emission; nil removes it.
-func (e *Exec) expect(stamp eventmeter.Stamp, ack chan acknowledged) {
+func (e *Exec) expect(stamp eventmeter.Stamp, ack chan fired) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if ack == nil {
@@ -262,7 +248,7 @@ func (e *Exec) expect(stamp eventmeter.Stamp, ack chan acknowledged) {
 
 // Content implements [Recorded].
 func (e *Exec) Content(emission Emission) (string, []byte) {
-	return "", e.o.Line(nil, int(emission.Source), emission.Seq, emission.Stamp.String())
+	return "", e.o.Line.append(nil, emission)
 }
 
 // Ended implements [Ender].

@@ -23,9 +23,8 @@ type FeedOptions struct {
 	Listen string
 	// Event is the event name of each change, which may be empty.
 	Event string
-	// Payload appends a change's data, a JSON object that holds the probe, to
-	// dst and returns it. It is called by many goroutines at once. Required.
-	Payload func(dst []byte, source int, seq uint32, probe string) []byte
+	// Payload is a change's data. Required.
+	Payload Payload
 	// Limit bounds the changes of one answer; 0 means 500. A request may set a lower
 	// limit.
 	Limit int
@@ -130,7 +129,7 @@ func (f *Feed) Fire(_ context.Context, emission Emission) eventmeter.Outcome {
 	text = append(text, `,"time":"`...)
 	text = now.UTC().AppendFormat(text, "2006-01-02T15:04:05.000Z")
 	text = append(text, `","data":`...)
-	text = f.o.Payload(text, int(emission.Source), emission.Seq, emission.Stamp.String())
+	text = f.o.Payload.append(text, emission)
 	text = append(text, '}')
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -148,7 +147,7 @@ func (f *Feed) Fire(_ context.Context, emission Emission) eventmeter.Outcome {
 
 // Content implements [Recorded].
 func (f *Feed) Content(emission Emission) (string, []byte) {
-	return f.o.Event, f.o.Payload(nil, int(emission.Source), emission.Seq, emission.Stamp.String())
+	return f.o.Event, f.o.Payload.append(nil, emission)
 }
 
 // oldest returns the number of the oldest change that is served.

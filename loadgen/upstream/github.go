@@ -85,7 +85,7 @@ func (g *GitHub) bodyOf(emission Emission) []byte {
 	return fill("github_"+g.event, map[string]any{
 		"repository": repository, "owner": owner, "name": name,
 		"repositoryID": repositoryID(source), "repositoryNode": digest(12, "repository", repository),
-		"now": g.now().UTC().Format(time.RFC3339), "text": g.text(source, seq, probe),
+		"now": g.now().UTC().Format(time.RFC3339), "text": g.text.of(emission),
 		// The first line is used only by push, the second only by issues.
 		"before": digest(40, "commit", before.String()), "after": digest(40, "commit", probe), "tree": digest(40, "tree", probe),
 		"number": seq, "issueID": int64(repositoryID(source))<<16 + int64(seq), "issueNode": digest(12, "issue", probe),

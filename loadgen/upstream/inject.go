@@ -18,9 +18,8 @@ type InjectOptions struct {
 	Admin string
 	// Event is the name of the event that is emitted. Required.
 	Event string
-	// Payload appends the event's data, a JSON object that holds the probe, to
-	// dst and returns it. It is called by many goroutines at once. Required.
-	Payload func(dst []byte, source int, seq uint32, probe string) []byte
+	// Payload is the event's data. Required.
+	Payload Payload
 	ClientOptions
 }
 
@@ -32,7 +31,7 @@ type Inject struct {
 	url    string
 	event  string
 	prefix []byte
-	data   func(dst []byte, source int, seq uint32, probe string) []byte
+	data   Payload
 }
 
 // NewInject checks the options. It does not connect.
@@ -63,12 +62,12 @@ func (i *Inject) Fire(ctx context.Context, emission Emission) eventmeter.Outcome
 	// Not pooled: the transport may read a body for a while after an error.
 	body := make([]byte, 0, len(i.prefix)+256)
 	body = append(body, i.prefix...)
-	body = i.data(body, int(emission.Source), emission.Seq, emission.Stamp.String())
+	body = i.data.append(body, emission)
 	body = append(body, '}')
 	return i.post(ctx, i.url, http.Header{"Content-Type": {"application/json"}}, body)
 }
 
 // Content implements [Recorded].
 func (i *Inject) Content(emission Emission) (string, []byte) {
-	return i.event, i.data(nil, int(emission.Source), emission.Seq, emission.Stamp.String())
+	return i.event, i.data.append(nil, emission)
 }

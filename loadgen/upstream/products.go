@@ -30,9 +30,8 @@ type WebhookOptions struct {
 	// Secret is the secret that the target checks signatures with, as the product
 	// displays it. It never appears in errors or figures.
 	Secret string
-	// Text returns the sentence that holds the probe. It is called by many
-	// goroutines at once; nil means a default of the product.
-	Text func(source int, seq uint32, probe string) string
+	// Text is the sentence that holds the probe; nil means a default of the product.
+	Text Text
 	ClientOptions
 	// Now is the wall clock of signatures and payloads; nil means time.Now.
 	// No figure depends on it.
@@ -45,7 +44,7 @@ type poster struct {
 	*client
 	url    string
 	secret []byte
-	text   func(source int, seq uint32, probe string) string
+	text   Text
 	now    func() time.Time
 
 	event  string
@@ -53,7 +52,7 @@ type poster struct {
 	header func(emission Emission, body []byte) http.Header
 }
 
-func newPoster(kind string, o WebhookOptions, text func(source int, seq uint32, probe string) string) (poster, error) {
+func newPoster(kind string, o WebhookOptions, text Text) (poster, error) {
 	if _, ok := httpURL(o.URL); !ok {
 		return poster{}, fmt.Errorf(
 			"upstream %s: address %q: want a URL such as http://127.0.0.1:8080/hooks/%s",

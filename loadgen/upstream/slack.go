@@ -104,14 +104,12 @@ func (s *Slack) headerOf(_ Emission, body []byte) http.Header {
 }
 
 func (s *Slack) bodyOf(emission Emission) []byte {
-	source, probe := int(emission.Source), emission.Stamp.String()
-	now := s.now().Unix()
-	channel := s.channel(source)
+	probe, now, channel := emission.Stamp.String(), s.now().Unix(), s.channel(int(emission.Source))
 	return fill("slack_message", map[string]any{
 		// Channel and ts identify a message. Within a second the digits after the
 		// point count up, as in Slack.
 		"channel": channel, "ts": fmt.Sprintf("%d.%06d", now, emission.Seq%1_000_000), "now": now,
-		"text": s.text(source, emission.Seq, probe), "messageID": guid(probe),
+		"text": s.text.of(emission), "messageID": guid(probe),
 		"eventID": "Ev" + strings.ToUpper(digest(9, "event", probe)), "context": "4-" + digest(32, "context", channel),
 	})
 }

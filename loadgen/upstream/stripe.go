@@ -56,9 +56,9 @@ func (s *Stripe) headerOf(_ Emission, body []byte) http.Header {
 }
 
 func (s *Stripe) bodyOf(emission Emission) []byte {
-	source, seq, probe := int(emission.Source), emission.Seq, emission.Stamp.String()
+	source, probe := int(emission.Source), emission.Stamp.String()
 	return fill("stripe_"+s.event, map[string]any{
-		"source": source, "order": seq, "now": s.now().Unix(), "text": s.text(source, seq, probe),
+		"source": source, "order": emission.Seq, "now": s.now().Unix(), "text": s.text.of(emission),
 		"event": digest(24, "event", probe), "request": digest(14, "request", probe),
 		"customer": digest(14, "customer", strconv.Itoa(source)),
 		// Used only by payment_intent.succeeded.

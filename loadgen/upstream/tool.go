@@ -14,10 +14,8 @@ type ToolOptions struct {
 	// Call calls the tool and returns its answer. Many goroutines call it at once.
 	// Required.
 	Call func(ctx context.Context, source int, arguments []byte) ToolAnswer
-	// Arguments appends the call's arguments, a JSON object that holds the
-	// probe, to dst and returns it. It is called by many goroutines at once.
-	// Required.
-	Arguments func(dst []byte, source int, seq uint32, probe string) []byte
+	// Arguments are the call's arguments. Required.
+	Arguments Payload
 	// Timeout of one emission; 0 means [DefaultTimeout].
 	Timeout time.Duration
 }
@@ -87,7 +85,7 @@ func NewTool(o ToolOptions) (*Tool, error) {
 func (t *Tool) Fire(ctx context.Context, emission Emission) eventmeter.Outcome {
 	ctx, cancel := context.WithTimeout(ctx, t.o.Timeout)
 	defer cancel()
-	a := t.o.Call(ctx, int(emission.Source), t.arguments(emission))
+	a := t.o.Call(ctx, int(emission.Source), t.o.Arguments.append(nil, emission))
 	if a.Failure != "" {
 		t.failed("%s", a.Failure)
 	}
@@ -110,10 +108,8 @@ func (t *Tool) Figures() Figures {
 }
 
 // Content implements [Recorded].
-func (t *Tool) Content(emission Emission) (string, []byte) { return "", t.arguments(emission) }
-
-func (t *Tool) arguments(emission Emission) []byte {
-	return t.o.Arguments(nil, int(emission.Source), emission.Seq, emission.Stamp.String())
+func (t *Tool) Content(emission Emission) (string, []byte) {
+	return "", t.o.Arguments.append(nil, emission)
 }
 
 // Close implements [Upstream].

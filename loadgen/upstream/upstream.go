@@ -16,6 +16,19 @@ import (
 // Emission is one event that is being published.
 type Emission = eventmeter.Emission
 
+// Payload appends the payload of an emission, a JSON object without line breaks that holds the
+// probe, to dst and returns it. Many goroutines call it at once.
+type Payload func(dst []byte, source int, seq uint32, probe string) []byte
+
+func (p Payload) append(dst []byte, e Emission) []byte {
+	return p(dst, int(e.Source), e.Seq, e.Stamp.String())
+}
+
+// Text returns the text of an emission that holds the probe. Many goroutines call it at once.
+type Text func(source int, seq uint32, probe string) string
+
+func (t Text) of(e Emission) string { return t(int(e.Source), e.Seq, e.Stamp.String()) }
+
 // Upstream sends emissions. It is safe for concurrent use.
 type Upstream interface {
 	// Fire sends one emission and returns its outcome, within the upstream's
