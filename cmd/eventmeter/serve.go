@@ -193,20 +193,12 @@ func (f *serveFlags) load(c *cobra.Command, io streams) error {
 		return usageError{fmt.Errorf("--options: %w", err)}
 	}
 	from, to := reflect.ValueOf(given), reflect.ValueOf(&f.options).Elem()
-	for flag, field := range optionOf {
-		if c.Flags().Changed(flag) {
-			to.FieldByName(field).Set(from.FieldByName(field))
+	for _, option := range serveOptions {
+		if c.Flags().Changed(option.flag) {
+			to.FieldByName(option.field).Set(from.FieldByName(option.field))
 		}
 	}
 	return nil
-}
-
-// optionOf names the fields of refserver.Options that flags set.
-var optionOf = map[string]string{
-	"addr": "Addr", "admin": "AdminAddr", "tls": "TLS", "tls-addr": "TLSAddr", "stdio": "Stdio", "token": "Tokens",
-	"revision": "Revision", "capacity": "Capacity", "feed": "Feed", "allow-host": "AllowHosts",
-	"proxies-may-buffer": "ProxiesMayBuffer", "sse-answers": "SSEAnswers",
-	"allow-private-callbacks": "AllowPrivateCallbacks", "callback-ca": "CallbackCAFile", "callback-insecure": "CallbackInsecure",
 }
 
 // embeddedCommand returns the command that runs this program as the reference server
@@ -228,46 +220,48 @@ func startEmbedded(ctx context.Context, o embedded.Options) (embedded.Server, er
 	return embedded.Start(ctx, o, self, "serve", "--options", fromInput)
 }
 
+// serveOptions are the flags that set a field of refserver.Options.
+var serveOptions = []struct{ flag, field, usage string }{
+	{"addr", "Addr", "address of the MCP endpoint (HTTP/1.1 and h2c)"},
+	{"admin", "AdminAddr", "address of /inject, /stats and /healthz, without authentication"},
+	{"tls", "TLS", "serve the MCP endpoint over TLS too (HTTP/1.1 and HTTP/2, self-signed certificate)"},
+	{"tls-addr", "TLSAddr", "address of the endpoint over TLS"},
+	{"stdio", "Stdio", "speak MCP over standard input and output instead of HTTP, until standard input ends"},
+	{"token", "Tokens", "accepted bearer token, one principal each (repeatable; default: any)"},
+	{
+		"revision", "Revision",
+		"revision of MCP Events to speak: sep-3415 (default), sketch, longpoll (the sketch, and polls that wait) or older",
+	},
+	{"capacity", "Capacity", "event deliveries per second, in all modes together; further ones wait in the queues (default: no limit)"},
+	{"feed", "Feed", "address of a change feed to poll and publish (default: none)"},
+	{"allow-host", "AllowHosts", "poll a feed at this host, which is not this machine (repeatable)"},
+	{"proxies-may-buffer", "ProxiesMayBuffer", "omit the header X-Accel-Buffering: no from event streams"},
+	{"sse-answers", "SSEAnswers", "answer every call with an event stream of one message instead of JSON"},
+	{"allow-private-callbacks", "AllowPrivateCallbacks", "deliver webhooks to loopback and private addresses"},
+	{"callback-ca", "CallbackCAFile", "PEM file of certificates that callbacks must match"},
+	{"callback-insecure", "CallbackInsecure", "accept any certificate of a callback"},
+}
+
 // add adds the flags of the serve command.
 func (f *serveFlags) add(c *cobra.Command) {
 	o, fl := &f.options, c.Flags()
-	fl.StringVar(&o.Addr, "addr", "127.0.0.1:8080", "address of the MCP endpoint (HTTP/1.1 and h2c)")
-	fl.StringVar(&o.AdminAddr, "admin", "127.0.0.1:8081", "address of /inject, /stats and /healthz, without authentication")
-	fl.BoolVar(&o.TLS, "tls", false, "serve the MCP endpoint over TLS too (HTTP/1.1 and HTTP/2, self-signed certificate)")
-	fl.StringVar(&o.TLSAddr, "tls-addr", "127.0.0.1:0", "address of the endpoint over TLS")
-	fl.BoolVar(&o.Stdio, "stdio", false, "speak MCP over standard input and output instead of HTTP, until standard input ends")
-	fl.StringArrayVar(&o.Tokens, "token", nil, "accepted bearer token, one principal each (repeatable; default: any)")
-	fl.StringVar(
-		&o.Revision,
-		"revision",
-		"",
-		"revision of MCP Events to speak: sep-3415 (default), sketch, longpoll (the sketch, and polls that wait) or older",
-	)
-	fl.Float64Var(
-		&o.Capacity,
-		"capacity",
-		0,
-		"event deliveries per second, in all modes together; further ones wait in the queues (default: no limit)",
-	)
-	fl.StringVar(
-		&f.faults,
-		"faults",
-		"",
-		"faults to commit on purpose: a file, or text such as 'drop(every=10); delay(rate=1, fixed=50ms)' (see docs/faults.md)",
-	)
-	fl.StringVar(&o.Feed, "feed", "", "address of a change feed to poll and publish (default: none)")
-	fl.StringArrayVar(&o.AllowHosts, "allow-host", nil, "poll a feed at this host, which is not this machine (repeatable)")
-	fl.BoolVar(&o.ProxiesMayBuffer, "proxies-may-buffer", false, "omit the header X-Accel-Buffering: no from event streams")
-	fl.BoolVar(&o.SSEAnswers, "sse-answers", false, "answer every call with an event stream of one message instead of JSON")
-	fl.BoolVar(&o.AllowPrivateCallbacks, "allow-private-callbacks", false, "deliver webhooks to loopback and private addresses")
-	fl.StringVar(&o.CallbackCAFile, "callback-ca", "", "PEM file of certificates that callbacks must match")
-	fl.BoolVar(&o.CallbackInsecure, "callback-insecure", false, "accept any certificate of a callback")
-	fl.StringVar(
-		&f.from,
-		"options",
-		"",
-		"further options: a JSON document, or a file of one; - = standard input, for programs that start this one",
-	)
+	o.Addr, o.AdminAddr, o.TLSAddr = "127.0.0.1:8080", "127.0.0.1:8081", "127.0.0.1:0"
+	for _, option := range serveOptions {
+		switch to := reflect.ValueOf(o).Elem().FieldByName(option.field).Addr().Interface().(type) {
+		case *string:
+			fl.StringVar(to, option.flag, *to, option.usage)
+		case *bool:
+			fl.BoolVar(to, option.flag, *to, option.usage)
+		case *float64:
+			fl.Float64Var(to, option.flag, *to, option.usage)
+		case *[]string:
+			fl.StringArrayVar(to, option.flag, *to, option.usage)
+		}
+	}
+	const faultsUsage = "faults to commit on purpose: a file, or text such as 'drop(every=10); delay(rate=1, fixed=50ms)' (see docs/faults.md)"
+	fl.StringVar(&f.faults, "faults", "", faultsUsage)
+	const optionsUsage = "further options: a JSON document, or a file of one; - = standard input, for programs that start this one"
+	fl.StringVar(&f.from, "options", "", optionsUsage)
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log errors to standard error")
 }
 

@@ -6,13 +6,11 @@ import (
 	"net/http"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/refserver"
@@ -62,32 +60,24 @@ func TestFlagsHoldOverOptions(t *testing.T) {
 	values := map[string][2]string{ // of the flag, and of the document
 		"string": {"flag", `"document"`}, "stringArray": {"flag", `["document"]`}, "bool": {"true", "false"}, "float64": {"7", "3"},
 	}
-	beside := []string{"faults", "options", "verbose"}
-	var all cobra.Command
-	new(serveFlags).add(&all)
-	all.Flags().VisitAll(func(flag *pflag.Flag) {
-		if slices.Contains(beside, flag.Name) {
-			return
-		}
+	for _, option := range serveOptions {
 		var f serveFlags
 		var c cobra.Command
 		f.add(&c)
-		field, value := optionOf[flag.Name], values[flag.Value.Type()]
-		document := fmt.Sprintf(`{%q: %s, "NextPoll": "9s"}`, field, value[1])
-		if err := c.ParseFlags([]string{"--" + flag.Name + "=" + value[0], "--options", document}); err != nil {
+		value := values[c.Flags().Lookup(option.flag).Value.Type()]
+		document := fmt.Sprintf(`{%q: %s, "NextPoll": "9s"}`, option.field, value[1])
+		if err := c.ParseFlags([]string{"--" + option.flag + "=" + value[0], "--options", document}); err != nil {
 			t.Fatal(err)
 		}
 		if err := f.load(&c, streams{}); err != nil {
-			t.Errorf("--%s: %v", flag.Name, err)
-			return
+			t.Errorf("--%s: %v", option.flag, err)
+			continue
 		}
-		if got := fmt.Sprint(
-			reflect.ValueOf(f.options).FieldByName(field),
-		); strings.Trim(got, "[]") != value[0] ||
-			f.options.NextPoll != 9*time.Second {
-			t.Errorf("--%s gives %s with %v", flag.Name, got, f.options.NextPoll)
+		got := fmt.Sprint(reflect.ValueOf(f.options).FieldByName(option.field))
+		if strings.Trim(got, "[]") != value[0] || f.options.NextPoll != 9*time.Second {
+			t.Errorf("--%s gives %s with %v", option.flag, got, f.options.NextPoll)
 		}
-	})
+	}
 }
 
 // TestServeAnnouncesItself: the commands that serve prints can be pasted as they
