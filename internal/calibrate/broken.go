@@ -36,13 +36,13 @@ func (m *expectedCounts) broken() (out []Check) {
 		if !m.plants(p) {
 			continue
 		}
-		row := string(p.Row)
+		row := p.Row
 		if !want[row] {
 			out = append(out, atLeast(row, 1, got(row)))
 		}
 		want[row] = true
 		for _, f := range breach.Table[p.Row].Follows {
-			follows[string(f)] = true
+			follows[f] = true
 		}
 	}
 	slices.SortFunc(out, func(a, b Check) int { return strings.Compare(a.Name, b.Name) })
@@ -68,12 +68,12 @@ func (m *expectedCounts) plants(p breach.Plan) bool {
 	listed := known && !slices.ContainsFunc(of.At, func(o conform.Occasion) bool {
 		return o != conform.ListPage && o != conform.Descriptor && o != conform.ListUnoffered
 	})
-	return known && (p.Mode == "" || p.Mode == m.mode) && breach.In(string(p.Row), m.mode) && strings.Contains(of.Lanes, string(m.mode)) &&
+	return known && (p.Mode == "" || p.Mode == m.mode) && breach.In(p.Row, m.mode) && strings.Contains(of.Lanes, string(m.mode)) &&
 		(p.Above == 0 || m.open > int64(p.Above)) && (!listed || m.first)
 }
 
-func rowOf(row breach.Row) (of conform.Row, known bool) {
-	i := slices.IndexFunc(conform.Rows[:], func(r conform.Row) bool { return r.Name == string(row) })
+func rowOf(row string) (of conform.Row, known bool) {
+	i := slices.IndexFunc(conform.Rows[:], func(r conform.Row) bool { return r.Name == row })
 	if i < 0 {
 		return of, false
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 )
@@ -51,6 +52,15 @@ func SubtractCounts[T any](to, from *T) {
 		for i := range to {
 			to[i] -= from[i]
 		}
+	}
+}
+
+// Read sets the numbers of to, a pointer to a struct of int64, to the counters of from, a
+// pointer to a struct of [atomic.Int64] with the same fields.
+func Read(to, from any) {
+	numbers, counters := reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem()
+	for i := range numbers.NumField() {
+		numbers.Field(i).SetInt(counters.Field(i).Addr().Interface().(*atomic.Int64).Load())
 	}
 }
 

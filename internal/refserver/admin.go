@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 )
 
 // admin is the handler of the admin listener.
@@ -235,7 +234,7 @@ func (s *Server) ChangeSchema(name string) error {
 }
 
 func (s *Server) announceTypes() {
-	if !s.breach.Breaks(breach.ListChangedNotification, "") {
+	if !s.breach.Breaks("list-changed-notification", "") {
 		s.typeListeners.announce(methodListChanged)
 	}
 }
@@ -246,7 +245,7 @@ func (s *Server) endSubscriptions(of []*topic, why *rpcError) {
 		t.wakeAll()
 	}
 	for _, h := range s.hooks.openHooks(func(h *hook) bool { return slices.Contains(of, h.topic) }) {
-		if !s.breach.Breaks(breach.RemovalTerminatesSubscriptions, eventmeter.Webhook) {
+		if !s.breach.Breaks("removal-terminates-subscriptions", eventmeter.Webhook) {
 			s.terminate(h, why, false)
 		}
 	}

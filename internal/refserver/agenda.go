@@ -130,30 +130,30 @@ func (r *queue[T]) pop() (v T) {
 	return v
 }
 
-// pool is the goroutines that post webhook messages. A subscription H with
+// pool is the goroutines that post webhook messages. A subscription with
 // something to send stands in the queue as often as it may have attempts in
 // flight. No subscription or delivery has a goroutine of its own.
-type pool[H any] struct {
-	post func(H)
+type pool struct {
+	post func(*hook)
 	size int
 
 	mu      sync.Mutex
 	more    sync.Cond
-	queue   queue[H]
+	queue   queue[*hook]
 	idle    int // senders that wait and have not been woken
 	running int
 	closed  bool
 	wg      sync.WaitGroup
 }
 
-func newPool[H any](most int, post func(H)) *pool[H] {
-	p := &pool[H]{post: post, size: most}
+func newPool(most int, post func(*hook)) *pool {
+	p := &pool{post: post, size: most}
 	p.more.L = &p.mu
 	return p
 }
 
 // push queues one attempt of h. It does not block.
-func (p *pool[H]) push(h H) {
+func (p *pool) push(h *hook) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -170,7 +170,7 @@ func (p *pool[H]) push(h H) {
 	}
 }
 
-func (p *pool[H]) work() {
+func (p *pool) work() {
 	for {
 		p.mu.Lock()
 		for p.queue.count == 0 && !p.closed {
@@ -189,7 +189,7 @@ func (p *pool[H]) work() {
 
 // close stops the senders. Attempts in flight end with the context of their
 // requests.
-func (p *pool[H]) close(cancel context.CancelFunc) {
+func (p *pool) close(cancel context.CancelFunc) {
 	p.mu.Lock()
 	p.closed = true
 	p.more.Broadcast()
@@ -198,25 +198,25 @@ func (p *pool[H]) close(cancel context.CancelFunc) {
 	p.wg.Wait()
 }
 
-// hostBound bounds the attempts in flight at each host and port of callbacks. An H is what
-// makes them; one that finds its host full waits there, and occupies no sender. The zero
-// value bounds nothing. It is safe for concurrent use once most is set.
-type hostBound[H any] struct {
+// hostBound bounds the attempts in flight at each host and port of callbacks. A subscription
+// that finds its host full waits there, and occupies no sender. The zero value bounds nothing.
+// It is safe for concurrent use once most is set.
+type hostBound struct {
 	most int // attempts at a host; 0 = no bound
 
 	mu    sync.Mutex
-	hosts map[string]*hostLoad[H] // of hosts with attempts in flight
+	hosts map[string]*hostLoad // of hosts with attempts in flight
 }
 
 // hostLoad is what goes on at a host.
-type hostLoad[H any] struct {
+type hostLoad struct {
 	inFlight int
-	waiting  []H // in the order in which they came
+	waiting  []*hook // in the order in which they came
 }
 
 // enter reports whether h may begin an attempt at a host now; the caller then calls leave when
 // it has ended. Otherwise h waits until a call of leave returns it.
-func (b *hostBound[H]) enter(host string, h H) bool {
+func (b *hostBound) enter(host string, h *hook) bool {
 	if b.most == 0 {
 		return true
 	}
@@ -225,9 +225,9 @@ func (b *hostBound[H]) enter(host string, h H) bool {
 	at := b.hosts[host]
 	if at == nil {
 		if b.hosts == nil {
-			b.hosts = map[string]*hostLoad[H]{}
+			b.hosts = map[string]*hostLoad{}
 		}
-		at = &hostLoad[H]{}
+		at = &hostLoad{}
 		b.hosts[host] = at
 	}
 	if at.inFlight >= b.most {
@@ -240,9 +240,9 @@ func (b *hostBound[H]) enter(host string, h H) bool {
 
 // leave ends an attempt at a host. If others wait there, it returns the one that has waited
 // longest, which the caller queues again.
-func (b *hostBound[H]) leave(host string) (next H, waits bool) {
+func (b *hostBound) leave(host string) (next *hook) {
 	if b.most == 0 {
-		return next, false
+		return nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -252,10 +252,10 @@ func (b *hostBound[H]) leave(host string) (next H, waits bool) {
 		if at.inFlight == 0 {
 			delete(b.hosts, host)
 		}
-		return next, false
+		return nil
 	}
 	next = at.waiting[0]
 	clear(at.waiting[:1])
 	at.waiting = at.waiting[1:]
-	return next, true
+	return next
 }

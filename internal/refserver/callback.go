@@ -89,11 +89,11 @@ type isChallenge struct{}
 // refusePrivate is [refusePrivate], unless a row about it is broken.
 func (p *poster) refusePrivate(ctx context.Context, network, address string, c syscall.RawConn) error {
 	err := refusePrivate(network, address, c)
-	unchecked := breach.SSRFValidateAtDeliveryTime
+	unchecked := "ssrf-validate-at-delivery-time"
 	if ctx.Value(isChallenge{}) != nil {
-		unchecked = breach.VerificationUsesSSRFHardenedPath
+		unchecked = "verification-uses-ssrf-hardened-path"
 	}
-	if err != nil && (p.breach.Breaks(breach.SSRFRejectNonRoutable) || p.breach.Breaks(unchecked)) {
+	if err != nil && (p.breach.Breaks("ssrf-reject-non-routable") || p.breach.Breaks(unchecked)) {
 		return nil
 	}
 	return err
@@ -350,9 +350,9 @@ func (p *poster) send(ctx context.Context, to *url.URL, header http.Header, body
 		return 0, nil, failureOf(err)
 	}
 	defer resp.Body.Close()
-	follows := breach.SSRFNoRedirects
+	follows := "ssrf-no-redirects"
 	if ctx.Value(isChallenge{}) != nil {
-		follows = breach.VerificationUsesSSRFHardenedPath
+		follows = "verification-uses-ssrf-hardened-path"
 	}
 	if resp.StatusCode/100 == 3 && p.breach.Breaks(follows) {
 		if next, err := to.Parse(resp.Header.Get("Location")); err == nil {

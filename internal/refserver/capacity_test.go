@@ -111,7 +111,7 @@ func TestCapacityIsOfAllModes(t *testing.T) {
 		// first at once.
 		time.Sleep(2900*time.Millisecond - time.Since(start))
 		synctest.Wait()
-		if d := s.Stats().Deliveries; d != (Deliveries{Poll: 10, Push: 10, Webhook: 10}) {
+		if d := s.Stats().Deliveries; d != (ByMode{Poll: 10, Push: 10, Webhook: 10}) {
 			t.Errorf("after 2.9 s: %+v", d)
 		}
 		f.mu.Lock()

@@ -123,11 +123,11 @@ func (s *Server) breaksStream(c *call) bool {
 	switch {
 	case s.breach == nil:
 		return false
-	case s.breach.Breaks(breach.StreamImplemented):
+	case s.breach.Breaks("stream-implemented"):
 		c.answer(nil)
-	case s.breach.Breaks(breach.StreamErrorBeforeOpen):
+	case s.breach.Breaks("stream-error-before-open"):
 		http.Error(c.w, "no such stream", http.StatusBadRequest)
-	case s.breach.Breaks(breach.StreamExemptFromConcurrencyCap):
+	case s.breach.Breaks("stream-exempt-from-concurrency-cap"):
 		http.Error(c.w, "too many connections", http.StatusServiceUnavailable)
 	default:
 		return false
@@ -139,10 +139,10 @@ func (s *Server) breaksStream(c *call) bool {
 func (st *stream) beat() (again time.Duration, ok bool) {
 	s, every := st.server, st.server.opts.Heartbeat
 	_, missed := s.fault(faults.Heartbeats, eventmeter.Push)
-	if missed || s.breach.Breaks(breach.StreamHeartbeatRequired) {
+	if missed || s.breach.Breaks("stream-heartbeat-required") {
 		return every, true
 	}
-	if s.breach.Breaks(breach.StreamHeartbeatInterval) {
+	if s.breach.Breaks("stream-heartbeat-interval") {
 		every = breach.LongSilence
 	}
 	if rest := every - time.Since(st.written); rest > 0 {
@@ -151,7 +151,7 @@ func (st *stream) beat() (again time.Duration, ok bool) {
 	switch {
 	case st.call.rules.spellsOlder():
 		ok = st.notify("heartbeat", nil)
-	case s.breach.Breaks(breach.StreamHeartbeatNotSSEComment):
+	case s.breach.Breaks("stream-heartbeat-not-sse-comment"):
 		ok = st.write([]byte(": still here\n\n"))
 	default: // the position is read again: events that the filter dropped have moved it
 		ok = st.notify("heartbeat", st.cursorMember(nil, st.reader.currentPosition()))
@@ -167,11 +167,11 @@ func (s *Server) startOf(mode eventmeter.Mode, c *call, t *topic, p eventParams)
 	}
 	oldest := t.cursor(0)
 	switch {
-	case from.cursor == nil && from.maxAge > 0 && s.breach.Breaks(breach.MaxAgeMsIgnoredWhenCursorNull, mode),
-		from.cursor == nil && from.maxAge == 0 && s.breach.Breaks(breach.CursorNullStartsFromNow, mode),
-		from.cursor == nil && !bytes.Contains(c.params, []byte(`"cursor"`)) && s.breach.Breaks(breach.CursorAbsentEqualsNull, mode):
+	case from.cursor == nil && from.maxAge > 0 && s.breach.Breaks("max-age-ms-ignored-when-cursor-null", mode),
+		from.cursor == nil && from.maxAge == 0 && s.breach.Breaks("cursor-null-starts-from-now", mode),
+		from.cursor == nil && !bytes.Contains(c.params, []byte(`"cursor"`)) && s.breach.Breaks("cursor-absent-equals-null", mode):
 		from.cursor = &oldest
-	case from.maxAge > 0 && s.breach.Breaks(breach.MaxAgeMsFloor, mode):
+	case from.maxAge > 0 && s.breach.Breaks("max-age-ms-floor", mode):
 		from.maxAge = 0
 	}
 	return from
@@ -181,8 +181,8 @@ func (s *Server) startOf(mode eventmeter.Mode, c *call, t *topic, p eventParams)
 // broken by what it refuses.
 func (s *Server) secretOf(text string) (*standardwebhooks.Webhook, *rpcError) {
 	key, rpcErr := parseSecret(text)
-	if rpcErr != nil && (text == "" && s.breach.Breaks(breach.SubscribeSecretRequired) ||
-		text != "" && s.breach.Breaks(breach.SubscribeSecretFormat)) {
+	if rpcErr != nil && (text == "" && s.breach.Breaks("subscribe-secret-required") ||
+		text != "" && s.breach.Breaks("subscribe-secret-format")) {
 		return signer([]byte("a secret that nobody agreed upon")), nil
 	}
 	return signer(key), rpcErr
@@ -195,8 +195,8 @@ func (s *Server) callbackOf(raw string) (*url.URL, *rpcError) {
 		return u, rpcErr
 	}
 	odd, err := url.Parse(raw)
-	if err == nil && (odd.Scheme == "http" && s.breach.Breaks(breach.SubscribeURLHTTPSRequired) ||
-		!isHTTP(odd) && s.breach.Breaks(breach.SSRFValidateCallbackURL)) {
+	if err == nil && (odd.Scheme == "http" && s.breach.Breaks("subscribe-url-https-required") ||
+		!isHTTP(odd) && s.breach.Breaks("ssrf-validate-callback-url")) {
 		return odd, nil
 	}
 	return nil, rpcErr
@@ -207,20 +207,20 @@ func (s *Server) miskey(h *hook, c *call, p subscribeParams) {
 	if s.breach == nil || h.direct {
 		return
 	}
-	breaks := func(row breach.Row) bool { return s.breach.Breaks(row) }
+	breaks := func(row string) bool { return s.breach.Breaks(row) }
 	join := func(parts ...string) string { return strings.Join(parts, "\x00") }
 	of := h.kept
 	switch {
-	case breaks(breach.SubscribeKeyComposition):
+	case breaks("subscribe-key-composition"):
 		h.key = join(h.key, string(p.arguments(false)))
-	case breaks(breach.SubscribeKeyImmutable):
+	case breaks("subscribe-key-immutable"):
 		h.key = join(of.Principal, of.URL, of.Name)
-	case breaks(breach.SubscribeCrossTenantIsolation):
+	case breaks("subscribe-cross-tenant-isolation"):
 		h.key = join(of.URL, of.Name, string(of.Arguments))
-	case c.method == eventsPrefix+"subscribe" && breaks(breach.SubscribeIdempotentUpsert):
+	case c.method == eventsPrefix+"subscribe" && breaks("subscribe-idempotent-upsert"):
 		h.key = join(h.key, s.broker.nextID())
 	default:
-		if p.ID != "" && breaks(breach.SubscribeIDNotAnInput) {
+		if p.ID != "" && breaks("subscribe-id-not-an-input") {
 			h.id = p.ID
 		}
 		return
@@ -230,11 +230,11 @@ func (s *Server) miskey(h *hook, c *call, p subscribeParams) {
 
 // unproved is the error about a wrong answer to a challenge, unless it is accepted.
 func (s *Server) unproved(reply []byte) *rpcError {
-	if s.breach.Breaks(breach.VerificationChallengeEcho) {
+	if s.breach.Breaks("verification-challenge-echo") {
 		return nil
 	}
 	e := callbackError(failChallenge)
-	if s.breach.Breaks(breach.VerificationNoRawEndpointResponses) {
+	if s.breach.Breaks("verification-no-raw-endpoint-responses") {
 		e.Data = map[string]string{"reason": failChallenge, "answer": string(reply)}
 	}
 	return e
@@ -270,7 +270,7 @@ func (st *stream) appendAny(out []byte, e *event) ([]byte, bool) {
 		return out[:0], false
 	case faults.Trouble:
 		out = st.appendNotification(out, "error", errorMember(&rpcError{Code: codeInternal, Message: "the upstream failed for a moment"}))
-		if st.server.breach.Breaks(breach.StreamErrorIsRecoverable) {
+		if st.server.breach.Breaks("stream-error-is-recoverable") {
 			st.write(out)
 			return out[:0], false
 		}
@@ -325,7 +325,7 @@ func (m *message) applyFault(f *faults.Fault, attempts int) {
 func (s *Server) deliverEarly(ctx context.Context, m *message, name string) {
 	if f, ok := s.fault(faults.Early, eventmeter.Webhook); ok {
 		s.faultInjector.count(f, eventmeter.Webhook)
-	} else if m.subscriptionID == "" || !s.breach.Breaks(breach.VerificationRequiredBeforeDelivery) {
+	} else if m.subscriptionID == "" || !s.breach.Breaks("verification-required-before-delivery") {
 		return
 	}
 	m.id = s.broker.nextID()

@@ -159,7 +159,7 @@ func (s *Server) admitAnonymous(c *call) {
 	}
 	if f, ok := s.fault(faults.Anonymous, eventmeter.Webhook); ok {
 		s.faultInjector.count(f, eventmeter.Webhook)
-	} else if !s.breach.Breaks(breach.SubscribeAuthRequired) {
+	} else if !s.breach.Breaks("subscribe-auth-required") {
 		return
 	}
 	c.principal = "anonymous"
@@ -303,7 +303,7 @@ func (g *stage) flush(h *heldBack) {
 // append puts an event into its topic, as its fault says.
 func (g *stage) append(t *topic, f faults.Fault, id, key string, data []byte) {
 	same := func() string { return id }
-	if f.Kind == "" && g.injector.breach.Breaks(breach.OccurrenceEventIDFromUpstream, g.mode) {
+	if f.Kind == "" && g.injector.breach.Breaks("occurrence-event-id-from-upstream", g.mode) {
 		f.Kind = faults.Reid
 	}
 	switch f.Kind {

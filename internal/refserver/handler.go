@@ -15,8 +15,6 @@ import (
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 )
 
 // serveMCP is the MCP endpoint. It answers the methods of the event systems and
@@ -326,7 +324,7 @@ func (s *Server) do(w http.ResponseWriter, r *http.Request, c *call) {
 		if _, revoked := s.principals.watch(c.principal); revoked {
 			return forbidden(reasonRevoked)
 		}
-		if c.breach.Breaks(breach.FallbackMethodNotFound, "") {
+		if c.breach.Breaks("fallback-method-not-found", "") {
 			return internal("")
 		}
 		if answer, ok := methods[c.method]; ok {

@@ -203,7 +203,7 @@ func (h *hook) announceGap(position uint64) {
 		body = h.errorEnvelope(rulesByRevision[RevisionOlder].spell(expiredCursor()))
 	}
 	h.control = append(h.control, &delivery{id: envelopeID("gap"), envelope: body})
-	h.hooks.counts.gaps.Add(1)
+	h.hooks.counts.Gaps.Add(1)
 }
 
 // settle records the end of an attempt. It reports whether and when to try the
@@ -228,7 +228,7 @@ func (h *hook) settle(d *delivery, httpStatus int, failure string) (retryIn time
 		if !h.hooks.gaveUp(d, httpStatus) && h.holds(d) {
 			return h.hooks.backoff(d.attempts), true
 		}
-		h.hooks.counts.abandoned.Add(1)
+		h.hooks.counts.Abandoned.Add(1)
 	}
 	h.drop(d)
 	return 0, false
@@ -237,11 +237,11 @@ func (h *hook) settle(d *delivery, httpStatus int, failure string) (retryIn time
 // gaveUp reports whether a delivery that was answered with a status is not tried again.
 func (hs *hooks) gaveUp(d *delivery, httpStatus int) bool {
 	switch {
-	case httpStatus == http.StatusGone && !hs.breach.Breaks(breach.Delivery410NonRetryable),
-		httpStatus == http.StatusRequestEntityTooLarge && !hs.breach.Breaks(breach.Delivery413NonRetryable), d.once:
+	case httpStatus == http.StatusGone && !hs.breach.Breaks("delivery-410-non-retryable"),
+		httpStatus == http.StatusRequestEntityTooLarge && !hs.breach.Breaks("delivery-413-non-retryable"), d.once:
 		return true
 	}
-	return d.attempts > hs.opts.RetryMax && !hs.breach.Breaks(breach.DeliveryRetriesBounded)
+	return d.attempts > hs.opts.RetryMax && !hs.breach.Breaks("delivery-retries-bounded")
 }
 
 // queueOf is where a delivery waits until it is over.
@@ -359,8 +359,8 @@ type hooks struct {
 	dropped     func(h *hook, why *rpcError) // called for a subscription that failed for DropAfter
 	gone        func()                       // a fault: 410 ends the subscription, see faults.Gone
 
-	pool   *pool[*hook]
-	hosts  hostBound[*hook]
+	pool   *pool
+	hosts  hostBound
 	agenda *agenda
 	poster *poster
 	breach *breach.Set // nil = none
@@ -409,7 +409,7 @@ func (hs *hooks) attemptAtHost(h *hook) {
 		return
 	}
 	hs.attempt(h)
-	if next, waits := hs.hosts.leave(h.url.Host); waits {
+	if next := hs.hosts.leave(h.url.Host); next != nil {
 		hs.pool.push(next)
 	}
 }
@@ -432,9 +432,9 @@ func (hs *hooks) attempt(h *hook) {
 	if d.event != nil && h.of == nil {
 		hs.limit.take(hs.ctx, nil, 1) // if the context ends, so does the attempt
 	}
-	hs.counts.attempts.Add(1)
+	hs.counts.Attempts.Add(1)
 	if d.attempts > 0 {
-		hs.counts.retries.Add(1)
+		hs.counts.Retries.Add(1)
 	}
 	if d.event != nil {
 		m.applyFault(d.event.fault, d.attempts)
@@ -445,7 +445,7 @@ func (hs *hooks) attempt(h *hook) {
 	}
 	switch {
 	case failure != "":
-		hs.counts.failures.Add(1)
+		hs.counts.Failures.Add(1)
 	case d.event != nil:
 		hs.counts.posted.Add(1)
 	}
@@ -517,9 +517,9 @@ func (hs *hooks) record(h *hook, expires time.Time) {
 	if hs.state == nil || h.direct || h.older() {
 		return
 	}
-	lost := breach.TTLLongGrantRetained
+	lost := "ttl-long-grant-retained"
 	if expires.IsZero() {
-		lost = breach.TTLNoExpiryPersisted
+		lost = "ttl-no-expiry-persisted"
 	}
 	if hs.breach.Breaks(lost) {
 		return
@@ -566,7 +566,7 @@ func (hs *hooks) grant(h *hook, expires time.Time) {
 			return h.expires.Equal(expires)
 		}
 		if hs.removeIf(h, over, nil) {
-			hs.counts.expired.Add(1)
+			hs.counts.Expired.Add(1)
 		}
 	})
 }

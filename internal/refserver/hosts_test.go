@@ -8,21 +8,29 @@ import (
 )
 
 func TestHostBound(t *testing.T) {
-	var free hostBound[int]
-	if _, waits := free.leave("a"); !free.enter("a", 1) || !free.enter("a", 2) || waits {
+	var hooks [7]hook
+	for i := range hooks {
+		hooks[i].number = i
+	}
+	var free hostBound
+	if next := free.leave("a"); !free.enter("a", &hooks[1]) || !free.enter("a", &hooks[2]) || next != nil {
 		t.Error("the zero value bounds")
 	}
-	b := hostBound[int]{most: 2}
+	b := hostBound{most: 2}
 	enter := func(host string, n int, want bool) {
 		t.Helper()
-		if got := b.enter(host, n); got != want {
+		if got := b.enter(host, &hooks[n]); got != want {
 			t.Errorf("enter %s %d: %v, want %v", host, n, got, want)
 		}
 	}
 	leave := func(host string, want int) {
 		t.Helper()
-		if next, waits := b.leave(host); next != want || waits != (want != 0) {
-			t.Errorf("leave %s: %d, %v; want %d", host, next, waits, want)
+		got := 0
+		if next := b.leave(host); next != nil {
+			got = next.number
+		}
+		if got != want {
+			t.Errorf("leave %s: %d, want %d", host, got, want)
 		}
 	}
 	enter("a", 1, true)

@@ -28,10 +28,10 @@ const eventListChanged = "list.changed"
 type ListOptions struct {
 	// Entries is the number of entries of each list; 0 = no such lists.
 	Entries int
-	// Page is the number of entries of a page; 0 = 50.
-	Page int
+	// Page is the number of entries of a page.
+	Page int `default:"50" least:"1"`
 	// TTL is the time to live of results; 0 = results are stale at once.
-	TTL time.Duration
+	TTL time.Duration `least:"0"`
 	// Private marks results as private to a principal. Otherwise they are
 	// public.
 	Private bool
@@ -56,21 +56,6 @@ type ListOptions struct {
 	ttlMs *int
 }
 
-func (o ListOptions) withDefaults() (ListOptions, error) {
-	if o.Page == 0 {
-		o.Page = 50
-	}
-	switch {
-	case o.Entries < 0 || o.Entries > 100_000:
-		return o, fmt.Errorf("target: Lists.Entries is %d: want 0 to 100000", o.Entries)
-	case o.Page < 1:
-		return o, fmt.Errorf("target: Lists.Page is %d: want 1 or more", o.Page)
-	case o.TTL < 0:
-		return o, fmt.Errorf("target: Lists.TTL is %v: want 0 or more", o.TTL)
-	}
-	return o, nil
-}
-
 // listKind is one of the lists.
 type listKind uint8
 
@@ -83,11 +68,26 @@ const (
 	numLists
 )
 
-// listNames are the lists as changes name them; allLists names all of them.
-var listNames = [numLists]string{"tools", "prompts", "resources", "templates", "resource"}
+// listSpelling is how the protocol spells a list.
+type listSpelling struct {
+	name    string // as injected changes name it
+	method  string // that reads it
+	member  string // of the result
+	changed string // the notification
+	listen  string // the member that asks for it
+}
+
+// listTable has the lists. Templates have no notification of their own.
+var listTable = [numLists]listSpelling{
+	listTools:     {"tools", "tools/list", "tools", "notifications/tools/list_changed", "toolsListChanged"},
+	listPrompts:   {"prompts", "prompts/list", "prompts", "notifications/prompts/list_changed", "promptsListChanged"},
+	listResources: {"resources", "resources/list", "resources", "notifications/resources/list_changed", "resourcesListChanged"},
+	listTemplates: {"templates", "resources/templates/list", "resourceTemplates", "", ""},
+	listContent:   {"resource", "", "contents", "notifications/resources/updated", ""},
+}
 
 const (
-	allLists   = "all"
+	allLists   = "all" // as changes name them
 	contentURI = "list://content"
 	entryURI   = "list://entry/"
 	itemURI    = "list://item/" // and a number
@@ -162,14 +162,14 @@ func (ls *lists) change(data []byte) error {
 			return nil
 		}
 	}
+	err := errNoList
 	for k, l := range ls.all {
-		if in.List == allLists || in.List == listNames[k] {
+		if in.List == allLists || in.List == listTable[k].name {
 			ls.apply(l, stamp, probed)
-		} else if !slices.Contains(listNames[:], in.List) {
-			return errNoList
+			err = nil
 		}
 	}
-	return nil
+	return err
 }
 
 // applyEvent applies an event whose data also names a list or an item, so that tests can
@@ -290,8 +290,7 @@ func (l *list) cursor(page int) string {
 
 // render renders one page. The caller holds the lock.
 func (l *list) render(page int) []byte {
-	member := [numLists]string{"tools", "prompts", "resources", "resourceTemplates", "contents"}[l.kind]
-	b := fmt.Appendf(nil, `"%s":[`, member)
+	b := fmt.Appendf(nil, `"%s":[`, listTable[l.kind].member)
 	from := page * l.perPage()
 	for i := from; i < min(from+l.perPage(), l.entries); i++ {
 		if i > from {
@@ -507,11 +506,11 @@ func appendAll(dst []byte, sets []changeSet, id []byte) []byte {
 	for _, c := range sets {
 		for l := range numLists {
 			if c.lists.has(l) {
-				dst = appendChange(dst, changeMethods[l], [numLists]string{listContent: contentURI}[l], id)
+				dst = appendChange(dst, listTable[l].changed, [numLists]string{listContent: contentURI}[l], id)
 			}
 		}
 		for _, uri := range c.items {
-			dst = appendChange(dst, changeMethods[listContent], uri, id)
+			dst = appendChange(dst, listTable[listContent].changed, uri, id)
 		}
 	}
 	return dst
@@ -531,21 +530,12 @@ func appendChange(dst []byte, method, uri string, id []byte) []byte {
 	return append(dst, "}\n\n"...)
 }
 
-// changeMethods are the notifications by list.
-var changeMethods = [numLists]string{
-	listTools: "notifications/tools/list_changed", listPrompts: "notifications/prompts/list_changed",
-	listResources: "notifications/resources/list_changed", listContent: "notifications/resources/updated",
-}
-
 // agreed returns the lists and items as the acknowledgement names them.
 func (l *listListener) agreed() []byte {
 	var b []byte
-	for _, w := range []struct {
-		list listKind
-		text string
-	}{{listTools, `"toolsListChanged":true,`}, {listPrompts, `"promptsListChanged":true,`}, {listResources, `"resourcesListChanged":true,`}} {
-		if l.want.has(w.list) {
-			b = append(b, w.text...)
+	for k, of := range listTable {
+		if of.listen != "" && l.want.has(listKind(k)) {
+			b = fmt.Appendf(b, `"%s":true,`, of.listen)
 		}
 	}
 	uris := slices.Sorted(maps.Keys(l.items))

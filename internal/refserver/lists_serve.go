@@ -6,17 +6,13 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 )
-
-// methodKinds are the methods that read a list.
-var methodKinds = map[string]listKind{
-	"tools/list": listTools, "prompts/list": listPrompts, "resources/list": listResources, "resources/templates/list": listTemplates,
-}
 
 // listParams are the relevant params of all methods served here.
 type listParams struct {
@@ -31,12 +27,17 @@ type listParams struct {
 func (s *Server) serveLists(w http.ResponseWriter, r *http.Request, e envelope, body []byte, principal string) bool {
 	ls := s.lists
 	var p listParams
-	if ls == nil || !validID(e.ID) || len(e.Params) > 0 && json.Unmarshal(e.Params, &p) != nil {
+	if ls == nil || e.Method == "" || !validID(e.ID) || len(e.Params) > 0 && json.Unmarshal(e.Params, &p) != nil {
 		return false
 	}
-	kind, isList := methodKinds[e.Method]
+	kind := slices.IndexFunc(listTable[:], func(of listSpelling) bool { return of.method == e.Method })
+	var do func(*call) *rpcError
 	switch {
-	case isList && p.Cursor == restCursor:
+	case kind < 0:
+		if do = s.entryOf(e.Method, p); do == nil {
+			return false
+		}
+	case p.Cursor == restCursor:
 		body = withoutCursor(body)
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		if ls.opts.Older || ls.opts.NoHints {
@@ -44,8 +45,17 @@ func (s *Server) serveLists(w http.ResponseWriter, r *http.Request, e envelope, 
 			return true
 		}
 		return false
-	case isList && p.Cursor != "" && !strings.HasPrefix(p.Cursor, cursorPrefix), !isList && !ls.serves(e.Method, p):
+	case p.Cursor != "" && !strings.HasPrefix(p.Cursor, cursorPrefix):
 		return false
+	default:
+		do = func(c *call) *rpcError {
+			members, ok := ls.all[kind].page(p.Cursor)
+			if !ok {
+				return invalidParams("the cursor %q is not, or no longer, one of this list", p.Cursor)
+			}
+			ls.countScope(p.Cursor == "")
+			return c.answer(members)
+		}
 	}
 	c := s.callOf(w, r, e, principal)
 	if c == nil {
@@ -57,67 +67,57 @@ func (s *Server) serveLists(w http.ResponseWriter, r *http.Request, e envelope, 
 			return true
 		}
 	}
-	c.serve(w, r, func(c *call) *rpcError {
-		if !isList {
-			return s.answerEntry(c, p)
-		}
-		members, ok := ls.all[kind].page(p.Cursor)
-		if !ok {
-			return invalidParams("the cursor %q is not, or no longer, one of this list", p.Cursor)
-		}
-		ls.countScope(p.Cursor == "")
-		return c.answer(members)
-	})
+	c.serve(w, r, do)
 	return true
 }
 
-// serves reports whether a request that reads no list is answered here.
-func (ls *lists) serves(method string, p listParams) bool {
+// entryOf says how a call is answered that is about an entry of a list, or listens for
+// changes; nil for one that is not answered here.
+func (s *Server) entryOf(method string, p listParams) func(*call) *rpcError {
+	ls := s.lists
+	answer := func(known bool, members []byte) func(*call) *rpcError {
+		if !known {
+			return nil
+		}
+		return func(c *call) *rpcError { return c.answer(members) }
+	}
 	switch method {
 	case "resources/read":
-		_, ok := ls.content(p.URI)
-		return ok
-	case "resources/subscribe", "resources/unsubscribe":
-		_, item := ls.item(p.URI)
-		return p.URI == contentURI || item
+		members, ok := ls.content(p.URI)
+		return answer(ok, members)
+	case methodResourceSubscribe, methodResourceUnsubscribe:
+		if _, item := ls.item(p.URI); item || p.URI == contentURI {
+			return func(c *call) *rpcError { return s.subscribeItem(c, p.URI) }
+		}
 	case methodListen:
-		return !p.Notifications.Types && (p.lists() != 0 || len(ls.itemsOf(p.listenParams)) > 0)
+		want, items := p.lists(), ls.itemsOf(p.listenParams)
+		if !p.Notifications.Types && (want != 0 || len(items) > 0) {
+			return func(c *call) *rpcError { return s.listenLists(c, want, items) }
+		}
 	case "tools/call":
-		_, ok := ls.all[listTools].describe(p.Name)
-		return ok
+		text, ok := ls.all[listTools].describe(p.Name)
+		return answer(ok, append(quote([]byte(`"content":[{"type":"text","text":`), text), "}]"...))
 	case "prompts/get":
-		_, ok := ls.all[listPrompts].describe(p.Name)
-		return ok
+		text, ok := ls.all[listPrompts].describe(p.Name)
+		return answer(ok, append(quote([]byte(`"messages":[{"role":"user","content":{"type":"text","text":`), text), "}}]"...))
 	}
-	return false
+	return nil
 }
 
-// answerEntry answers a call that is about an entry of a list, or listens for changes.
-func (s *Server) answerEntry(c *call, p listParams) *rpcError {
-	ls := s.lists
-	switch c.method {
-	case "resources/read":
-		members, _ := ls.content(p.URI)
-		return c.answer(members)
-	case "resources/subscribe", "resources/unsubscribe":
-		session := c.r.Header.Get(headerSession)
-		if session == "" {
-			return invalidParams("%s needs a session", c.method)
-		}
-		on := c.method == "resources/subscribe"
-		if rpcErr := ls.refuse(p.URI, on); rpcErr != nil {
+// subscribeItem answers a session's request to subscribe to an item, or to unsubscribe.
+func (s *Server) subscribeItem(c *call, uri string) *rpcError {
+	session := c.r.Header.Get(headerSession)
+	if session == "" {
+		return invalidParams("%s needs a session", c.method)
+	}
+	on := c.method == methodResourceSubscribe
+	if _, item := s.lists.item(uri); item && on {
+		if rpcErr := s.faultInjector.refuse(faults.Updates, eventmeter.Push); rpcErr != nil {
 			return rpcErr
 		}
-		ls.listeners.subscribe(session, p.URI, on)
-		return c.answer([]byte(`"_meta":{}`))
-	case methodListen:
-		return s.listenLists(c, p.lists(), ls.itemsOf(p.listenParams))
-	case "tools/call":
-		text, _ := ls.all[listTools].describe(p.Name)
-		return c.answer(append(quote([]byte(`"content":[{"type":"text","text":`), text), "}]"...))
 	}
-	text, _ := ls.all[listPrompts].describe(p.Name) // prompts/get
-	return c.answer(append(quote([]byte(`"messages":[{"role":"user","content":{"type":"text","text":`), text), "}}]"...))
+	s.lists.listeners.subscribe(session, uri, on)
+	return c.answer([]byte(`"_meta":{}`))
 }
 
 // checkName checks the header that mirrors a name or a URI.
@@ -224,15 +224,6 @@ func (ls *lists) applyItem(n int, stamp eventmeter.Stamp, probed bool) {
 	uri := itemURI + strconv.Itoa(n)
 	ls.carryOut(faults.Updates, eventmeter.Push, stamp, probed,
 		func() { ls.items.changeEntry(n, stamp, probed) }, func() { ls.listeners.notifyItem(uri) })
-}
-
-// refuse returns the error of a session's request to subscribe to an item, if a
-// fault refuses it.
-func (ls *lists) refuse(uri string, subscribes bool) *rpcError {
-	if _, item := ls.item(uri); !item || !subscribes {
-		return nil
-	}
-	return ls.faultInjector.refuse(faults.Updates, eventmeter.Push)
 }
 
 // forget ends the sessions that subscribed to items, as a load balancer does that

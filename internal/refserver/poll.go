@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 )
 
@@ -37,7 +36,7 @@ func (s *Server) resolve(mode eventmeter.Mode, c *call, p eventParams) (_ *topic
 	if err != nil {
 		return nil, sel, "", invalidParams("%v", err)
 	}
-	if t.kind.owned && !s.breach.Breaks(breach.AuthzSubscribeTime, mode) {
+	if t.kind.owned && !s.breach.Breaks("authz-subscribe-time", mode) {
 		if c.principal == "" {
 			return nil, sel, "", forbidden("authentication required")
 		}
@@ -169,13 +168,13 @@ func (s *Server) poll(c *call) *rpcError {
 		return rpcErr
 	}
 	limit, wait := s.opts.PollMaxEvents, time.Duration(0)
-	if p.MaxEvents != nil && !s.breach.Breaks(breach.PollMaxEventsCap) {
+	if p.MaxEvents != nil && !s.breach.Breaks("poll-max-events-cap") {
 		limit = int(min(*p.MaxEvents, int64(limit)))
 	}
 	if c.rules.longPoll && p.TimeoutMs != nil {
 		wait = min(millis(*p.TimeoutMs), s.opts.LongPollMax)
 	}
-	s.counts.polls.Add(1)
+	s.counts.Polls.Add(1)
 	b := t.readOnce(sel, s.startOf(eventmeter.Poll, c, t, p.eventParams), limit)
 	if len(b.events) == 0 && !b.gap && wait > 0 && p.Cursor != nil {
 		if b, rpcErr = s.longPoll(c, t, sel, b.after, limit, wait); rpcErr != nil {
@@ -189,7 +188,7 @@ func (s *Server) poll(c *call) *rpcError {
 		return nil // the client is gone, or the server closes
 	}
 	if len(b.events) == 0 {
-		s.counts.emptyPolls.Add(1)
+		s.counts.EmptyPolls.Add(1)
 	}
 	s.counts.polled.Add(int64(len(b.events)))
 	return c.answer(s.pollResult(c, t, b))

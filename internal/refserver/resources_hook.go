@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"net/url"
 	"slices"
 	"time"
 
@@ -90,7 +89,7 @@ func (rs *resources) register(c *call) *rpcError {
 	if _, revoked := rs.server.principals.watch(h.principal); revoked { // revoke marks first and then lists the subscriptions
 		hs.remove(h, nil)
 	}
-	rs.server.counts.subscribed.Add(1)
+	rs.server.counts.Subscribed.Add(1)
 	return c.answer(result[1 : len(result)-1])
 }
 
@@ -119,11 +118,10 @@ func (rs *resources) readRegistration(c *call) (*hook, webhookSecret, *rpcError)
 			of.EventURIs = append(of.EventURIs, uri)
 		}
 	}
-	u, err := url.Parse(p.TargetURI)
-	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
+	u, rpcErr := parseCallback(p.TargetURI)
+	if rpcErr != nil {
 		return nil, none, invalidParams("targetUri must be https, with a host and without credentials")
 	}
-	u.Fragment = ""
 	var wish string
 	if raw, ok := p.Meta[secretTypeKey]; ok && json.Unmarshal(raw, &wish) != nil {
 		return nil, none, invalidParams("_meta %s is not a string", secretTypeKey)

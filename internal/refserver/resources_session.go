@@ -246,7 +246,7 @@ func (p *tap) take(into []*event, limit int) []*event {
 	p.topic.mu.RLock()
 	defer p.topic.mu.RUnlock()
 	for _, r := range p.readers {
-		r.trim()
+		r.trim() // the protocol has no message to announce it
 	}
 	for size := 0; limit > 0 && size < maxBatchBytes; limit-- {
 		var next *event
@@ -269,20 +269,6 @@ func (p *tap) take(into []*event, limit int) []*event {
 		size += len(next.frame)
 	}
 	return into
-}
-
-// trim skips events that left the buffer or exceed the reader's queue. The
-// protocol has no message to announce them.
-func (r *reader) trim() {
-	var b batch
-	l := r.log
-	if r.next < l.first {
-		r.skipTo(l.first, &b)
-	}
-	end := l.end()
-	if live := max(r.next, r.replay); live < end && end-live > uint64(r.queueLen) {
-		r.skipTo(end-uint64(r.queueLen), &b)
-	}
 }
 
 // pending reports whether take would find an event.

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/figure"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 	"github.com/eventmeter/eventmeter/internal/refserver/state"
 )
@@ -18,9 +19,8 @@ import (
 // the ids of the events on their answer's stream, with which a session of the
 // legacy era opens it again (Last-Event-ID).
 type resumables struct {
-	server  *Server
-	started atomic.Int64
-	counts  resumeCounters
+	server *Server
+	counts resumeCounts[atomic.Int64]
 	// maxPerJob and maxTotal bound the bytes that are kept for one request and
 	// for all together.
 	maxPerJob, maxTotal int64
@@ -32,14 +32,6 @@ type resumables struct {
 	asking map[string]*job // by the id of the server's own request
 	// bySession holds those whose messages have ids, by their session.
 	bySession map[string]map[*job]struct{}
-}
-
-// resumeCounters count since the server's start.
-type resumeCounters struct {
-	resumed, superseded, refused, expired, polled, hungUp atomic.Int64
-	overrun                                               atomic.Int64
-	asked, answered, denied                               atomic.Int64
-	detached, held, kept, bytes                           atomic.Int64 // gauges
 }
 
 // The bytes kept for one request (about 17,000 progress messages) and for all.
@@ -168,7 +160,7 @@ func (q *resumables) begin(c *call, session string, w workArguments) (*job, *job
 			)
 		}
 	}
-	if q.counts.bytes.Load() >= q.maxTotal {
+	if q.counts.Bytes.Load() >= q.maxTotal {
 		return nil, nil, overrun("the server keeps %d bytes for requests that can be resumed, and takes no further one", q.maxTotal)
 	}
 	if rpcErr := q.server.reserve(); rpcErr != nil {
@@ -197,8 +189,8 @@ func (q *resumables) begin(c *call, session string, w workArguments) (*job, *job
 		q.bySession[session][j] = struct{}{}
 	}
 	q.mu.Unlock()
-	q.started.Add(1)
-	q.counts.held.Add(1)
+	q.counts.Started.Add(1)
+	q.counts.Held.Add(1)
 	conn, ok := j.attach()
 	if !ok { // closed meanwhile; no other goroutine knows the job yet
 		return nil, nil, internal(": the server is closing")
@@ -212,8 +204,8 @@ func (q *resumables) begin(c *call, session string, w workArguments) (*job, *job
 func (q *resumables) find(c *call, id json.RawMessage, token string) (*job, *rpcError) {
 	j := q.job(token)
 	if j == nil || j.principal != c.principal || string(j.id) != string(id) {
-		q.counts.refused.Add(1)
-		return nil, notResumable()
+		q.counts.Refused.Add(1)
+		return nil, notResumable
 	}
 	return j, nil
 }
@@ -239,12 +231,7 @@ func (q *resumables) inSession(session, principal, token string, number uint64) 
 	return j
 }
 
-func notResumable() *rpcError {
-	return &rpcError{
-		Code: codeInvalidParams, Message: "Invalid params: no request has this id and resumeToken, or its resume policy has expired",
-		Data: map[string]string{"reason": "notResumable"},
-	}
-}
+var notResumable = invalidFor("notResumable", "no request has this id and resumeToken, or its resume policy has expired")
 
 // attach adds a connection and makes it the current one. The former connection
 // is notified, and messages that it wrote lately count as not delivered. attach
@@ -262,13 +249,13 @@ func (j *job) attachLocked() (*jobConn, bool) {
 	}
 	if j.conn != nil && !j.allowsTwo() {
 		signal(j.conn.wakeup)
-		j.owner.counts.superseded.Add(1)
+		j.owner.counts.Superseded.Add(1)
 		if j.session == "" { // else the client says what was delivered
 			j.confirm(time.Now())
 		}
 	}
 	if !j.deadline.IsZero() {
-		j.owner.counts.detached.Add(-1)
+		j.owner.counts.Detached.Add(-1)
 		j.deadline = time.Time{}
 	}
 	j.next = 0
@@ -317,7 +304,7 @@ func (j *job) detach(conn *jobConn) {
 		j.drop()
 		return
 	}
-	j.owner.counts.detached.Add(1)
+	j.owner.counts.Detached.Add(1)
 	j.wait(now)
 }
 
@@ -347,7 +334,7 @@ func (j *job) lapsed() bool {
 		return false
 	}
 	if j.status == statusProcessing || len(j.kept) > 0 && j.kept[len(j.kept)-1].written.IsZero() {
-		j.owner.counts.expired.Add(1)
+		j.owner.counts.Expired.Add(1)
 	}
 	j.drop()
 	return true
@@ -359,13 +346,13 @@ func (j *job) drop() {
 		return
 	}
 	j.gone = true
-	j.owner.counts.held.Add(-1)
+	j.owner.counts.Held.Add(-1)
 	j.discardKept()
 	for _, conn := range j.conns {
 		signal(conn.wakeup)
 	}
 	if !j.deadline.IsZero() {
-		j.owner.counts.detached.Add(-1)
+		j.owner.counts.Detached.Add(-1)
 	}
 	j.owner.mu.Lock()
 	delete(j.owner.jobs, j.token)
@@ -418,7 +405,7 @@ func (j *job) send(frame []byte) {
 		j.end(
 			overrun("more than %d bytes of messages were kept for a connection that did not take them; the request has ended", q.maxPerJob),
 		)
-	case q.counts.bytes.Load()+cost > q.maxTotal:
+	case q.counts.Bytes.Load()+cost > q.maxTotal:
 		j.end(
 			overrun(
 				"the server keeps %d bytes for requests that can be resumed, and has no room for another message; the request has ended",
@@ -433,7 +420,7 @@ func (j *job) send(frame []byte) {
 // end discards the kept messages and queues an error as the response. The
 // caller holds the lock.
 func (j *job) end(e *rpcError) {
-	j.owner.counts.overrun.Add(1)
+	j.owner.counts.Overrun.Add(1)
 	j.discardKept()
 	j.status, j.ended = statusFailed, true
 	j.keep(j.errorFrame(e))
@@ -460,8 +447,8 @@ func (j *job) uncharge(messages []keptMessage) {
 		n += int64(len(m.frame) + keptCost)
 	}
 	j.bytes -= n
-	j.owner.counts.bytes.Add(-n)
-	j.owner.counts.kept.Add(-int64(len(messages)))
+	j.owner.counts.Bytes.Add(-n)
+	j.owner.counts.Messages.Add(-int64(len(messages)))
 }
 
 // keep queues a message and wakes the connections. The caller holds the lock.
@@ -471,8 +458,8 @@ func (j *job) keep(frame []byte) {
 	n := int64(len(frame) + keptCost)
 	j.kept = append(j.kept, keptMessage{frame: frame, number: j.last})
 	j.bytes += n
-	j.owner.counts.bytes.Add(n)
-	j.owner.counts.kept.Add(1)
+	j.owner.counts.Bytes.Add(n)
+	j.owner.counts.Messages.Add(1)
 	for _, conn := range j.conns {
 		signal(conn.wakeup)
 	}
@@ -589,8 +576,8 @@ func (q *resumables) restore() {
 		q.mu.Lock()
 		q.jobs[token] = j
 		q.mu.Unlock()
-		q.counts.held.Add(1)
-		q.counts.detached.Add(1)
+		q.counts.Held.Add(1)
+		q.counts.Detached.Add(1)
 		j.mu.Lock()
 		j.wait(j.began)
 		j.mu.Unlock()
@@ -656,44 +643,42 @@ func (j *job) errorFrame(e *rpcError) []byte {
 	return fmt.Appendf(nil, "data: %s\n\n", encodeRPCError(j.id, e))
 }
 
-// Resumable counts resumable requests. Held, Detached, Messages and Bytes are
-// current values; the others only grow.
-type Resumable struct {
+// Resumable counts resumable requests.
+type Resumable = resumeCounts[int64]
+
+// resumeCounts are the counters of [Resumable] as an N, like [counts]. Held, Detached, Messages
+// and Bytes are current values; the others only grow.
+type resumeCounts[N any] struct {
 	// Held requests are working, or their response may have to be sent again.
-	Held int64 `json:"held"`
+	Held N `json:"held"`
 	// Detached is the number of held requests without a connection.
-	Detached int64 `json:"detached"`
+	Detached N `json:"detached"`
 	// Messages are kept for a later connection. Bytes is their size with
 	// overhead.
-	Messages int64 `json:"messages"`
-	Bytes    int64 `json:"bytes"`
+	Messages N `json:"messages"`
+	Bytes    N `json:"bytes"`
 	// Polled counts requests/getStatus, HungUp connections that the server
 	// ended, Refused calls with a wrong token or id or an expired policy,
 	// Expired requests whose response was not sent in time, and Overrun
 	// requests that ended because the buffer limit was reached. Asked counts the
 	// server's own requests, Answered those with a result, Denied those that the
 	// client answered with an error.
-	Started    int64 `json:"started"`
-	Resumed    int64 `json:"resumed"`
-	Polled     int64 `json:"polled"`
-	Superseded int64 `json:"superseded"`
-	HungUp     int64 `json:"hungUp"`
-	Refused    int64 `json:"refused"`
-	Expired    int64 `json:"expired"`
-	Overrun    int64 `json:"overrun"`
-	Asked      int64 `json:"asked"`
-	Answered   int64 `json:"answered"`
-	Denied     int64 `json:"denied"`
+	Started    N `json:"started"`
+	Resumed    N `json:"resumed"`
+	Polled     N `json:"polled"`
+	Superseded N `json:"superseded"`
+	HungUp     N `json:"hungUp"`
+	Refused    N `json:"refused"`
+	Expired    N `json:"expired"`
+	Overrun    N `json:"overrun"`
+	Asked      N `json:"asked"`
+	Answered   N `json:"answered"`
+	Denied     N `json:"denied"`
 }
 
-func (q *resumables) stats() Resumable {
-	c := &q.counts
-	return Resumable{
-		Held: c.held.Load(), Detached: c.detached.Load(), Messages: c.kept.Load(), Bytes: c.bytes.Load(),
-		Started: q.started.Load(), Resumed: c.resumed.Load(), Polled: c.polled.Load(), Superseded: c.superseded.Load(),
-		HungUp: c.hungUp.Load(), Refused: c.refused.Load(), Expired: c.expired.Load(), Overrun: c.overrun.Load(),
-		Asked: c.asked.Load(), Answered: c.answered.Load(), Denied: c.denied.Load(),
-	}
+func (q *resumables) stats() (out Resumable) {
+	figure.Read(&out, &q.counts)
+	return out
 }
 
 // removeConn removes a connection from the list. If another one is left, it

@@ -224,9 +224,9 @@ func (s *Server) requestStatus(c *call) *rpcError {
 	}
 	status, pending, asks, ok := j.snapshot()
 	if !ok {
-		return notResumable()
+		return notResumable
 	}
-	s.resumables.counts.polled.Add(1)
+	s.resumables.counts.Polled.Add(1)
 	return c.answer(fmt.Appendf(nil, `"status":"%s","hasPendingMessage":%t,"hasInputRequest":%t`, status, pending, asks))
 }
 
@@ -246,9 +246,9 @@ func (s *Server) resumeRequest(c *call) *rpcError {
 	}
 	conn, ok := j.attach()
 	if !ok {
-		return notResumable()
+		return notResumable
 	}
-	s.resumables.counts.resumed.Add(1)
+	s.resumables.counts.Resumed.Add(1)
 	s.serveJob(c, j, conn, nil)
 	return nil
 }
@@ -263,18 +263,19 @@ func resumesByID(r *http.Request) bool {
 // is never 404, which would say that the session is lost.
 func (s *Server) resumeByID(w http.ResponseWriter, r *http.Request, principal string) {
 	refuse := func(e *rpcError) {
-		s.resumables.counts.refused.Add(1)
+		s.resumables.counts.Refused.Add(1)
 		writeRPCError(w, http.StatusBadRequest, nil, e)
 	}
 	token, text, _ := strings.Cut(strings.TrimPrefix(r.Header.Get(headerLastEventID), workIDPrefix), ".")
 	number, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		refuse(invalidEventID("malformedEventId", "Last-Event-ID is none of this server's"))
+		refuse(invalidFor("malformedEventId", "Last-Event-ID is none of this server's"))
 		return
 	}
+	unknown := invalidFor("unknownEventId", "no stream of this session has this Last-Event-ID, or it is no longer kept")
 	j := s.resumables.inSession(r.Header.Get(headerSession), principal, token, number)
 	if j == nil {
-		refuse(invalidEventID("unknownEventId", "no stream of this session has this Last-Event-ID, or it is no longer kept"))
+		refuse(unknown)
 		return
 	}
 	if rpcErr := j.refuseResume(); rpcErr != nil {
@@ -284,16 +285,17 @@ func (s *Server) resumeByID(w http.ResponseWriter, r *http.Request, principal st
 	conn, kept, ok := j.attachAfter(number)
 	switch {
 	case !ok:
-		refuse(invalidEventID("unknownEventId", "no stream of this session has this Last-Event-ID, or it is no longer kept"))
+		refuse(unknown)
 	case !kept:
-		refuse(invalidEventID("forgottenEvents", "events after this Last-Event-ID are no longer kept"))
+		refuse(invalidFor("forgottenEvents", "events after this Last-Event-ID are no longer kept"))
 	default:
-		s.resumables.counts.resumed.Add(1)
+		s.resumables.counts.Resumed.Add(1)
 		s.serveJob(&call{w: w, r: r}, j, conn, nil)
 	}
 }
 
-func invalidEventID(reason, what string) *rpcError {
+// invalidFor is invalidParams with a reason that a client can tell apart.
+func invalidFor(reason, what string) *rpcError {
 	return &rpcError{Code: codeInvalidParams, Message: "Invalid params: " + what, Data: map[string]string{"reason": reason}}
 }
 
@@ -350,7 +352,7 @@ func (st *jobStream) deliver(context.Context) bool {
 		// Messages that are sent again do not count for hanging up: otherwise a server
 		// might never reach the new ones.
 		if st.room -= b.fresh; st.room == 0 || b.cut {
-			st.server.resumables.counts.hungUp.Add(1)
+			st.server.resumables.counts.HungUp.Add(1)
 			st.write(j.retryFrame())
 			return false
 		}

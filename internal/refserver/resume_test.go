@@ -38,14 +38,14 @@ func TestConfirm(t *testing.T) {
 			for i := range c.waiting {
 				j.kept = append(j.kept, keptMessage{frame: fmt.Append(nil, "w", i)})
 			}
-			q.counts.kept.Store(int64(len(j.kept)))
+			q.counts.Messages.Store(int64(len(j.kept)))
 			j.confirm(now)
 			var kept []string
 			for _, m := range j.kept {
 				kept = append(kept, string(m.frame))
 			}
-			if got := strings.Join(kept, " "); got != c.kept || j.next != c.next || q.counts.kept.Load() != int64(len(kept)) {
-				t.Errorf("kept %q, next %d, counted %d", got, j.next, q.counts.kept.Load())
+			if got := strings.Join(kept, " "); got != c.kept || j.next != c.next || q.counts.Messages.Load() != int64(len(kept)) {
+				t.Errorf("kept %q, next %d, counted %d", got, j.next, q.counts.Messages.Load())
 			}
 		})
 	}

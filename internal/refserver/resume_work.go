@@ -150,7 +150,7 @@ func (j *job) ask() {
 	j.owner.mu.Lock()
 	j.owner.asking[j.asked] = j
 	j.owner.mu.Unlock()
-	j.owner.counts.asked.Add(1)
+	j.owner.counts.Asked.Add(1)
 	j.send(fmt.Appendf(nil, `data: {"jsonrpc":"2.0","id":"%s","method":"elicitation/create","params":{"message":"The work waits. Go on?",`+
 		`"requestedSchema":{"type":"object","properties":{"note":{"type":"string"}}}}}`+"\n\n", j.asked))
 }
@@ -184,9 +184,9 @@ func (q *resumables) answered(w http.ResponseWriter, body []byte, principal stri
 		j.asked, j.reply = "", "error"
 		if response.Result != nil {
 			j.reply = response.Result.Action
-			q.counts.answered.Add(1)
+			q.counts.Answered.Add(1)
 		} else {
-			q.counts.denied.Add(1)
+			q.counts.Denied.Add(1)
 		}
 		j.began = time.Now().Add(-time.Duration(j.step) * j.work.step()) // the wait was no work
 		j.proceed()

@@ -1,12 +1,9 @@
 package refserver
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 )
 
@@ -99,23 +96,6 @@ var (
 		},
 	}
 )
-
-// checkSpelling sets the defaults of the options that choose a spelling.
-func (o *Options) checkSpelling() error {
-	o.Revision = cmp.Or(o.Revision, RevisionSEP3415)
-	o.WebhookID = cmp.Or(o.WebhookID, WebhookIDEvent)
-	switch {
-	case rulesByRevision[o.Revision] == nil:
-		return fmt.Errorf(
-			"target: Revision is %q: want one of %s",
-			o.Revision,
-			strings.Join(slices.Sorted(maps.Keys(rulesByRevision)), ", "),
-		)
-	case o.WebhookID != WebhookIDEvent && o.WebhookID != WebhookIDMessage:
-		return fmt.Errorf("target: WebhookID is %q: want %s or %s", o.WebhookID, WebhookIDEvent, WebhookIDMessage)
-	}
-	return nil
-}
 
 // rulesOf returns the rules of a method, nil if it does not belong to MCP
 // Events.

@@ -45,6 +45,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/cputime"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/figure"
 	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 	"github.com/eventmeter/eventmeter/internal/refserver/issuer"
 	"github.com/eventmeter/eventmeter/internal/refserver/state"
@@ -217,7 +218,7 @@ func (s *Server) PublishAs(id, name string, data []byte) (eventID string, err er
 func (s *Server) Revoke(token string) {
 	s.principals.revoke(token)
 	for _, h := range s.hooks.openHooks(func(h *hook) bool { return h.principal == token || token == everybody }) {
-		if !s.breach.Breaks(breach.AuthzDeliveryTimeReverify, eventmeter.Webhook) {
+		if !s.breach.Breaks("authz-delivery-time-reverify", eventmeter.Webhook) {
 			s.terminate(h, forbidden(reasonRevoked), false)
 		}
 	}
@@ -267,7 +268,7 @@ func (s *Server) unreserve() { s.subscriptions.Add(-1) }
 
 // leave is unreserve for a stream that is over.
 func (s *Server) leave() {
-	if !s.breach.Breaks(breach.StreamCancelStopsDelivery) {
+	if !s.breach.Breaks("stream-cancel-stops-delivery") {
 		s.unreserve()
 	}
 }
@@ -347,30 +348,14 @@ func pause(ctx context.Context, stop <-chan struct{}, wait time.Duration) bool {
 type Stats struct {
 	// UptimeSeconds is the time since New.
 	UptimeSeconds float64 `json:"uptimeSeconds"`
-	// Subscriptions that are open now.
-	Subscriptions Subscriptions `json:"subscriptions"`
+	// Subscriptions that are open now. A poller leaves no state behind: polls that wait for
+	// an event count.
+	Subscriptions ByMode `json:"subscriptions"`
 	// Events is the number of published events.
 	Events int64 `json:"events"`
 	// Deliveries of events that succeeded, as far as the server can tell.
-	Deliveries Deliveries `json:"deliveries"`
-	// Polls is the number of answered polls, EmptyPolls of those without an
-	// event.
-	Polls      int64 `json:"polls"`
-	EmptyPolls int64 `json:"emptyPolls"`
-	// Attempts counts webhook posts of events and envelopes, Retries the
-	// repeated ones, Failures the failed ones. Abandoned counts deliveries
-	// given up, Gaps the gap envelopes made.
-	Attempts  int64 `json:"attempts"`
-	Retries   int64 `json:"retries"`
-	Failures  int64 `json:"failures"`
-	Abandoned int64 `json:"abandoned"`
-	Gaps      int64 `json:"gaps"`
-	// Verifications counts webhook handshakes that began; the others count
-	// subscriptions that were opened, refreshed or expired.
-	Verifications int64 `json:"verifications"`
-	Subscribed    int64 `json:"subscribed"`
-	Refreshes     int64 `json:"refreshes"`
-	Expired       int64 `json:"expired"`
+	Deliveries ByMode `json:"deliveries"`
+	counts[int64]
 	// QueueOverflow counts events that were skipped because a subscriber
 	// lagged.
 	QueueOverflow int64 `json:"queueOverflow"`
@@ -385,29 +370,40 @@ type Stats struct {
 	CPUSeconds float64 `json:"cpuSeconds"`
 }
 
-// Subscriptions counts open subscriptions by mode. Poll counts polls that wait
-// for an event now: a poller leaves no state behind.
-type Subscriptions struct {
+// ByMode is a number for each delivery mode.
+type ByMode struct {
 	Poll    int64 `json:"poll"`
 	Push    int64 `json:"push"`
 	Webhook int64 `json:"webhook"`
 }
 
-// Deliveries counts event deliveries by mode.
-type Deliveries struct {
-	Poll    int64 `json:"poll"`
-	Push    int64 `json:"push"`
-	Webhook int64 `json:"webhook"`
+// counts are the counters of [Stats] as an N: int64, or [atomic.Int64] while they grow.
+type counts[N any] struct {
+	// Polls is the number of answered polls, EmptyPolls of those without an
+	// event.
+	Polls      N `json:"polls"`
+	EmptyPolls N `json:"emptyPolls"`
+	// Attempts counts webhook posts of events and envelopes, Retries the
+	// repeated ones, Failures the failed ones. Abandoned counts deliveries
+	// given up, Gaps the gap envelopes made.
+	Attempts  N `json:"attempts"`
+	Retries   N `json:"retries"`
+	Failures  N `json:"failures"`
+	Abandoned N `json:"abandoned"`
+	Gaps      N `json:"gaps"`
+	// Verifications counts webhook handshakes that began; the others count
+	// subscriptions that were opened, refreshed or expired.
+	Verifications N `json:"verifications"`
+	Subscribed    N `json:"subscribed"`
+	Refreshes     N `json:"refreshes"`
+	Expired       N `json:"expired"`
 }
 
 // counters are the values behind Stats.
 type counters struct {
-	polls, emptyPolls, polled, waiting atomic.Int64
-	streams, pushed                    atomic.Int64
-	attempts, retries, failures        atomic.Int64
-	posted, abandoned, gaps            atomic.Int64
-	verifications, subscribed          atomic.Int64
-	refreshes, expired                 atomic.Int64
+	counts[atomic.Int64]
+	polled, pushed, posted atomic.Int64 // deliveries
+	waiting, streams       atomic.Int64 // gauges
 }
 
 // Stats reads the counters.
@@ -415,22 +411,11 @@ func (s *Server) Stats() Stats {
 	c := s.counts
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	return Stats{
+	st := Stats{
 		UptimeSeconds: time.Since(s.started).Seconds(),
-		Subscriptions: Subscriptions{Poll: c.waiting.Load(), Push: c.streams.Load(), Webhook: int64(s.hooks.count())},
+		Subscriptions: ByMode{Poll: c.waiting.Load(), Push: c.streams.Load(), Webhook: int64(s.hooks.count())},
 		Events:        s.broker.published.Load(),
-		Deliveries:    Deliveries{Poll: c.polled.Load(), Push: c.pushed.Load(), Webhook: c.posted.Load()},
-		Polls:         c.polls.Load(),
-		EmptyPolls:    c.emptyPolls.Load(),
-		Attempts:      c.attempts.Load(),
-		Retries:       c.retries.Load(),
-		Failures:      c.failures.Load(),
-		Abandoned:     c.abandoned.Load(),
-		Gaps:          c.gaps.Load(),
-		Verifications: c.verifications.Load(),
-		Subscribed:    c.subscribed.Load(),
-		Refreshes:     c.refreshes.Load(),
-		Expired:       c.expired.Load(),
+		Deliveries:    ByMode{Poll: c.polled.Load(), Push: c.pushed.Load(), Webhook: c.posted.Load()},
 		QueueOverflow: s.broker.overflow.Load(),
 		Resumable:     s.resumables.stats(),
 		Tokens:        s.issuer.Stats(),
@@ -438,4 +423,6 @@ func (s *Server) Stats() Stats {
 		HeapBytes:     memory.HeapAlloc,
 		CPUSeconds:    cputime.Used().Seconds(),
 	}
+	figure.Read(&st.counts, &c.counts)
+	return st
 }

@@ -23,7 +23,6 @@ import (
 	"github.com/eventmeter/eventmeter/internal/budget"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/dialguard"
-	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 	framing "github.com/eventmeter/eventmeter/internal/wire"
 )
 
@@ -46,7 +45,7 @@ func New(opts Options) (*Server, error) {
 		return nil, err
 	}
 	s.hooks.dropped = func(h *hook, why *rpcError) {
-		if s.breach.Breaks(breach.TTLNoExpiryGCTerminated) {
+		if s.breach.Breaks("ttl-no-expiry-gc-terminated") {
 			s.hooks.remove(h, nil)
 			return
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 )
 
 // streamBatch is how many events go into one write of a stream.
@@ -133,7 +132,7 @@ func (e *eventStream) acknowledge(agreed string) bool {
 // end writes the response that closes the stream.
 func (e *eventStream) end() {
 	c := e.call
-	if c.breach.Breaks(breach.StreamFinalResultTiming) {
+	if c.breach.Breaks("stream-final-result-timing") {
 		return
 	}
 	b := append(c.resultOpen([]byte("data: ")), `"_meta":{`...)
@@ -199,7 +198,7 @@ func (s *Server) stream(c *call) *rpcError {
 	s.streamHeader(c.w.Header())
 	st.reader.skipCut()
 	st.forgotten = s.forgetSignal()
-	open := s.breach.Breaks(breach.StreamActiveConfirmation) && st.write(nil) || st.active(position, truncated)
+	open := s.breach.Breaks("stream-active-confirmation") && st.write(nil) || st.active(position, truncated)
 	if open && st.run(r.Context(), st) {
 		st.end()
 	}
@@ -210,16 +209,16 @@ func (st *stream) over(revoked bool) bool {
 	s := st.server
 	var why *rpcError
 	switch {
-	case revoked && !s.breach.Breaks(breach.AuthzDeliveryTimeReverify, eventmeter.Push):
+	case revoked && !s.breach.Breaks("authz-delivery-time-reverify", eventmeter.Push):
 		why = forbidden(reasonRevoked)
-	case st.topic.withdrawn.Load() && !s.breach.Breaks(breach.RemovalTerminatesSubscriptions, eventmeter.Push):
+	case st.topic.withdrawn.Load() && !s.breach.Breaks("removal-terminates-subscriptions", eventmeter.Push):
 		why = noSuchEvent()
 	case st.topic.schema.Load() != st.schema:
 		why = schemaChanged()
 	default:
 		return false
 	}
-	if s.breach.Breaks(breach.StreamTerminatedEndsSubscription) ||
+	if s.breach.Breaks("stream-terminated-ends-subscription") ||
 		st.notify("terminated", errorMember(st.call.rules.spell(why))) {
 		st.end()
 	}

@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 	"github.com/eventmeter/eventmeter/internal/refserver/state"
 )
 
@@ -102,7 +101,7 @@ func (s *Server) readSubscribe(c *call) (*subscribeRequest, *rpcError) {
 	if rpcErr != nil {
 		return nil, rpcErr
 	}
-	if req.Delivery.Mode != "webhook" && !s.breach.Breaks(breach.SubscribeWebhookOnly) {
+	if req.Delivery.Mode != "webhook" && !s.breach.Breaks("subscribe-webhook-only") {
 		return nil, unsupported("deliveryMode", req.Delivery.Mode)
 	}
 	if req.key, rpcErr = s.secretOf(req.Delivery.Secret); rpcErr != nil {
@@ -125,7 +124,7 @@ func (s *Server) grantFor(ttl json.RawMessage) (time.Duration, *rpcError) {
 		return s.faultTTL(), nil
 	case len(ttl) == 0:
 		return s.opts.TTLDefault, nil
-	case string(ttl) == "null" && !s.breach.Breaks(breach.TTLNoRejectionPath):
+	case string(ttl) == "null" && !s.breach.Breaks("ttl-no-rejection-path"):
 		return 0, nil
 	}
 	var ms int64
@@ -133,7 +132,7 @@ func (s *Server) grantFor(ttl json.RawMessage) (time.Duration, *rpcError) {
 		return 0, invalidParams("ttlMs is not a whole number of 0 or more")
 	}
 	grant := min(max(millis(ms), s.opts.TTLMin), s.opts.TTLMax)
-	if grant != millis(ms) && s.breach.Breaks(breach.TTLNoRejectionPath) {
+	if grant != millis(ms) && s.breach.Breaks("ttl-no-rejection-path") {
 		return 0, invalidParams("ttlMs is out of range")
 	}
 	return grant, nil
@@ -164,14 +163,14 @@ func (s *Server) subscribe(c *call) *rpcError {
 		case <-s.closing:
 			return &rpcError{Code: codeInternal, Message: "Shutting down"}
 		}
-		if s.breach.Breaks(breach.VerificationCachedPerPrincipalURL) {
+		if s.breach.Breaks("verification-cached-per-principal-url") {
 			s.challenge(c.r.Context(), h, req.key) // the outcome does not matter
 		}
 		if result, ok := s.refreshHook(h, req); ok {
 			if rpcErr = s.flushState(); rpcErr != nil {
 				break
 			}
-			s.counts.refreshes.Add(1)
+			s.counts.Refreshes.Add(1)
 			return c.answer(result)
 		}
 	}
@@ -226,7 +225,7 @@ func (s *Server) openHook(ctx context.Context, h *hook, req *subscribeRequest) (
 	hs.record(h, expires)
 	close(h.opened)
 	hs.mu.Unlock()
-	s.counts.subscribed.Add(1)
+	s.counts.Subscribed.Add(1)
 	hs.grant(h, expires)
 	h.wake() // for what is replayed
 	return h.result(expires, position, truncated, nil), nil
@@ -246,14 +245,14 @@ func (s *Server) refreshHook(h *hook, req *subscribeRequest) ([]byte, bool) {
 	expires := expiry(now, req.ttl)
 	h.mu.Lock()
 	grace := s.opts.DualSignGrace
-	if s.breach.Breaks(breach.DeliveryDualSignOnRotation) {
+	if s.breach.Breaks("delivery-dual-sign-on-rotation") {
 		grace = 0
 	}
-	if !s.breach.Breaks(breach.SubscribeRefreshReplacesSecret) {
+	if !s.breach.Breaks("subscribe-refresh-replaces-secret") {
 		h.rotate(req.Delivery.Secret, req.key, now, grace)
 	}
 	st, position := h.status, h.watermark()
-	if !s.breach.Breaks(breach.SubscribeRefreshReactivates) {
+	if !s.breach.Breaks("subscribe-refresh-reactivates") {
 		h.resume()
 	}
 	h.mu.Unlock()
@@ -418,7 +417,7 @@ func (s *Server) restoreHook(r state.Subscription) error {
 		s.terminate(h, refusal, false)
 		return nil
 	}
-	if s.breach.Breaks(breach.VerificationPersistedForNoExpiry) {
+	if s.breach.Breaks("verification-persisted-for-no-expiry") {
 		s.challenge(s.hooks.ctx, h, h.secrets[0].key) // the outcome does not matter
 	}
 	s.hooks.proofs.note(h.proven(), u.Host, true, time.Now())
@@ -558,7 +557,7 @@ func (s *Server) challenge(ctx context.Context, h *hook, key *standardwebhooks.W
 	if !isHTTP(h.url) { // accepted to break a row
 		return nil
 	}
-	s.counts.verifications.Add(1)
+	s.counts.Verifications.Add(1)
 	_, reply, failure := s.hooks.poster.post(context.WithValue(ctx, isChallenge{}, true), &message{
 		url: h.url, subscriptionID: h.id, id: envelopeID("verification"), body: body,
 		keys: []*standardwebhooks.Webhook{key}, breach: s.breach,
@@ -577,7 +576,7 @@ func (s *Server) challenge(ctx context.Context, h *hook, key *standardwebhooks.W
 
 // checkDocument looks the callback up in the document of its origin.
 func (s *Server) checkDocument(ctx context.Context, h *hook) *rpcError {
-	s.counts.verifications.Add(1)
+	s.counts.Verifications.Add(1)
 	status, text, failure := s.hooks.poster.get(ctx, &url.URL{Scheme: h.url.Scheme, Host: h.url.Host, Path: receiverDocument})
 	var document struct {
 		Receivers []string `json:"receivers"`

@@ -558,12 +558,7 @@ func (r *reader) takeLocked(into []*event, limit int) batch {
 		return b
 	}
 	end := l.end()
-	if r.next < l.first {
-		r.skipTo(l.first, &b)
-	}
-	if live := max(r.next, r.replay); r.queueLen > 0 && live < end && end-live > uint64(r.queueLen) {
-		r.skipTo(end-uint64(r.queueLen), &b)
-	}
+	b.gap = r.trim()
 	b.before = r.position()
 	for size := 0; r.next < end && limit > 0 && size < maxBatchBytes; limit-- {
 		e := l.at(r.next)
@@ -594,9 +589,19 @@ func (r *reader) takeLocked(into []*event, limit int) batch {
 	return b
 }
 
-func (r *reader) skipTo(index uint64, b *batch) {
-	r.topic.overflow.Add(int64(index - r.next))
-	r.next, b.gap = index, true
+// trim skips events that left the buffer or exceed the reader's queue. It reports whether
+// there were any. The caller holds the topic's lock.
+func (r *reader) trim() (gap bool) {
+	to := max(r.next, r.log.first)
+	if end, most := r.log.end(), uint64(r.queueLen); most > 0 && end > max(to, r.replay)+most {
+		to = end - most
+	}
+	if to == r.next {
+		return false
+	}
+	r.topic.overflow.Add(int64(to - r.next))
+	r.next = to
+	return true
 }
 
 // pending reports whether take would find an event.

@@ -170,8 +170,8 @@ func (p program) plant(t *testing.T, v *verdict, onlyLoad bool) {
 func (v *verdict) judge(found *results.Check, onlyLoad bool) {
 	v.judged = true
 	expected := []string{v.row}
-	for _, f := range breach.Table[breach.Row(v.row)].Follows {
-		expected = append(expected, string(f))
+	for _, f := range breach.Table[v.row].Follows {
+		expected = append(expected, f)
 	}
 	is := func(r *results.ConformanceRow, verdict string) bool { return r != nil && r.Verdict == verdict }
 	var of results.CheckRow

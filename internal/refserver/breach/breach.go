@@ -11,12 +11,9 @@ import (
 	"github.com/eventmeter/eventmeter"
 )
 
-// Row is the name of a row of conformance.
-type Row string
-
 // Plan is a row that is to be broken, and when.
 type Plan struct {
-	Row  Row
+	Row  string
 	Mode eventmeter.Mode // "" = every mode that has the row
 	// Every breaks each Every-th occasion; 0 and 1 = all.
 	Every uint32
@@ -64,7 +61,7 @@ func (s *Set) Begin(now time.Time) {
 
 // Breaks reports whether the server is to break a row on this occasion, in a mode if the row
 // exists in several.
-func (s *Set) Breaks(row Row, mode ...eventmeter.Mode) bool {
+func (s *Set) Breaks(row string, mode ...eventmeter.Mode) bool {
 	if s == nil {
 		return false
 	}
@@ -97,7 +94,7 @@ func (s *Set) Broken() map[string]int64 {
 	if s != nil {
 		for _, p := range s.all {
 			if n := p.broken.Load(); n > 0 {
-				out[string(p.Row)] += n
+				out[p.Row] += n
 			}
 		}
 	}

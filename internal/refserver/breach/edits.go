@@ -11,29 +11,40 @@ import (
 )
 
 // events changes every event, wherever it is carried.
-func events(do func(event map[string]any)) []edit {
-	change := func(m *Message) {
-		for _, e := range m.occurrences() {
-			do(e)
-		}
-	}
+func events(change func(event map[string]any)) []edit {
+	do := each(change)
 	some := func(m *Message) bool { return len(m.occurrences()) > 0 }
-	return []edit{{Poll, "", some, change}, {Frame, "event", nil, change}, {Post, "event", nil, change}}
+	return []edit{{Poll, "", some, do}, {Frame, "event", nil, do}, {Post, "event", nil, do}}
 }
 
 // types changes every event type of a list.
-func types(do func(m *Message, descriptor map[string]any)) []edit {
-	return one(List, "", func(m *Message) {
-		list, _ := m.object("result")["events"].([]any)
-		for _, e := range list {
-			if o, ok := e.(map[string]any); ok {
-				do(m, o)
-			}
+func types(change func(descriptor map[string]any)) []edit { return one(List, "", each(change)) }
+
+func each(change func(map[string]any)) func(*Message) {
+	return func(m *Message) {
+		for _, o := range m.occurrences() {
+			change(o)
 		}
-	})
+	}
 }
 
-func one(on Kind, of string, do func(*Message)) []edit { return []edit{{on: on, of: of, do: do}} }
+// with sets a member of an object.
+func with(name string, value any) func(map[string]any) {
+	return func(o map[string]any) { o[name] = value }
+}
+
+// without removes a member of an object.
+func without(name string) func(map[string]any) {
+	return func(o map[string]any) { delete(o, name) }
+}
+
+// at makes an edit of messages of a kind and a name ("" = any).
+func at(on Kind, of string, e edit) []edit {
+	e.on, e.of = on, of
+	return []edit{e}
+}
+
+func one(on Kind, of string, do func(*Message)) []edit { return at(on, of, edit{do: do}) }
 
 func when(is func(*Message) bool, edits ...[]edit) []edit {
 	all := slices.Concat(edits...)
@@ -44,14 +55,15 @@ func when(is func(*Message) bool, edits ...[]edit) []edit {
 }
 
 // put sets a member of messages that have one, to the same as in every other.
-func put(on Kind, of, name string, value any) []edit {
-	return []edit{{on, of, func(m *Message) bool { return m.result() != nil }, func(m *Message) { m.result()[name] = value }}}
+func put(name string, value any) edit {
+	has := func(m *Message) bool { return m.result() != nil }
+	return edit{when: has, do: func(m *Message) { m.result()[name] = value }}
 }
 
 // cut removes a member from messages that have it.
-func cut(on Kind, of, name string) []edit {
+func cut(name string) edit {
 	has := func(m *Message) bool { _, ok := m.result()[name]; return ok }
-	return []edit{{on, of, has, func(m *Message) { delete(m.result(), name) }}}
+	return edit{when: has, do: func(m *Message) { delete(m.result(), name) }}
 }
 
 func has(name string, value any) func(*Message) bool {
@@ -66,14 +78,12 @@ func both(a, b func(*Message) bool) func(*Message) bool {
 	return func(m *Message) bool { return a(m) && b(m) }
 }
 
-// position are the messages that say where a subscription stands, by name.
-func position(edits func(on Kind, of string) []edit) []edit {
-	return slices.Concat(edits(Poll, ""), edits(Frame, "active"), edits(Frame, "heartbeat"), edits(Grant, ""))
-}
+// position edits the messages that say where a subscription stands.
+func position(e edit) []edit { return append(start(e), at(Frame, "heartbeat", e)...) }
 
 // start is position without heartbeats.
-func start(edits func(on Kind, of string) []edit) []edit {
-	return slices.Concat(edits(Poll, ""), edits(Frame, "active"), edits(Grant, ""))
+func start(e edit) []edit {
+	return slices.Concat(at(Poll, "", e), at(Frame, "active", e), at(Grant, "", e))
 }
 
 // The codes of errors that have a name, in the revisions.
@@ -115,12 +125,12 @@ func coded(codes []int) func(*Message) bool {
 	}
 }
 
-// faulty changes errors with one of some codes, as answers to a method ("" = any) and as
-// what ends a subscription.
-func faulty(codes []int, method string, do func(m *Message)) []edit {
-	all := []edit{{Refusal, method, coded(codes), do}}
+// faulty changes the data of errors with one of some codes, as answers to a method ("" = any)
+// and as what ends a subscription.
+func faulty(codes []int, method string, change func(data map[string]any)) []edit {
+	all := []edit{{Refusal, method, coded(codes), func(m *Message) { change(m.faultData()) }}}
 	if method == "" {
-		all = append(all, edit{Frame, "terminated", coded(codes), do}, edit{Post, "terminated", coded(codes), do})
+		all = append(all, ended(codes, change)...)
 	}
 	return all
 }
@@ -130,17 +140,25 @@ func recode(codes []int, method string, code int) []edit {
 	return []edit{{Refusal, method, coded(codes), func(m *Message) { m.fault()["code"] = code }}}
 }
 
-// ended are the errors that end a subscription that stood.
-func ended(codes []int, do func(*Message)) []edit {
+// ended changes the data of errors that end a subscription that stood.
+func ended(codes []int, change func(data map[string]any)) []edit {
+	do := func(m *Message) { change(m.faultData()) }
 	return []edit{{Frame, "terminated", coded(codes), do}, {Post, "terminated", coded(codes), do}}
 }
 
-// settings are the places of the capability in a handshake.
-func settings(do func(in map[string]any, name string)) []edit {
+// settings gives the capability other settings in a handshake; nil removes it.
+func settings(to map[string]any) []edit {
 	return one(Handshake, "", func(m *Message) {
-		do(m.object("result", "capabilities"), "events")
+		set := func(in map[string]any, name string) {
+			if to == nil {
+				delete(in, name)
+			} else {
+				in[name] = to
+			}
+		}
+		set(m.object("result", "capabilities"), "events")
 		if in := m.object("result", "capabilities", "extensions"); in != nil {
-			do(in, "io.modelcontextprotocol/events")
+			set(in, "io.modelcontextprotocol/events")
 		}
 	})
 }

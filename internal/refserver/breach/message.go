@@ -63,8 +63,12 @@ type edit struct {
 	do   func(*Message)
 }
 
-// edit applies all edits to a message. It reports whether there was one.
+// edit applies all edits to a message. It reports whether there was one. A message that is no
+// JSON object has none.
 func (s *Set) edit(m *Message) (edited bool) {
+	if m.Body == nil {
+		return false
+	}
 	mode := modeOf(m.Kind, m.Name)
 	for _, p := range s.all {
 		if p.Mode != "" && mode != "" && p.Mode != mode {
@@ -113,7 +117,7 @@ func (s *Set) Hello(body []byte) []byte {
 		return body
 	}
 	m := &Message{Kind: Handshake, Body: decode(body)}
-	if m.Body == nil || !s.edit(m) {
+	if !s.edit(m) {
 		return body
 	}
 	return m.bytes()
@@ -133,7 +137,7 @@ func (s *Set) Answer(method string, params json.RawMessage, status int, body []b
 	if m.Body["error"] != nil {
 		m.Kind = Refusal
 	}
-	if m.Body == nil || !s.edit(m) {
+	if !s.edit(m) {
 		return status, body
 	}
 	return m.Status, m.bytes()
@@ -149,7 +153,7 @@ func (s *Set) Frames(text []byte) []byte {
 		if method, is := m.Body["method"].(string); is {
 			m.Name = lastWord(method)
 		}
-		if !ok || m.Body == nil || !s.edit(m) {
+		if !ok || !s.edit(m) {
 			out = append(out, block...)
 			continue
 		}
@@ -165,7 +169,7 @@ func (s *Set) Frames(text []byte) []byte {
 func (s *Set) Post(id string, body []byte) (string, []byte) {
 	m := posted(Post, body)
 	m.ID = id
-	if m.Body == nil || !s.edit(m) {
+	if !s.edit(m) {
 		return id, body
 	}
 	return m.ID, m.bytes()
@@ -175,7 +179,7 @@ func (s *Set) Post(id string, body []byte) (string, []byte) {
 func (s *Set) Sent(header http.Header, body []byte) []byte {
 	m := posted(Sent, body)
 	m.Header, m.Raw = header, body
-	if m.Body == nil || !s.edit(m) {
+	if !s.edit(m) {
 		return body
 	}
 	return m.bytes()
@@ -200,10 +204,10 @@ func (m *Message) object(path ...string) map[string]any {
 	return o
 }
 
-// occurrences are the events of a message.
+// occurrences are the events of a message, or the event types of a list.
 func (m *Message) occurrences() (all []map[string]any) {
 	switch m.Kind {
-	case Poll:
+	case List, Poll:
 		list, _ := m.object("result")["events"].([]any)
 		for _, e := range list {
 			if o, ok := e.(map[string]any); ok {

@@ -16,7 +16,7 @@ type Breach struct {
 	// Modes are those in which it does it; nil = all.
 	Modes []eventmeter.Mode
 	// Follows are the rows that break with it, and Why.
-	Follows []Row
+	Follows []string
 	Why     string
 
 	edits []edit // none: the server asks for the row
@@ -30,76 +30,19 @@ var (
 )
 
 // Has reports whether a row can be broken.
-func Has(row string) bool { _, ok := Table[Row(row)]; return ok }
+func Has(row string) bool { _, ok := Table[row]; return ok }
 
 // In reports whether a row can be broken in a mode.
 func In(row string, mode eventmeter.Mode) bool {
-	modes := Table[Row(row)].Modes
+	modes := Table[row].Modes
 	return modes == nil || slices.Contains(modes, mode)
 }
-
-// The rows that are broken by what the server does, not by an edit of a message.
-const (
-	CursorAbsentEqualsNull           Row = "cursor-absent-equals-null"
-	CursorNullStartsFromNow          Row = "cursor-null-starts-from-now"
-	FallbackMethodNotFound           Row = "fallback-method-not-found"
-	ListChangedNotification          Row = "list-changed-notification"
-	MaxAgeMsFloor                    Row = "max-age-ms-floor"
-	MaxAgeMsIgnoredWhenCursorNull    Row = "max-age-ms-ignored-when-cursor-null"
-	OccurrenceEventIDFromUpstream    Row = "occurrence-event-id-from-upstream"
-	PollMaxEventsCap                 Row = "poll-max-events-cap"
-	RemovalTerminatesSubscriptions   Row = "removal-terminates-subscriptions"
-	StreamActiveConfirmation         Row = "stream-active-confirmation"
-	StreamCancelStopsDelivery        Row = "stream-cancel-stops-delivery"
-	StreamErrorBeforeOpen            Row = "stream-error-before-open"
-	StreamErrorIsRecoverable         Row = "stream-error-is-recoverable"
-	StreamExemptFromConcurrencyCap   Row = "stream-exempt-from-concurrency-cap"
-	StreamFinalResultTiming          Row = "stream-final-result-timing"
-	StreamHeartbeatInterval          Row = "stream-heartbeat-interval"
-	StreamHeartbeatNotSSEComment     Row = "stream-heartbeat-not-sse-comment"
-	StreamHeartbeatRequired          Row = "stream-heartbeat-required"
-	StreamImplemented                Row = "stream-implemented"
-	StreamTerminatedEndsSubscription Row = "stream-terminated-ends-subscription"
-
-	AuthzDeliveryTimeReverify          Row = "authz-delivery-time-reverify"
-	AuthzSubscribeTime                 Row = "authz-subscribe-time"
-	Delivery410NonRetryable            Row = "delivery-410-non-retryable"
-	Delivery413NonRetryable            Row = "delivery-413-non-retryable"
-	DeliveryDualSignOnRotation         Row = "delivery-dual-sign-on-rotation"
-	DeliveryRetriesBounded             Row = "delivery-retries-bounded"
-	SSRFNoRedirects                    Row = "ssrf-no-redirects"
-	SSRFRejectNonRoutable              Row = "ssrf-reject-non-routable"
-	SSRFValidateAtDeliveryTime         Row = "ssrf-validate-at-delivery-time"
-	SSRFValidateCallbackURL            Row = "ssrf-validate-callback-url"
-	SubscribeAuthRequired              Row = "subscribe-auth-required"
-	SubscribeCrossTenantIsolation      Row = "subscribe-cross-tenant-isolation"
-	SubscribeIDNotAnInput              Row = "subscribe-id-not-an-input"
-	SubscribeIdempotentUpsert          Row = "subscribe-idempotent-upsert"
-	SubscribeKeyComposition            Row = "subscribe-key-composition"
-	SubscribeKeyImmutable              Row = "subscribe-key-immutable"
-	SubscribeRefreshReactivates        Row = "subscribe-refresh-reactivates"
-	SubscribeRefreshReplacesSecret     Row = "subscribe-refresh-replaces-secret"
-	SubscribeSecretFormat              Row = "subscribe-secret-format"
-	SubscribeSecretRequired            Row = "subscribe-secret-required"
-	SubscribeURLHTTPSRequired          Row = "subscribe-url-https-required"
-	SubscribeWebhookOnly               Row = "subscribe-webhook-only"
-	TTLLongGrantRetained               Row = "ttl-long-grant-retained"
-	TTLNoExpiryGCTerminated            Row = "ttl-no-expiry-gc-terminated"
-	TTLNoExpiryPersisted               Row = "ttl-no-expiry-persisted"
-	TTLNoRejectionPath                 Row = "ttl-no-rejection-path"
-	VerificationCachedPerPrincipalURL  Row = "verification-cached-per-principal-url"
-	VerificationChallengeEcho          Row = "verification-challenge-echo"
-	VerificationNoRawEndpointResponses Row = "verification-no-raw-endpoint-responses"
-	VerificationPersistedForNoExpiry   Row = "verification-persisted-for-no-expiry"
-	VerificationRequiredBeforeDelivery Row = "verification-required-before-delivery"
-	VerificationUsesSSRFHardenedPath   Row = "verification-uses-ssrf-hardened-path"
-)
 
 // Table is how each row is broken that a server can break.
 var Table = table()
 
-func table() map[Row]Breach {
-	all := map[Row]Breach{}
+func table() map[string]Breach {
+	all := map[string]Breach{}
 	for _, g := range groups {
 		for row, b := range g.rows {
 			if g.modes != nil {
@@ -114,75 +57,75 @@ func table() map[Row]Breach {
 // groups are the rows by the modes that have all of a group; nil = each row has its own.
 var groups = []struct {
 	modes []eventmeter.Mode
-	rows  map[Row]Breach
+	rows  map[string]Breach
 }{
-	{nil, map[Row]Breach{
+	{nil, map[string]Breach{
 		// Capability.
 		"capability-events-object": {
 			Does:  "advertises no events capability",
-			edits: settings(func(in map[string]any, name string) { delete(in, name) }),
+			edits: settings(nil),
 		},
 		"capability-list-changed-flag": {
 			Does:  `says listChanged: "yes"`,
-			edits: settings(func(in map[string]any, name string) { in[name] = map[string]any{"listChanged": "yes"} }),
+			edits: settings(map[string]any{"listChanged": "yes"}),
 		},
 		"capability-empty-settings": {
 			Does:    "advertises {}, and sends list_changed",
-			edits:   settings(func(in map[string]any, name string) { in[name] = map[string]any{} }),
-			Follows: []Row{"capability-list-changed-gated"},
+			edits:   settings(map[string]any{}),
+			Follows: []string{"capability-list-changed-gated"},
 			Why:     "it is the same promise",
 		},
 		"capability-list-changed-gated": {
 			Does:  "says listChanged: false, and sends list_changed",
-			edits: settings(func(in map[string]any, name string) { in[name] = map[string]any{"listChanged": false} }),
+			edits: settings(map[string]any{"listChanged": false}),
 		},
-		FallbackMethodNotFound: {
+		"fallback-method-not-found": {
 			Does:    "advertises no events capability, and answers its methods with -32603",
-			edits:   settings(func(in map[string]any, name string) { delete(in, name) }),
-			Follows: []Row{"capability-events-object"},
+			edits:   settings(nil),
+			Follows: []string{"capability-events-object"},
 			Why:     "the row is about a server without the capability",
 		},
 
 		// events/list.
-		"list-implemented": {Does: "answers events/list with events: {}", edits: put(List, "", "events", map[string]any{})},
-		"list-pagination":  {Does: "answers events/list with nextCursor: 7", edits: put(List, "", "nextCursor", 7)},
+		"list-implemented": {Does: "answers events/list with events: {}", edits: at(List, "", put("events", map[string]any{}))},
+		"list-pagination":  {Does: "answers events/list with nextCursor: 7", edits: at(List, "", put("nextCursor", 7))},
 		"descriptor-name": {
 			Does:  "leaves the name of each event type out",
-			edits: types(func(_ *Message, t map[string]any) { delete(t, "name") }),
+			edits: types(without("name")),
 		},
 		"descriptor-description": {
 			Does:  "leaves description out",
-			edits: types(func(_ *Message, t map[string]any) { delete(t, "description") }),
+			edits: types(without("description")),
 		},
-		"descriptor-delivery-subset": {Does: "adds the delivery pigeon", edits: types(func(_ *Message, t map[string]any) {
+		"descriptor-delivery-subset": {Does: "adds the delivery pigeon", edits: types(func(t map[string]any) {
 			modes, _ := t["delivery"].([]any)
 			t["delivery"] = append(modes, "pigeon")
 		})},
 		"descriptor-input-schema": {
 			Does:  "leaves inputSchema out",
-			edits: types(func(_ *Message, t map[string]any) { delete(t, "inputSchema") }),
+			edits: types(without("inputSchema")),
 		},
 		"descriptor-payload-schema": {
 			Does:  `says payloadSchema: "any"`,
-			edits: types(func(_ *Message, t map[string]any) { t["payloadSchema"] = "any" }),
+			edits: types(with("payloadSchema", "any")),
 		},
-		"descriptor-meta":           {Does: `says _meta: "none"`, edits: types(func(_ *Message, t map[string]any) { t["_meta"] = "none" })},
-		"schema-evolution-additive": {Does: "requires another member of the payload in each list", edits: types(renew)},
-		"breaking-change-new-name": {Does: "requires another member of the payload in each list", edits: types(renew),
-			Follows: []Row{"schema-evolution-additive"}, Why: "the change is not additive"},
-		ListChangedNotification: {Does: "sends no list_changed"},
+		"descriptor-meta":           {Does: `says _meta: "none"`, edits: types(with("_meta", "none"))},
+		"schema-evolution-additive": {Does: "requires another member of the payload in each list", edits: one(List, "", renew)},
+		"breaking-change-new-name": {Does: "requires another member of the payload in each list", edits: one(List, "", renew),
+			Follows: []string{"schema-evolution-additive"}, Why: "the change is not additive"},
+		"list-changed-notification": {Does: "sends no list_changed"},
 
 		// Termination.
-		RemovalTerminatesSubscriptions: {Does: "keeps the subscriptions of a removed type", Modes: notPoll},
+		"removal-terminates-subscriptions": {Does: "keeps the subscriptions of a removed type", Modes: notPoll},
 		"removal-error-not-found": {
 			Does:  "ends subscriptions of a removed type with data.kind: subscription",
 			Modes: notPoll,
-			edits: ended(notFound, func(m *Message) { m.faultData()["kind"] = "subscription" }),
+			edits: ended(notFound, with("kind", "subscription")),
 		},
 		"removal-error-schema-changed": {
 			Does:  "ends subscriptions of a changed type with another data.reason",
 			Modes: notPoll,
-			edits: ended(unsupported, func(m *Message) { m.faultData()["reason"] = "gone" }),
+			edits: ended(unsupported, with("reason", "gone")),
 		},
 		"removal-poll-not-found": {
 			Does:  "answers a poll of an unknown type with -32602",
@@ -194,7 +137,7 @@ var groups = []struct {
 		"error-invalid-params": {
 			Does:  "answers invalid params with -32603",
 			edits: recode(invalidParams, "", -32603),
-			Follows: []Row{
+			Follows: []string{
 				"poll-invalid-arguments",
 				"subscribe-secret-rejected",
 				"subscribe-url-non-https-rejected",
@@ -203,79 +146,79 @@ var groups = []struct {
 		},
 		"error-not-found": {
 			Does:  "says data.kind: thing",
-			edits: faulty(notFound, "", func(m *Message) { m.faultData()["kind"] = "thing" }),
+			edits: faulty(notFound, "", with("kind", "thing")),
 		},
 		"error-forbidden": {
 			Does:  "says data.reason: 7",
-			edits: faulty(forbidden, "", func(m *Message) { m.faultData()["reason"] = 7 }),
+			edits: faulty(forbidden, "", with("reason", 7)),
 		},
 		"error-resource-exhausted": {
 			Does:  "leaves data.limit out",
-			edits: faulty(exhausted, "", func(m *Message) { delete(m.faultData(), "limit") }),
+			edits: faulty(exhausted, "", without("limit")),
 		},
 		"error-unsupported": {
 			Does:  "leaves data.feature out",
-			edits: faulty(unsupported, "", func(m *Message) { delete(m.faultData(), "feature") }),
+			edits: faulty(unsupported, "", without("feature")),
 		},
 		"error-callback-endpoint-error": {
 			Does:  "says data.reason: bad_luck",
 			Modes: onWebhook,
-			edits: faulty(callbackRefused, "subscribe", func(m *Message) { m.faultData()["reason"] = "bad_luck" }),
+			edits: faulty(callbackRefused, "subscribe", with("reason", "bad_luck")),
 		},
 		"error-server-range": {Does: "refuses what is forbidden with the code -31000", edits: recode(forbidden, "", -31000),
-			Follows: []Row{AuthzSubscribeTime, SubscribeAuthRequired}, Why: "they want the code of Forbidden"},
+			Follows: []string{"authz-subscribe-time", "subscribe-auth-required"}, Why: "they want the code of Forbidden"},
 
 		// Occurrences.
-		"occurrence-event-id": {Does: "leaves eventId out", edits: events(func(e map[string]any) { delete(e, "eventId") })},
-		"occurrence-name":     {Does: "leaves name out", edits: events(func(e map[string]any) { delete(e, "name") })},
+		"occurrence-event-id": {Does: "leaves eventId out", edits: events(without("eventId"))},
+		"occurrence-name":     {Does: "leaves name out", edits: events(without("name"))},
 		"occurrence-timestamp": {
 			Does:  "says timestamp: yesterday",
-			edits: events(func(e map[string]any) { e["timestamp"] = "yesterday" }),
+			edits: events(with("timestamp", "yesterday")),
 		},
 		"occurrence-data": {
 			Does:  "puts data into a string",
 			edits: events(func(e map[string]any) { e["data"] = string(encode(e["data"])) }),
 		},
-		"occurrence-cursor-optional":  {Does: "says cursor: 7 on an occurrence", edits: events(func(e map[string]any) { e["cursor"] = 7 })},
-		OccurrenceEventIDFromUpstream: {Does: "delivers each event again under another id"},
+		"occurrence-cursor-optional":        {Does: "says cursor: 7 on an occurrence", edits: events(with("cursor", 7))},
+		"occurrence-event-id-from-upstream": {Does: "delivers each event again under another id"},
 
 		// Cursors.
 		"cursor-opaque": {
 			Does:    "says cursor: 7 where a subscription stands",
-			edits:   position(func(on Kind, of string) []edit { return put(on, of, "cursor", 7) }),
-			Follows: []Row{"subscribe-response-cursor"},
+			edits:   position(put("cursor", 7)),
+			Follows: []string{"subscribe-response-cursor"},
 			Why:     "the answer to subscribe is one of these places",
 		},
-		CursorNullStartsFromNow: {Does: "begins with the oldest event where the cursor is null", Modes: onPoll},
-		CursorAbsentEqualsNull:  {Does: "begins with the oldest event where there is no cursor", Modes: onPoll},
+		"cursor-null-starts-from-now": {Does: "begins with the oldest event where the cursor is null", Modes: onPoll},
+		"cursor-absent-equals-null":   {Does: "begins with the oldest event where there is no cursor", Modes: onPoll},
 		"cursor-consistency": {
 			Does:  "says cursor: null where a subscription begins",
-			edits: start(func(on Kind, of string) []edit { return put(on, of, "cursor", nil) }),
+			edits: start(put("cursor", nil)),
 		},
 		"cursor-advances-when-quiet": {
 			Does:  "repeats the cursor of a poll that brought nothing",
 			Modes: onPoll,
 			edits: when(both(quiet, not(has("truncated", true))), one(Poll, "", func(m *Message) { repeatCursor(m) })),
 		},
-		MaxAgeMsFloor: {Does: "ignores maxAgeMs"},
+		"max-age-ms-floor": {Does: "ignores maxAgeMs"},
 		"max-age-ms-sets-truncated": {
 			Does:  "says truncated: false where maxAgeMs left events out",
-			edits: when(both(has("truncated", true), aged), start(func(on Kind, of string) []edit { return put(on, of, "truncated", false) })),
+			edits: when(both(has("truncated", true), aged), start(put("truncated", false))),
 		},
-		MaxAgeMsIgnoredWhenCursorNull: {Does: "replays events where the cursor is null and maxAgeMs is given", Modes: onPoll},
+		"max-age-ms-ignored-when-cursor-null": {Does: "replays events where the cursor is null and maxAgeMs is given", Modes: onPoll},
 		"replay-ceiling-sets-truncated": {
 			Does: "says truncated: false where events are gone",
 			edits: when(
 				both(has("truncated", true), anyAge),
-				start(func(on Kind, of string) []edit { return put(on, of, "truncated", false) }),
+				start(put("truncated", false)),
 			),
-			Follows: []Row{"stream-gap-resends-active"},
+			Follows: []string{"stream-gap-resends-active"},
 			Why:     "an active without truncated is no gap",
 		},
 		"truncated-returns-fresh-cursor": {
 			Does:    "leaves the cursor out where it says truncated",
-			edits:   when(has("truncated", true), start(func(on Kind, of string) []edit { return cut(on, of, "cursor") })),
-			Follows: []Row{"cursor-consistency"},
+			edits:   when(has("truncated", true), start(cut("cursor"))),
+			Follows: []string{"cursor-consistency"},
 			Why:     "other answers have a cursor",
 		},
 		"truncated-poll-never-an-error": {
@@ -288,22 +231,22 @@ var groups = []struct {
 		},
 		"truncated-false-when-no-replay": {
 			Does:  "says truncated: true for a type without replay",
-			edits: when(has("cursor", nil), start(func(on Kind, of string) []edit { return put(on, of, "truncated", true) })),
+			edits: when(has("cursor", nil), start(put("truncated", true))),
 		},
 
 		// Authorization.
-		AuthzSubscribeTime:        {Does: "gives everybody the notes of every principal"},
-		AuthzDeliveryTimeReverify: {Does: "still delivers to a principal that lost its access", Modes: notPoll},
+		"authz-subscribe-time":         {Does: "gives everybody the notes of every principal"},
+		"authz-delivery-time-reverify": {Does: "still delivers to a principal that lost its access", Modes: notPoll},
 	}},
-	{onPoll, map[Row]Breach{
+	{onPoll, map[string]Breach{
 		// Poll.
 		"poll-implemented": {
 			Does:  `answers a poll with "ok"`,
 			edits: one(Poll, "", func(m *Message) { m.Raw = []byte(`"ok"`) }),
 		},
 		"poll-bootstraps-subscription": {Does: "gives the first poll a cursor that it does not know",
-			edits: when(func(m *Message) bool { c := m.asked("cursor"); return c == "" || c == "null" }, put(Poll, "", "cursor", "cnone-0"))},
-		"poll-events-array": {Does: "leaves events out where there are none", edits: when(quiet, cut(Poll, "", "events"))},
+			edits: when(func(m *Message) bool { c := m.asked("cursor"); return c == "" || c == "null" }, at(Poll, "", put("cursor", "cnone-0")))},
+		"poll-events-array": {Does: "leaves events out where there are none", edits: when(quiet, at(Poll, "", cut("events")))},
 		"poll-response-cursor": {
 			Does: "puts the cursor on the occurrences, and none on the result",
 			edits: when(busy, one(Poll, "", func(m *Message) {
@@ -312,10 +255,10 @@ var groups = []struct {
 				}
 				delete(m.result(), "cursor")
 			})),
-			Follows: []Row{"cursor-consistency"},
+			Follows: []string{"cursor-consistency"},
 			Why:     "the answers without events have a cursor",
 		},
-		"poll-next-poll-ms": {Does: "leaves nextPollMs out", edits: cut(Poll, "", "nextPollMs")},
+		"poll-next-poll-ms": {Does: "leaves nextPollMs out", edits: at(Poll, "", cut("nextPollMs"))},
 		"poll-has-more": {
 			Does: "says hasMore where nothing came, and repeats the cursor",
 			edits: when(both(quiet, not(has("truncated", true))), one(Poll, "", func(m *Message) {
@@ -324,10 +267,10 @@ var groups = []struct {
 				}
 			})),
 		},
-		PollMaxEventsCap: {Does: "ignores maxEvents"},
+		"poll-max-events-cap": {Does: "ignores maxEvents"},
 		"poll-stateless-request": {
 			Does:  "leaves out the events after a cursor every second time",
-			edits: when(answeredBefore, put(Poll, "", "events", []any{})),
+			edits: when(answeredBefore, at(Poll, "", put("events", []any{}))),
 		},
 		"poll-errors-are-jsonrpc": {Does: "answers a poll with HTTP 503 and a page", edits: one(Poll, "", func(m *Message) {
 			m.Status, m.Raw = 503, []byte("<html>busy</html>")
@@ -336,7 +279,7 @@ var groups = []struct {
 		"poll-invalid-arguments": {
 			Does:    "answers a poll with arguments against the schema with -32603",
 			edits:   recode(invalidParams, "poll", -32603),
-			Follows: []Row{"error-invalid-params"},
+			Follows: []string{"error-invalid-params"},
 			Why:     "it is the same error",
 		},
 		"poll-mode-unsupported": {
@@ -344,11 +287,11 @@ var groups = []struct {
 			edits: recode(unsupported, "poll", -32602),
 		},
 	}},
-	{onPush, map[Row]Breach{
+	{onPush, map[string]Breach{
 		// Push.
-		StreamImplemented:        {Does: "answers events/stream with an empty result"},
-		StreamErrorBeforeOpen:    {Does: "refuses a stream with HTTP 400 and a line of text"},
-		StreamActiveConfirmation: {Does: "sends no active"},
+		"stream-implemented":         {Does: "answers events/stream with an empty result"},
+		"stream-error-before-open":   {Does: "refuses a stream with HTTP 400 and a line of text"},
+		"stream-active-confirmation": {Does: "sends no active"},
 		"stream-subscription-id-meta": {
 			Does: "names another subscription in the messages of a stream",
 			edits: when(func(m *Message) bool { return m.object("params", "_meta") != nil }, one(Frame, "", func(m *Message) {
@@ -359,26 +302,26 @@ var groups = []struct {
 			Does:  "leaves jsonrpc out of events",
 			edits: one(Frame, "event", func(m *Message) { delete(m.Body, "jsonrpc") }),
 		},
-		StreamErrorIsRecoverable:         {Does: "closes a stream after a recoverable error"},
-		StreamTerminatedEndsSubscription: {Does: "ends a stream without terminated"},
+		"stream-error-is-recoverable":         {Does: "closes a stream after a recoverable error"},
+		"stream-terminated-ends-subscription": {Does: "ends a stream without terminated"},
 		"stream-gap-resends-active": {
 			Does:  "says truncated: false in the active of a gap",
-			edits: when(has("truncated", true), put(Frame, "active", "truncated", false)),
+			edits: when(has("truncated", true), at(Frame, "active", put("truncated", false))),
 		},
-		StreamHeartbeatRequired: {Does: "sends no heartbeats"},
+		"stream-heartbeat-required": {Does: "sends no heartbeats"},
 		"stream-heartbeat-carries-cursor": {
 			Does:  "leaves the cursor of heartbeats out",
-			edits: cut(Frame, "heartbeat", "cursor"),
+			edits: at(Frame, "heartbeat", cut("cursor")),
 		},
-		StreamHeartbeatInterval:      {Does: "sends a heartbeat after 32 s of silence"},
-		StreamHeartbeatNotSSEComment: {Does: "sends comments in place of heartbeats"},
+		"stream-heartbeat-interval":        {Does: "sends a heartbeat after 32 s of silence"},
+		"stream-heartbeat-not-sse-comment": {Does: "sends comments in place of heartbeats"},
 		"stream-final-result-shape": {
 			Does:  "adds events to the final result",
-			edits: put(Frame, "result", "events", []any{}),
+			edits: at(Frame, "result", put("events", []any{})),
 		},
-		StreamFinalResultTiming:        {Does: "closes streams without the final result"},
-		StreamCancelStopsDelivery:      {Does: "keeps the place of a stream that was cancelled"},
-		StreamExemptFromConcurrencyCap: {Does: "refuses a stream with HTTP 503"},
+		"stream-final-result-timing":         {Does: "closes streams without the final result"},
+		"stream-cancel-stops-delivery":       {Does: "keeps the place of a stream that was cancelled"},
+		"stream-exempt-from-concurrency-cap": {Does: "refuses a stream with HTTP 503"},
 		"stream-carries-only-event-notifications": {
 			Does: "sends a log message beside each event",
 			edits: one(Frame, "event", func(m *Message) {
@@ -386,81 +329,81 @@ var groups = []struct {
 			}),
 		},
 	}},
-	{onWebhook, map[Row]Breach{
+	{onWebhook, map[string]Breach{
 		// Subscribe.
-		SubscribeWebhookOnly: {Does: "accepts every mode in subscribe"},
-		SubscribeSecretRequired: {
+		"subscribe-webhook-only": {Does: "accepts every mode in subscribe"},
+		"subscribe-secret-required": {
 			Does:    "accepts a missing secret, and an empty one",
-			Follows: []Row{"subscribe-secret-rejected", "error-invalid-params"},
+			Follows: []string{"subscribe-secret-rejected", "error-invalid-params"},
 			Why:     "nothing is refused",
 		},
-		SubscribeSecretFormat: {
+		"subscribe-secret-format": {
 			Does:    "accepts every secret that is not empty",
-			Follows: []Row{"subscribe-secret-rejected", "error-invalid-params"},
+			Follows: []string{"subscribe-secret-rejected", "error-invalid-params"},
 			Why:     "nothing is refused",
 		},
 		"subscribe-secret-rejected": {
 			Does:    "refuses subscribe for its params with -32603",
 			edits:   recode(invalidParams, "subscribe", -32603),
-			Follows: []Row{"error-invalid-params", "subscribe-url-non-https-rejected"},
+			Follows: []string{"error-invalid-params", "subscribe-url-non-https-rejected"},
 			Why:     "they are the same error",
 		},
-		SubscribeURLHTTPSRequired: {
+		"subscribe-url-https-required": {
 			Does:    "accepts a callback over http",
-			Follows: []Row{"subscribe-url-non-https-rejected", "error-invalid-params"},
+			Follows: []string{"subscribe-url-non-https-rejected", "error-invalid-params"},
 			Why:     "nothing is refused",
 		},
 		"subscribe-url-non-https-rejected": {
 			Does:    "refuses subscribe for its params with -32600",
 			edits:   recode(invalidParams, "subscribe", -32600),
-			Follows: []Row{"error-invalid-params", "subscribe-secret-rejected"},
+			Follows: []string{"error-invalid-params", "subscribe-secret-rejected"},
 			Why:     "they are the same error",
 		},
-		SubscribeAuthRequired: {Does: "accepts a subscription without a token"},
-		SubscribeKeyComposition: {
+		"subscribe-auth-required": {Does: "accepts a subscription without a token"},
+		"subscribe-key-composition": {
 			Does:    "treats other spellings of the same arguments as other arguments",
-			Follows: []Row{"unsubscribe-by-key"},
+			Follows: []string{"unsubscribe-by-key"},
 			Why:     "an earlier subscription has another key",
 		},
-		SubscribeKeyImmutable: {
+		"subscribe-key-immutable": {
 			Does:    "treats subscriptions with other arguments as the same",
-			Follows: []Row{"unsubscribe-by-key"},
+			Follows: []string{"unsubscribe-by-key"},
 			Why:     "an earlier subscription has another key",
 		},
-		SubscribeIdempotentUpsert: {
+		"subscribe-idempotent-upsert": {
 			Does:    "makes another subscription at each subscribe",
-			Follows: []Row{"unsubscribe-by-key", "subscribe-id-derived", SubscribeRefreshReplacesSecret, DeliveryDualSignOnRotation},
+			Follows: []string{"unsubscribe-by-key", "subscribe-id-derived", "subscribe-refresh-replaces-secret", "delivery-dual-sign-on-rotation"},
 			Why:     "none of them has the key, and each has an id and a secret of its own",
 		},
-		"subscribe-id-derived":         {Does: "leaves the id out", edits: cut(Grant, "", "id")},
-		SubscribeIDNotAnInput:          {Does: "takes the client's id"},
-		SubscribeRefreshReplacesSecret: {Does: "keeps the first secret"},
-		SubscribeRefreshReactivates:    {Does: "keeps deliveries suspended over a refresh"},
+		"subscribe-id-derived":              {Does: "leaves the id out", edits: at(Grant, "", cut("id"))},
+		"subscribe-id-not-an-input":         {Does: "takes the client's id"},
+		"subscribe-refresh-replaces-secret": {Does: "keeps the first secret"},
+		"subscribe-refresh-reactivates":     {Does: "keeps deliveries suspended over a refresh"},
 		"subscribe-response-cursor": {
 			Does:    "answers subscribe with cursor: 7",
-			edits:   put(Grant, "", "cursor", 7),
-			Follows: []Row{"cursor-opaque"},
+			edits:   at(Grant, "", put("cursor", 7)),
+			Follows: []string{"cursor-opaque"},
 			Why:     "a number is no string",
 		},
-		"subscribe-response-truncated": {Does: "leaves truncated out", edits: cut(Grant, "", "truncated")},
-		SubscribeCrossTenantIsolation: {
+		"subscribe-response-truncated": {Does: "leaves truncated out", edits: at(Grant, "", cut("truncated"))},
+		"subscribe-cross-tenant-isolation": {
 			Does:    "treats subscriptions of other principals as the same",
-			Follows: []Row{"unsubscribe-by-key"},
+			Follows: []string{"unsubscribe-by-key"},
 			Why:     "an earlier subscription has another key",
 		},
 		"ttl-refresh-before-lte-suggestion": {
 			Does:  "says a grant is an hour longer than it is",
 			edits: one(Grant, "", postpone),
 		},
-		TTLNoRejectionPath:             {Does: "refuses each ttlMs that it would have to clamp, and null"},
-		"ttl-null-only-when-requested": {Does: "says refreshBefore: null", edits: put(Grant, "", "refreshBefore", nil)},
+		"ttl-no-rejection-path":        {Does: "refuses each ttlMs that it would have to clamp, and null"},
+		"ttl-null-only-when-requested": {Does: "says refreshBefore: null", edits: at(Grant, "", put("refreshBefore", nil))},
 		"ttl-omitted-means-default": {
 			Does:  "says refreshBefore: soon",
-			edits: put(Grant, "", "refreshBefore", "soon"),
+			edits: at(Grant, "", put("refreshBefore", "soon")),
 		},
-		TTLLongGrantRetained:    {Does: "forgets subscriptions that expire over a restart"},
-		TTLNoExpiryPersisted:    {Does: "forgets subscriptions without expiry over a restart"},
-		TTLNoExpiryGCTerminated: {Does: "drops a subscription without expiry and sends no envelope"},
+		"ttl-long-grant-retained":     {Does: "forgets subscriptions that expire over a restart"},
+		"ttl-no-expiry-persisted":     {Does: "forgets subscriptions without expiry over a restart"},
+		"ttl-no-expiry-gc-terminated": {Does: "drops a subscription without expiry and sends no envelope"},
 		"unsubscribe-by-key": {Does: "answers unsubscribe with NotFound", edits: one(Unsubscribed, "", func(m *Message) {
 			delete(m.Body, "result")
 			m.Body["error"] = map[string]any{"code": notFound[0], "message": "Not found", "data": map[string]any{"kind": "subscription"}}
@@ -497,44 +440,44 @@ var groups = []struct {
 			Does:  "sends retries with the first timestamp and signature",
 			edits: []edit{{Sent, "event", repeated, repeat}},
 		},
-		DeliveryDualSignOnRotation: {Does: "signs with the new secret only"},
+		"delivery-dual-sign-on-rotation": {Does: "signs with the new secret only"},
 		"delivery-body-size": {
 			Does:  "adds 300 KiB to events",
 			edits: one(Post, "event", func(m *Message) { m.Body["padding"] = strings.Repeat("x", 300<<10) }),
 		},
-		Delivery413NonRetryable: {Does: "tries again after 413"},
-		Delivery410NonRetryable: {Does: "tries again after 410"},
-		DeliveryRetriesBounded:  {Does: "tries again for ever"},
+		"delivery-413-non-retryable": {Does: "tries again after 413"},
+		"delivery-410-non-retryable": {Does: "tries again after 410"},
+		"delivery-retries-bounded":   {Does: "tries again for ever"},
 		"payload-minimality": {
 			Does:  "adds 30 KiB to events",
 			edits: one(Post, "event", func(m *Message) { m.Body["padding"] = strings.Repeat("x", 30<<10) }),
 		},
 
 		// Callback security.
-		SSRFValidateCallbackURL: {
+		"ssrf-validate-callback-url": {
 			Does: "accepts, without a challenge, a callback that is neither an https URL with a host nor an http URL",
 		},
-		SSRFRejectNonRoutable: {
+		"ssrf-reject-non-routable": {
 			Does:    "posts to every address",
-			Follows: []Row{SSRFValidateAtDeliveryTime, VerificationUsesSSRFHardenedPath},
+			Follows: []string{"ssrf-validate-at-delivery-time", "verification-uses-ssrf-hardened-path"},
 			Why:     "no address is checked",
 		},
-		SSRFValidateAtDeliveryTime: {Does: "checks the address of the challenge only"},
-		SSRFNoRedirects:            {Does: "follows a redirect"},
+		"ssrf-validate-at-delivery-time": {Does: "checks the address of the challenge only"},
+		"ssrf-no-redirects":              {Does: "follows a redirect"},
 
 		// Verification.
-		VerificationRequiredBeforeDelivery: {Does: "posts an event before the challenge"},
-		VerificationChallengeEcho:          {Does: "accepts every answer to the challenge"},
+		"verification-required-before-delivery": {Does: "posts an event before the challenge"},
+		"verification-challenge-echo":           {Does: "accepts every answer to the challenge"},
 		"verification-failure-error": {
 			Does:  "refuses a callback that fails with -32602",
 			edits: recode(callbackRefused, "subscribe", -32602),
 		},
-		VerificationCachedPerPrincipalURL: {Does: "sends a challenge at each refresh"},
-		VerificationPersistedForNoExpiry:  {Does: "forgets over a restart that callbacks are verified"},
-		VerificationUsesSSRFHardenedPath: {
+		"verification-cached-per-principal-url": {Does: "sends a challenge at each refresh"},
+		"verification-persisted-for-no-expiry":  {Does: "forgets over a restart that callbacks are verified"},
+		"verification-uses-ssrf-hardened-path": {
 			Does: "checks the address of deliveries only, and follows redirects of challenges",
 		},
-		VerificationNoRawEndpointResponses: {Does: "repeats what a callback answers in its error"},
+		"verification-no-raw-endpoint-responses": {Does: "repeats what a callback answers in its error"},
 
 		// Control envelopes.
 		"envelope-type-discriminator": {
@@ -546,10 +489,10 @@ var groups = []struct {
 			Does:  "gives envelopes the webhook-id of an event",
 			edits: control(Post, func(m *Message) { m.ID = "evt_" + m.ID }),
 		},
-		"envelope-gap": {Does: "leaves the cursor out of gap", edits: cut(Post, "gap", "cursor")},
+		"envelope-gap": {Does: "leaves the cursor out of gap", edits: at(Post, "gap", cut("cursor"))},
 		"envelope-terminated": {
 			Does:  "leaves the error out of terminated",
-			edits: cut(Post, "terminated", "error"),
+			edits: at(Post, "terminated", cut("error")),
 		},
 	}},
 }
@@ -557,11 +500,12 @@ var groups = []struct {
 // LongSilence is longer than a stream may be silent.
 const LongSilence = 32 * time.Second
 
-// renew demands a member of the payload that no list before had.
-func renew(m *Message, t map[string]any) {
-	schema, _ := t["payloadSchema"].(map[string]any)
-	if schema != nil {
-		schema["required"] = []any{"since" + strconv.FormatInt(m.row.broken.Load(), 10)}
+// renew demands a member of every payload that no list before had.
+func renew(m *Message) {
+	for _, t := range m.occurrences() {
+		if schema, _ := t["payloadSchema"].(map[string]any); schema != nil {
+			schema["required"] = []any{"since" + strconv.FormatInt(m.row.broken.Load(), 10)}
+		}
 	}
 }
 

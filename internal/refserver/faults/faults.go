@@ -73,47 +73,48 @@ const (
 	MixScope Kind = "mixscope" // SEP-2549: the first page of a list says the other scope
 )
 
-// Fault is one fault, with the parameters that its kind takes.
+// Fault is one fault, with the parameters that its kind takes. A key of its text is the
+// field's name in JSON, unless the comment says otherwise. String writes them in this order.
 type Fault struct {
 	Kind Kind `json:"kind"`
 	// Mode limits the fault to one delivery mode; "" means all modes of its
 	// kind.
 	Mode eventmeter.Mode `json:"mode,omitempty"`
+	// Row is a row of conformance. It is broken only while more than Above streams and
+	// webhook subscriptions are open.
+	Row string `json:"row,omitempty"`
 
 	// Every hits sequence numbers n with n mod Every = Offset. Rate hits a
 	// share of them, chosen by Seed. Event faults set one of the two.
-	Every  uint32  `json:"every,omitempty"`
-	Offset uint32  `json:"offset,omitempty"`
-	Rate   float64 `json:"rate,omitempty"`
-	Seed   uint64  `json:"seed,omitempty"`
+	Every     uint32  `json:"every,omitempty" bounds:"1"`
+	Offset    uint32  `json:"offset,omitempty" bounds:"0"`
+	Rate      float64 `json:"rate,omitempty"`
+	PerSecond float64 `json:"perSecond,omitempty"` // the rate of a throttle
+	Seed      uint64  `json:"seed,omitempty"`
 	// From and To bound the sequence numbers; To 0 = no end.
-	From uint32 `json:"from,omitempty"`
-	To   uint32 `json:"to,omitempty"`
+	From uint32 `json:"from,omitempty" bounds:"0"`
+	To   uint32 `json:"to,omitempty" bounds:"1"`
 
-	By        int           `json:"by,omitempty"`
-	Fixed     time.Duration `json:"fixed,omitempty"`
-	Least     time.Duration `json:"least,omitempty"` // the lower bound of a uniform delay
-	Most      time.Duration `json:"most,omitempty"`  // the upper bound of a uniform or Pareto delay
-	Pareto    time.Duration `json:"pareto,omitempty"`
-	Alpha     float64       `json:"alpha,omitempty"`
-	Replay    bool          `json:"replay,omitempty"`
-	Sign      string        `json:"sign,omitempty"` // wrong, stale, missing
-	Attempts  int           `json:"attempts,omitempty"`
-	At        time.Duration `json:"at,omitempty"` // since the first event
-	For       time.Duration `json:"for,omitempty"`
-	Over      time.Duration `json:"over,omitempty"`
-	Grant     time.Duration `json:"grant,omitempty"`
-	After     time.Duration `json:"after,omitempty"`
-	PerSecond float64       `json:"perSecond,omitempty"`
-	Code      int           `json:"code,omitempty"`
+	Pareto time.Duration `json:"pareto,omitempty"`
+	Alpha  float64       `json:"alpha,omitempty"`
+	Most   time.Duration `json:"most,omitempty"`  // max: the upper bound of a Pareto delay, or of a uniform one
+	Least  time.Duration `json:"least,omitempty"` // uniform: the lower bound
+	Fixed  time.Duration `json:"fixed,omitempty"`
+
+	By       int           `json:"by,omitempty" bounds:"1..1000"`
+	Attempts int           `json:"attempts,omitempty" bounds:"1..100"`
+	Code     int           `json:"code,omitempty" bounds:"-40000..-1"`
+	Above    int           `json:"above,omitempty" bounds:"1..1000000"`
+	MiB      int           `json:"mib,omitempty" bounds:"1..1024"` // memory, in units of 2^20 bytes
+	At       time.Duration `json:"at,omitempty"`                   // since the first event
+	For      time.Duration `json:"for,omitempty"`
+	Over     time.Duration `json:"over,omitempty"`
+	Grant    time.Duration `json:"grant,omitempty"`
+	After    time.Duration `json:"after,omitempty"`
 	// Ms is a time to live in milliseconds. It may be 0 or negative.
-	Ms int `json:"ms,omitempty"`
-	// MiB is memory, in units of 2^20 bytes.
-	MiB int `json:"mib,omitempty"`
-	// Row is a row of conformance. It is broken only while more than Above streams and
-	// webhook subscriptions are open.
-	Row   breach.Row `json:"row,omitempty"`
-	Above int        `json:"above,omitempty"`
+	Ms     int    `json:"ms,omitempty" bounds:"-2147483647..2147483647"`
+	Sign   string `json:"sign,omitempty"` // wrong, stale, missing
+	Replay bool   `json:"replay,omitempty"`
 }
 
 // Spec is a list of faults. nil has none.
@@ -121,10 +122,9 @@ type Spec []Fault
 
 // kindSpec says what a kind takes.
 type kindSpec struct {
-	event  bool // hits single events
-	keys   []string
-	needed []string
-	modes  []eventmeter.Mode // nil = all
+	event        bool              // hits single events
+	needs, takes string            // the keys that it must have, and further ones that it may have
+	modes        []eventmeter.Mode // nil = all
 }
 
 var (
@@ -135,48 +135,48 @@ var (
 
 var kindSpecs = map[Kind]kindSpec{
 	Drop: {event: true}, Duplicate: {event: true}, Reid: {event: true},
-	Announce:   {event: true, keys: []string{"over"}},
-	Reorder:    {event: true, keys: []string{"by"}, needed: []string{"by"}},
-	Delay:      {event: true, keys: []string{"fixed", "uniform", "pareto", "alpha", "max"}},
+	Announce:   {event: true, takes: "over"},
+	Reorder:    {event: true, needs: "by"},
+	Delay:      {event: true, takes: "fixed uniform pareto alpha max"},
 	Misdeliver: {event: true}, Malformed: {event: true}, UTF8: {event: true},
 	Swap:       {event: true, modes: onPush},
-	Drip:       {event: true, keys: []string{"over"}, needed: []string{"over"}, modes: onPush},
+	Drip:       {event: true, needs: "over", modes: onPush},
 	Oversize:   {event: true, modes: onWebhook},
-	Cut:        {event: true, keys: []string{"replay"}, needed: []string{"replay"}, modes: onPush},
-	Signature:  {event: true, keys: []string{"sign", "attempts"}, needed: []string{"sign"}, modes: onWebhook},
+	Cut:        {event: true, needs: "replay", modes: onPush},
+	Signature:  {event: true, needs: "sign", takes: "attempts", modes: onWebhook},
 	Repeat:     {event: true, modes: onWebhook},
 	Trouble:    {event: true, modes: onPush},
-	Stall:      {keys: []string{"at", "for"}, needed: []string{"at", "for"}},
-	Throttle:   {keys: []string{"rate"}, needed: []string{"rate"}},
+	Stall:      {needs: "at for"},
+	Throttle:   {needs: "rate"},
 	Heartbeats: {modes: onPush},
-	Refuse:     {keys: []string{"code", "every"}, needed: []string{"code", "every"}},
-	TTL:        {keys: []string{"grant"}, needed: []string{"grant"}, modes: onWebhook},
-	Expire:     {keys: []string{"after"}, needed: []string{"after"}, modes: onWebhook},
-	Forget:     {keys: []string{"at"}, needed: []string{"at"}},
-	Revoke:     {keys: []string{"at"}, needed: []string{"at"}},
-	Withdraw:   {keys: []string{"at"}, needed: []string{"at"}},
-	Change:     {keys: []string{"at"}, needed: []string{"at"}},
+	Refuse:     {needs: "code every"},
+	TTL:        {needs: "grant", modes: onWebhook},
+	Expire:     {needs: "after", modes: onWebhook},
+	Forget:     {needs: "at"},
+	Revoke:     {needs: "at"},
+	Withdraw:   {needs: "at"},
+	Change:     {needs: "at"},
 	Gone:       {modes: onWebhook},
 	Early:      {modes: onWebhook},
 	Anonymous:  {modes: onWebhook},
 	NoRetry:    {modes: onWebhook},
-	Break:      {keys: []string{"row", "every", "above", "at"}, needed: []string{"row"}},
-	Hoard:      {keys: []string{"mib"}, needed: []string{"mib"}},
+	Break:      {needs: "row", takes: "every above at"},
+	Hoard:      {needs: "mib"},
 
 	Stale:      {event: true, modes: onPoll},
-	Lapse:      {keys: []string{"after"}, needed: []string{"after"}, modes: onPush},
+	Lapse:      {needs: "after", modes: onPush},
 	Leak:       {modes: onPush},
-	NoResume:   {keys: []string{"code", "every"}, needed: []string{"code", "every"}, modes: onPush},
-	NoIDs:      {keys: []string{"every"}, needed: []string{"every"}, modes: onPush},
+	NoResume:   {needs: "code every", modes: onPush},
+	NoIDs:      {needs: "every", modes: onPush},
 	Twofold:    {modes: onPush},
-	LateResult: {keys: []string{"over"}, needed: []string{"over"}, modes: onPush},
-	ListTTL:    {keys: []string{"ms"}, needed: []string{"ms"}, modes: onPoll},
+	LateResult: {needs: "over", modes: onPush},
+	ListTTL:    {needs: "ms", modes: onPoll},
 	Scope:      {modes: onPoll},
 	MixScope:   {modes: onPoll},
 
-	TokenRefuse: {keys: []string{"every"}, needed: []string{"every"}},
-	TokenDown:   {keys: []string{"every"}, needed: []string{"every"}},
-	TokenSlow:   {keys: []string{"over"}, needed: []string{"over"}},
+	TokenRefuse: {needs: "every"},
+	TokenDown:   {needs: "every"},
+	TokenSlow:   {needs: "over"},
 }
 
 // in reports whether the fault applies to a mode at all.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,13 +73,13 @@ func parseFault(text string) (Fault, error) {
 	f := Fault{Kind: Kind(strings.TrimSpace(name))}
 	form, ok := kindSpecs[f.Kind]
 	if !ok {
-		return f, fmt.Errorf("unknown fault %q; the faults are %s", short(name), kinds())
+		return f, fmt.Errorf("unknown fault %q; the faults are %s", short(name), strings.Join(kinds(), ", "))
 	}
 	args, closed := strings.CutSuffix(rest, ")")
 	if open && !closed {
 		return f, errors.New("the closing ) is missing")
 	}
-	known := append([]string{"mode"}, form.keys...)
+	known := append([]string{"mode"}, strings.Fields(form.needs+" "+form.takes)...)
 	if form.event {
 		known = append(known, "every", "offset", "rate", "seed", "from", "to")
 	}
@@ -106,7 +107,7 @@ func parseFault(text string) (Fault, error) {
 			return f, fmt.Errorf("%s: %w", key, err)
 		}
 	}
-	for _, key := range form.needed {
+	for key := range strings.FieldsSeq(form.needs) {
 		if !seen[key] {
 			return f, fmt.Errorf("%s is missing", key)
 		}
@@ -125,13 +126,13 @@ func short(s string) string {
 	return s
 }
 
-func kinds() string {
-	var all []string
+// kinds are the names of all faults, in order.
+func kinds() (names []string) {
 	for k := range kindSpecs {
-		all = append(all, string(k))
+		names = append(names, string(k))
 	}
-	slices.Sort(all)
-	return strings.Join(all, ", ")
+	slices.Sort(names)
+	return names
 }
 
 // check checks how the keys fit together.
@@ -191,52 +192,60 @@ func (f *Fault) set(key, value string) (err error) {
 		if f.Mode != eventmeter.Poll && f.Mode != eventmeter.Push && f.Mode != eventmeter.Webhook {
 			return fmt.Errorf("%q is not a mode; write poll, push or webhook", value)
 		}
-	case "every":
-		f.Every, err = number(value, 1)
-	case "offset":
-		f.Offset, err = number(value, 0)
-	case "from":
-		f.From, err = number(value, 0)
-	case "to":
-		f.To, err = number(value, 1)
-	case "by":
-		f.By, err = small(value, 1, 1000)
-	case "above":
-		f.Above, err = small(value, 1, 1_000_000)
+		return nil
 	case "row":
-		if f.Row = breach.Row(value); !breach.Has(value) {
-			err = fmt.Errorf("%q is no row of conformance that the server can break; docs/faults.md lists them", value)
+		if f.Row = value; !breach.Has(value) {
+			return fmt.Errorf("%q is no row of conformance that the server can break; docs/faults.md lists them", value)
 		}
-	case "attempts":
-		f.Attempts, err = small(value, 1, 100)
-	case "code":
-		f.Code, err = small(value, -40000, -1)
-	case "mib":
-		f.MiB, err = small(value, 1, 1024)
-	case "ms":
-		f.Ms, err = small(value, -math.MaxInt32, math.MaxInt32)
-	case "seed":
-		if f.Seed, err = strconv.ParseUint(value, 10, 64); err != nil {
-			err = fmt.Errorf("%q is not a whole number", value)
-		}
-	case "rate":
-		err = f.setRate(value)
-	case "alpha":
-		if f.Alpha, err = strconv.ParseFloat(value, 64); err != nil || !(f.Alpha >= 0.1 && f.Alpha <= 100) {
-			err = fmt.Errorf("%q is not a number from 0.1 to 100", value)
-		}
+		return nil
 	case "sign":
 		if f.Sign = value; value != "wrong" && value != "stale" && value != "missing" {
-			err = fmt.Errorf("%q is not a signature fault; write wrong, stale or missing", value)
+			return fmt.Errorf("%q is not a signature fault; write wrong, stale or missing", value)
 		}
-	case "replay":
-		if f.Replay, err = strconv.ParseBool(value); err != nil {
-			err = fmt.Errorf("%q is neither true nor false", value)
+		return nil
+	case "rate":
+		return f.setRate(value)
+	case "uniform":
+		return f.setUniform(value)
+	case "max":
+		key = "most"
+	}
+	v := reflect.ValueOf(f).Elem()
+	for i := range v.NumField() {
+		name, bounds := keyOf(v.Type().Field(i))
+		if name != key {
+			continue
 		}
-	default:
-		err = f.setTime(key, value)
+		var least, most int
+		_, _ = fmt.Sscanf(bounds, "%d..%d", &least, &most) // some have no bounds, or no upper one
+		switch into := v.Field(i).Addr().Interface().(type) {
+		case *time.Duration:
+			*into, err = duration(value, 1)
+		case *int:
+			*into, err = small(value, least, most)
+		case *uint32:
+			*into, err = number(value, uint64(least))
+		case *uint64:
+			if *into, err = strconv.ParseUint(value, 10, 64); err != nil {
+				err = fmt.Errorf("%q is not a whole number", value)
+			}
+		case *float64:
+			if *into, err = strconv.ParseFloat(value, 64); err != nil || !(*into >= 0.1 && *into <= 100) {
+				err = fmt.Errorf("%q is not a number from 0.1 to 100", value)
+			}
+		case *bool:
+			if *into, err = strconv.ParseBool(value); err != nil {
+				err = fmt.Errorf("%q is neither true nor false", value)
+			}
+		}
 	}
 	return err
+}
+
+// keyOf returns the key of a field, and the bounds of its number.
+func keyOf(field reflect.StructField) (key, bounds string) {
+	key, _, _ = strings.Cut(field.Tag.Get("json"), ",")
+	return key, field.Tag.Get("bounds")
 }
 
 // setRate parses a share of events, or events per second for a throttle.
@@ -260,25 +269,17 @@ func (f *Fault) setRate(value string) error {
 // longest bounds every duration.
 const longest = time.Hour
 
-func (f *Fault) setTime(key, value string) (err error) {
-	if key == "uniform" {
-		least, most, ok := strings.Cut(value, "..")
-		if !ok {
-			return fmt.Errorf("%q is not a range; write it like 40ms..60ms", value)
-		}
-		if f.Least, err = duration(least, 0); err != nil {
-			return err
-		}
-		if f.Most, err = duration(most, 1); err == nil && f.Most < f.Least {
-			err = fmt.Errorf("the end of %q is less than its start", value)
-		}
+func (f *Fault) setUniform(value string) (err error) {
+	least, most, ok := strings.Cut(value, "..")
+	if !ok {
+		return fmt.Errorf("%q is not a range; write it like 40ms..60ms", value)
+	}
+	if f.Least, err = duration(least, 0); err != nil {
 		return err
 	}
-	into := map[string]*time.Duration{
-		"fixed": &f.Fixed, "pareto": &f.Pareto, "max": &f.Most, "at": &f.At, "for": &f.For,
-		"over": &f.Over, "grant": &f.Grant, "after": &f.After,
-	}[key]
-	*into, err = duration(value, 1)
+	if f.Most, err = duration(most, 1); err == nil && f.Most < f.Least {
+		err = fmt.Errorf("the end of %q is less than its start", value)
+	}
 	return err
 }
 
@@ -318,73 +319,22 @@ func (s Spec) String() string {
 // String formats the fault as Parse reads it.
 func (f Fault) String() string {
 	var args []string
-	add := func(key string, value any) { args = append(args, fmt.Sprintf("%s=%v", key, value)) }
-	if f.Mode != "" {
-		add("mode", f.Mode)
-	}
-	if f.Row != "" {
-		add("row", f.Row)
-	}
-	f.addSelection(add)
-	switch {
-	case f.Pareto > 0:
-		add("pareto", f.Pareto)
-		add("alpha", f.Alpha)
-		add("max", f.Most)
-	case f.Most > 0:
-		add("uniform", fmt.Sprintf("%v..%v", f.Least, f.Most))
-	case f.Fixed > 0:
-		add("fixed", f.Fixed)
-	}
-	for _, n := range []struct {
-		key string
-		n   int
-	}{{"by", f.By}, {"attempts", f.Attempts}, {"code", f.Code}, {"above", f.Above}, {"mib", f.MiB}} {
-		if n.n != 0 {
-			add(n.key, n.n)
+	needed := strings.Fields(kindSpecs[f.Kind].needs)
+	v := reflect.ValueOf(f)
+	for i := 1; i < v.NumField(); i++ { // but the kind
+		key, _ := keyOf(v.Type().Field(i))
+		value := v.Field(i).Interface()
+		switch {
+		case key == "least", v.Field(i).IsZero() && (key == "rate" || !slices.Contains(needed, key)):
+			continue
+		case key == "perSecond":
+			key, value = "rate", fmt.Sprintf("%v/s", value)
+		case key == "most" && f.Pareto > 0:
+			key = "max"
+		case key == "most":
+			key, value = "uniform", fmt.Sprintf("%v..%v", f.Least, f.Most)
 		}
-	}
-	for _, d := range []struct {
-		key string
-		d   time.Duration
-	}{{"at", f.At}, {"for", f.For}, {"over", f.Over}, {"grant", f.Grant}, {"after", f.After}} {
-		if d.d != 0 {
-			add(d.key, d.d)
-		}
-	}
-	if f.Kind == ListTTL {
-		add("ms", f.Ms)
-	}
-	if f.Sign != "" {
-		add("sign", f.Sign)
-	}
-	if f.Kind == Cut {
-		add("replay", f.Replay)
+		args = append(args, fmt.Sprintf("%s=%v", key, value))
 	}
 	return string(f.Kind) + "(" + strings.Join(args, ", ") + ")"
-}
-
-// addSelection adds the keys that say which events the fault hits.
-func (f Fault) addSelection(add func(key string, value any)) {
-	if f.Every > 0 {
-		add("every", f.Every)
-	}
-	if f.Offset > 0 {
-		add("offset", f.Offset)
-	}
-	if f.Rate > 0 {
-		add("rate", f.Rate)
-	}
-	if f.PerSecond > 0 {
-		add("rate", fmt.Sprintf("%v/s", f.PerSecond))
-	}
-	if f.Seed > 0 {
-		add("seed", f.Seed)
-	}
-	if f.From > 0 {
-		add("from", f.From)
-	}
-	if f.To > 0 {
-		add("to", f.To)
-	}
 }

@@ -102,12 +102,6 @@ func (s Spec) Check(places []Place) error {
 }
 
 // KindsOf lists the kinds of faults that a place has, in order.
-func KindsOf(p Place) (names []string) {
-	for k := range kindSpecs {
-		if (Fault{Kind: k}).fits(p.System, p.Mode) {
-			names = append(names, string(k))
-		}
-	}
-	slices.Sort(names)
-	return names
+func KindsOf(p Place) []string {
+	return slices.DeleteFunc(kinds(), func(k string) bool { return !(Fault{Kind: Kind(k)}).fits(p.System, p.Mode) })
 }

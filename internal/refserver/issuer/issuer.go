@@ -21,6 +21,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/eventmeter/eventmeter/internal/figure"
 )
 
 // Options configures an [Issuer].
@@ -40,24 +42,27 @@ type Options struct {
 	Delay time.Duration
 }
 
-// Stats counts what an issuer did. Requests is the sum of Issued, Renewed,
-// Refused and Down.
-type Stats struct {
+// Stats counts what an issuer did.
+type Stats = counts[int64]
+
+// counts are the counters of [Stats] as an N: int64, or [atomic.Int64] while they grow.
+// Requests is the sum of Issued, Renewed, Refused and Down.
+type counts[N any] struct {
 	// Requests to the token endpoint.
-	Requests int64 `json:"requests"`
+	Requests N `json:"requests"`
 	// Issued and Renewed count tokens: the first of a client, and all others.
-	Issued  int64 `json:"issued"`
-	Renewed int64 `json:"renewed"`
+	Issued  N `json:"issued"`
+	Renewed N `json:"renewed"`
 	// Refused counts requests that were answered with an OAuth error, Down those
 	// answered with 503.
-	Refused int64 `json:"refused"`
-	Down    int64 `json:"down"`
+	Refused N `json:"refused"`
+	Down    N `json:"down"`
 	// Metadata counts requests for metadata, Revocations those to revoke.
-	Metadata    int64 `json:"metadata"`
-	Revocations int64 `json:"revocations"`
+	Metadata    N `json:"metadata"`
+	Revocations N `json:"revocations"`
 	// Unauthorized counts requests of the MCP endpoint that were answered with
 	// 401, because they had no valid token.
-	Unauthorized int64 `json:"unauthorized"`
+	Unauthorized N `json:"unauthorized"`
 }
 
 // The bounds of what is kept.
@@ -75,7 +80,7 @@ type Issuer struct {
 	closed chan struct{}
 	once   sync.Once
 
-	requests, issued, renewed, refused, down, metadata, revocations, unauthorized atomic.Int64
+	counts counts[atomic.Int64]
 
 	mu      sync.Mutex
 	clients map[string]*client
@@ -135,14 +140,11 @@ func (s *Issuer) Client(token string) (id string, until time.Time, ok bool) {
 }
 
 // Stats reads the counters. Those of a nil Issuer are zero.
-func (s *Issuer) Stats() Stats {
-	if s == nil {
-		return Stats{}
+func (s *Issuer) Stats() (out Stats) {
+	if s != nil {
+		figure.Read(&out, &s.counts)
 	}
-	return Stats{
-		Requests: s.requests.Load(), Issued: s.issued.Load(), Renewed: s.renewed.Load(), Refused: s.refused.Load(), Down: s.down.Load(),
-		Metadata: s.metadata.Load(), Revocations: s.revocations.Load(), Unauthorized: s.unauthorized.Load(),
-	}
+	return out
 }
 
 // ExpireAll makes every access token expire now. Refresh tokens stay valid.

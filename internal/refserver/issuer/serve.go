@@ -34,12 +34,12 @@ func (s *Issuer) Serve(w http.ResponseWriter, r *http.Request) bool {
 	origin := originOf(r)
 	switch r.URL.Path {
 	case pathResource, pathResource + "/mcp":
-		s.metadata.Add(1)
+		s.counts.Metadata.Add(1)
 		writeJSON(w, http.StatusOK, map[string]any{
 			"resource": origin + "/mcp", "authorization_servers": []string{origin}, "bearer_methods_supported": []string{"header"},
 		})
 	case pathServer:
-		s.metadata.Add(1)
+		s.counts.Metadata.Add(1)
 		writeJSON(w, http.StatusOK, map[string]any{
 			"issuer": origin, "token_endpoint": origin + pathToken, "revocation_endpoint": origin + pathRevoke,
 			"response_types_supported":              []string{},
@@ -47,10 +47,10 @@ func (s *Issuer) Serve(w http.ResponseWriter, r *http.Request) bool {
 			"token_endpoint_auth_methods_supported": []string{"client_secret_basic", "client_secret_post"},
 		})
 	case pathToken:
-		s.requests.Add(1)
+		s.counts.Requests.Add(1)
 		s.token(w, r)
 	case pathRevoke:
-		s.revocations.Add(1)
+		s.counts.Revocations.Add(1)
 		if id, ok := s.form(w, r); ok {
 			s.revoke(id, r.PostForm.Get("token"))
 			w.WriteHeader(http.StatusOK)
@@ -63,7 +63,7 @@ func (s *Issuer) Serve(w http.ResponseWriter, r *http.Request) bool {
 
 // Refuse answers a request of the MCP endpoint whose token is not valid.
 func (s *Issuer) Refuse(w http.ResponseWriter, r *http.Request, token string) {
-	s.unauthorized.Add(1)
+	s.counts.Unauthorized.Add(1)
 	challenge := `Bearer resource_metadata="` + originOf(r) + pathResource + `/mcp"`
 	if token != "" {
 		challenge += `, error="invalid_token", error_description="the access token is not valid or has expired"`
@@ -91,7 +91,7 @@ func (s *Issuer) token(w http.ResponseWriter, r *http.Request) {
 	}
 	id, ok := s.form(w, r)
 	if !ok {
-		s.refused.Add(1)
+		s.counts.Refused.Add(1)
 		return
 	}
 	var t tokens
@@ -108,16 +108,16 @@ func (s *Issuer) token(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case no != nil && no.code == "":
-		s.down.Add(1)
+		s.counts.Down.Add(1)
 		http.Error(w, no.text, no.status)
 	case no != nil:
-		s.refused.Add(1)
+		s.counts.Refused.Add(1)
 		no.write(w)
 	default:
 		if renewal {
-			s.renewed.Add(1)
+			s.counts.Renewed.Add(1)
 		} else {
-			s.issued.Add(1)
+			s.counts.Issued.Add(1)
 		}
 		writeJSON(w, http.StatusOK, t)
 	}

@@ -296,9 +296,9 @@ func (p planted) try(t *testing.T, mode eventmeter.Mode, subs, above int) {
 	}
 	p.each(t, subs, d.Detach, true)
 	got := judged(d)
-	of := breach.Table[breach.Row(p.row)]
+	of := breach.Table[p.row]
 	for _, row := range brokenOf(got) {
-		if row != p.row && !slices.Contains(of.Follows, breach.Row(row)) {
+		if row != p.row && !slices.Contains(of.Follows, row) {
 			t.Errorf("%s is broken, too: %+v, %+v", row, got[row], got[row].First)
 		}
 	}
