@@ -107,6 +107,10 @@ const (
 	// Oversized: a stream, a response or a body was abandoned because it exceeded
 	// its limit or the memory budget.
 	Oversized
+	// Resumed: the subscription was opened again at the cursor that it had, and the
+	// target did not say that anything was skipped. What was published after Since,
+	// while there was no subscription, has to come.
+	Resumed
 	// NoticeKinds is the length of arrays that are indexed by a kind.
 	NoticeKinds = int(iota) + 1
 )
@@ -126,6 +130,7 @@ func (k NoticeKind) String() string {
 		"undeliverable",
 		"suspended",
 		"oversized",
+		"resumed",
 	}
 	if int(k) < len(names) {
 		return names[k]
@@ -145,7 +150,7 @@ type Notice struct {
 	Stamp   Stamp
 	Refused bool
 	// Since is the last time at which the target is known to have delivered, for
-	// Suspended only.
+	// Suspended; for Resumed, the time before which no events are asked for.
 	Since Instant
 	// Own is true, for Undeliverable only, if this side had no room: it closed a
 	// connection, or turned a delivery away before it was read.

@@ -48,6 +48,7 @@ func NewLane(a *ledger.LaneAccount) Lane {
 			Longest:     a.Gaps.Longest,
 			FalseAlarms: a.FalseAlarms,
 			Overclaimed: a.Overclaimed,
+			NotReplayed: a.NotReplayed,
 		},
 		Latency:  newLatency(a),
 		Received: a.Received,

@@ -203,6 +203,9 @@ type Gaps struct {
 	// cursors that arrived without an event (with a heartbeat, a confirmation or an empty poll) and
 	// were the first to claim an event that was lost silently; push and poll only
 	Overclaimed int64 `json:"overclaimed"`
+	// subscriptions that were opened again with a kept cursor, and received none of the events that
+	// were published meanwhile, although the target did not say truncated. Earlier versions did not write it
+	NotReplayed int64 `json:"notReplayed,omitempty"`
 }
 
 // Latency of first deliveries.

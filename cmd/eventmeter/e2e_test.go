@@ -230,7 +230,7 @@ func accounted(t *testing.T, r *results.Result, emissions, least int64) {
 			t.Errorf("lane %s: expected %d and delivered %d, want %d", l.Name, l.Expected, l.Delivered, perLane)
 		}
 		if n := l.Lost() + l.Duplicates.SameEvent + l.Duplicates.SameEmission + l.Duplicates.Requested +
-			l.OutOfOrder + l.Unexpected + l.Recovered + l.Gaps.Incidents + l.Gaps.FalseAlarms + l.Gaps.Overclaimed; n != 0 {
+			l.OutOfOrder + l.Unexpected + l.Recovered + l.Gaps.Incidents + l.Gaps.FalseAlarms + l.Gaps.Overclaimed + l.Gaps.NotReplayed; n != 0 {
 			t.Errorf(
 				"lane %s is not clean: lost %d and %d, duplicates %+v, out of order %d, unexpected %d, recovered %d, gaps %+v, failures %v",
 				l.Name,

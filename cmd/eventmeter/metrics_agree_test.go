@@ -156,6 +156,7 @@ func (s pushed) agreeLane(t *testing.T, r *results.Result, l *results.Lane) {
 		"eventmeter_gap_longest_events":             l.Gaps.Longest,
 		"eventmeter_gap_false_alarms_total":         l.Gaps.FalseAlarms,
 		"eventmeter_cursors_overclaimed_total":      l.Gaps.Overclaimed,
+		"eventmeter_cursors_not_replayed_total":     l.Gaps.NotReplayed,
 		"eventmeter_stream_reconnects_total":        l.Detail.Reconnects,
 		"eventmeter_streams_dead_total":             l.Detail.DeadStreams,
 		"eventmeter_transient_errors_total":         l.Detail.TransientErrors,

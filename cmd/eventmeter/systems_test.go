@@ -184,7 +184,7 @@ func (c profileRun) account(t *testing.T, r *results.Result) {
 			rejected = 0 // what was on its way during two changes of the secret, or a subscribe, comes again
 		}
 		if n := l.Duplicates.SameEvent + l.Duplicates.SameEmission + l.LostAnnounced + l.LostOrderUnknown + l.Unexpected +
-			l.Gaps.FalseAlarms + l.Gaps.Overclaimed +
+			l.Gaps.FalseAlarms + l.Gaps.Overclaimed + l.Gaps.NotReplayed +
 			rejected + l.Detail.Malformed + l.Detail.Unprobed + l.Detail.Terminated; n != 0 {
 			t.Errorf(
 				"%s is not clean: duplicates %+v, announced %d, unexpected %v, gaps %+v, detail %+v",

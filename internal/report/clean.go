@@ -68,6 +68,7 @@ var figuresOfLanes = []laneFigure{
 	{label: "recovered", owed: true, grade: notice, read: path("recovered")},
 	{label: "false loss announcements", owed: true, rare: true, grade: fault, read: path("gaps.falseAlarms")},
 	{label: "overclaiming cursors", owed: true, rare: true, grade: fault, read: path("gaps.overclaimed")},
+	{label: "cursors that replayed nothing", owed: true, rare: true, grade: fault, read: path("gaps.notReplayed")},
 	{label: "latencies out of range", owed: true, rare: true, grade: notice, of: delivered, read: path("latency.fromIntended.outOfRange")},
 	{label: "subscriptions not active", rare: true, grade: notice, of: subscriptions, read: notActive},
 	{label: "subscriptions ended by the target", rare: true, grade: notice, read: path("detail.terminated")},

@@ -203,6 +203,15 @@ func (s *Summary) warnLane(l results.Lane) {
 	if n := l.Gaps.FalseAlarms; n > 0 {
 		s.Warn("false-alarms", l.Name, "%d gaps were announced in which nothing was missing", n)
 	}
+	if n := l.Gaps.NotReplayed; n > 0 {
+		s.Warn(
+			"not-replayed",
+			l.Name,
+			"%d subscriptions were opened again with a kept cursor, without truncated, and received none of the events that were "+
+				"published meanwhile",
+			n,
+		)
+	}
 	for _, f := range topFailures(l.Failures, 3) {
 		s.Warn("failed-calls", l.Name, "%d calls failed: %s", l.Failures[f], f)
 	}

@@ -145,6 +145,9 @@ type SubCounts struct {
 	// Overclaimed counts the cursors that were the first to claim something that
 	// was lost silently.
 	Overclaimed int64
+	// NotReplayed counts the windows that resumed at a cursor and received nothing of
+	// what was published while there was no subscription.
+	NotReplayed int64
 	// Undecided: first copies of emissions whose firing is still pending.
 	// Zero once every emission is resolved.
 	Undecided int64

@@ -190,6 +190,12 @@ var LaneMetrics = []LaneMetric{
 			"silently. Those of subscriptions that are still open are counted when they end.",
 		func(n *LiveLane) int64 { return n.Overclaimed },
 	),
+	laneCounter(
+		"eventmeter_cursors_not_replayed_total",
+		"Subscriptions that were opened again with a kept cursor and received none of the events published meanwhile. "+
+			"Those that are still open are counted when they end.",
+		func(n *LiveLane) int64 { return n.NotReplayed },
+	),
 
 	laneCounter(
 		"eventmeter_event_messages_total",

@@ -304,3 +304,25 @@ func (s *slot) overclaims(src *source, lost []run) (n int64) {
 	}
 	return n
 }
+
+// inVain reports whether a window that resumed at a cursor received nothing of what was
+// published while there was no subscription, although something was. What has not come
+// need not be awaited if there was the grace for it, or if something later has come, in a
+// mode that promises order.
+func (l *Ledger) inVain(w *window, slots []slot, e *evidence) bool {
+	missed, over := false, w.ending != 0 && w.seen >= w.active.Add(l.opt.DetachGrace)
+	for i := range slots {
+		t := &slots[i]
+		src := &l.sources[t.source]
+		over = over || e.ordered && t.newest > t.base
+		for seq := src.firstFrom(1, e.left+1); seq <= t.base; seq++ {
+			if src.at(seq).happened() > w.attaching {
+				continue
+			}
+			if missed = true; t.extra != nil && slices.ContainsFunc(t.extra.early, func(r run) bool { return r.from <= seq && seq <= r.to }) {
+				return false
+			}
+		}
+	}
+	return missed && over
+}

@@ -24,6 +24,8 @@ import (
 type evidence struct {
 	suspended []stretch          // in order, and apart from each other
 	failed    eventmeter.Instant // of the last connection that failed; 0 = none did
+	left      eventmeter.Instant // since when what was published has to be replayed; 0 = nothing has
+	ordered   bool               // the lane's mode promises order
 	own       stretch            // in which this side had no room, and the grace before it; zero = there is none
 }
 
@@ -50,12 +52,15 @@ func (c *SubCounts) bound(failed int64) {
 // evidence returns what is known about the current window of s; the caller
 // holds the lock.
 func (h *shard) evidence(s *subState) evidence {
-	e := evidence{failed: eventmeter.Instant(h.lane.failedAt.Load())}
+	e := evidence{failed: eventmeter.Instant(h.lane.failedAt.Load()), ordered: h.lane.spec.Ordered}
 	if from := eventmeter.Instant(h.lane.ownFrom.Load()); from != 0 {
 		e.own = stretch{from.Add(-h.ledger.opt.DetachGrace), eventmeter.Instant(h.lane.ownTo.Load())}
 	}
 	if s.rare != nil {
 		e.suspended = s.rare.suspended
+		if s.rare.resumed {
+			e.left = s.rare.left
+		}
 	}
 	return e
 }
@@ -69,6 +74,9 @@ func (h *shard) reject(pos uint32, stamp eventmeter.Stamp) {
 		return
 	}
 	t := h.slot(s, stamp.Source)
+	if t != nil && stamp.Seq <= t.base && s.rare != nil {
+		s.rare.left = 0 // it was replayed
+	}
 	if t == nil || stamp.Seq <= t.base || s.over && e.fired > s.window.over {
 		return
 	}

@@ -293,7 +293,10 @@ func (l *Ledger) Delivered(d eventmeter.Delivery) {
 	}
 }
 
-// Noticed implements eventmeter.Recorder. Only Truncated, Claimed, Suspended and
+// ofSubscriptions are the notices that need a subscription.
+var ofSubscriptions = [...]eventmeter.NoticeKind{eventmeter.Truncated, eventmeter.Claimed, eventmeter.Suspended, eventmeter.Resumed}
+
+// Noticed implements eventmeter.Recorder. Only Truncated, Claimed, Suspended, Resumed and
 // notices of a refused copy need a subscription that exists; for the rest the
 // lane is enough.
 func (l *Ledger) Noticed(n eventmeter.Notice) {
@@ -302,7 +305,7 @@ func (l *Ledger) Noticed(n eventmeter.Notice) {
 		return
 	}
 	lane := l.lanes[n.Sub.Lane]
-	if n.Refused || n.Kind == eventmeter.Truncated || n.Kind == eventmeter.Claimed || n.Kind == eventmeter.Suspended {
+	if n.Refused || slices.Contains(ofSubscriptions[:], n.Kind) {
 		h, pos, ok := l.find(n.Sub)
 		if !ok {
 			l.misuse.subscription.Add(1)
@@ -349,9 +352,16 @@ func (h *shard) notice(pos uint32, n *eventmeter.Notice) {
 	case n.Kind == eventmeter.Claimed:
 		h.claimed(s, n.Stamp)
 		return
+	case n.Kind == eventmeter.Resumed:
+		if r := h.rare(s); r.left != 0 {
+			r.left, r.resumed = max(r.left, n.Since), true
+		}
+		return
 	}
 	h.counts.Announcements++
-	h.rare(s).counts.Announcements++
+	r := h.rare(s)
+	r.counts.Announcements++
+	r.left = 0 // it may be about what was to be replayed
 	// Before it is active and after it is over, an announcement is about what
 	// nobody was owed.
 	if s.active == 0 || s.over {

@@ -78,6 +78,8 @@ func say(t testing.TB, r eventmeter.Recorder, sub eventmeter.Sub, verb string, s
 		r.Noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.Truncated, At: at, Before: true})
 	case "claimed":
 		r.Noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.Claimed, At: at, Stamp: s})
+	case "resumed": // at a cursor, for what was published after as many milliseconds as the number says
+		r.Noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.Resumed, At: at, Since: ms(float64(s.Seq))})
 	case "turned": // a copy that is no delivery
 		r.Noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.Rejected, At: at, Detail: "wrong signature", Stamp: s, Refused: true})
 	case "handshake":
@@ -122,6 +124,14 @@ func TestLedgerFigures(t *testing.T) {
 		c.Active += 998 * time.Millisecond
 		return c
 	}
+	again := func(script string) string { // fires 1 while there is no subscription
+		return up + "detaching@3 detached@4 fire:1@5 ok:1@6 attaching@8 active@9 " + script
+	}
+	resumed := func(c SubCounts) SubCounts {
+		c.Expected, c.Delivered, c.Windows, c.Active = c.Expected+1, c.Delivered+1, 2, 992*time.Millisecond
+		return c
+	}
+	replay := Options{Lanes: []LaneSpec{{Mode: eventmeter.Poll, Subscriptions: 1, Ordered: true, Replay: true}}}
 	hooks := Options{Lanes: []LaneSpec{{Mode: eventmeter.Webhook, Subscriptions: 1}}}
 	for _, c := range []struct {
 		name, script string
@@ -299,6 +309,24 @@ func TestLedgerFigures(t *testing.T) {
 		{"announced to the ledger after the next window began", up + "fire:1@3 detaching@5 detached@6 attaching@9 active@10 " +
 			"fire:2@4 ok:1@11 ok:2@11", Options{},
 			SubCounts{Expected: 1, LostSilent: 1, GapIncidents: 1, LongestGap: 1, Windows: 2, Active: 993 * time.Millisecond}},
+		{"resumed in vain", again("resumed@9 fire:2@10 ok:2@11 got:2@12"), replay, resumed(SubCounts{NotReplayed: 1})},
+		{"resumed", again("resumed@9 got:1@9 fire:2@10 ok:2@11 got:2@12"), replay, resumed(SubCounts{Replayed: 1})},
+		{"resumed, and replayed late", again("resumed@9 fire:2@10 ok:2@11 got:2@12 got:1@13"), replay, resumed(SubCounts{Replayed: 1})},
+		{"opened again from now on", again("fire:2@10 ok:2@11 got:2@12"), replay, resumed(SubCounts{})},
+		{"resumed, and skipped", again("passed@9 resumed@9 fire:2@10 ok:2@11 got:2@12"), replay, resumed(SubCounts{Announcements: 1})},
+		{"resumed for what is younger", again("resumed:7@9 fire:2@10 ok:2@11 got:2@12"), replay, resumed(SubCounts{})},
+		{"resumed, and the sink refused what came", again("resumed@9 turned:1@9 fire:2@10 ok:2@11 got:2@12"), replay, resumed(SubCounts{})},
+		{"resumed when nothing was published", up + "detaching@3 detached@4 attaching@8 active@9 resumed@9 fire:1@10 ok:1@11 got:1@12", replay,
+			resumed(SubCounts{})},
+		{"resumed while it was published", up + "detaching@3 detached@4 fire:1@5 attaching@8 ok:1@8.5 active@9 resumed@9 " +
+			"fire:2@10 ok:2@11 got:2@12",
+			replay, resumed(SubCounts{})},
+		{"resumed by webhook, where nothing has an order", again("resumed@9 fire:2@10 ok:2@11 got:2@12"), hooks, resumed(SubCounts{})},
+		{"resumed by webhook in vain, and ended", again("resumed@9 fire:2@10 ok:2@11 got:2@12 detaching@20 detached@21"),
+			hooks, SubCounts{Expected: 1, Delivered: 1, NotReplayed: 1, Windows: 2, Active: 12 * time.Millisecond}},
+		{"resumed twice, the second time in vain", again("resumed@9 got:1@9.5 detaching@10 detached@11 fire:2@12 ok:2@13 " +
+			"attaching@14 active@15 resumed@15 fire:3@16 ok:3@17 got:3@18"), replay,
+			SubCounts{Expected: 1, Delivered: 1, Replayed: 1, NotReplayed: 1, Windows: 3, Active: 987 * time.Millisecond}},
 		{"windows go by instants, not by the order of reports", "fire:1@5 ok:1@5 attaching@1 active@2", Options{},
 			second(SubCounts{Expected: 1, LostSilent: 1, GapIncidents: 1, LongestGap: 1})},
 		{"acknowledged before it was fired", "attaching@1 active@2 fire:1@5 ok:1@1 got:1@6", Options{},

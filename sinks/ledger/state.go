@@ -154,11 +154,12 @@ func (h *shard) begin(pos uint32, at eventmeter.Instant) {
 		h.putAway(pos, slots)
 	}
 	keep := s.number > 0 && (s.rare == nil || len(s.rare.former) == 0 || s.rare.former[len(s.rare.former)-1].number != s.number)
-	s.window = window{attaching: at}
 	if s.rare != nil {
+		s.rare.left, s.rare.resumed = s.window.over, false
 		s.rare.updates = 0
 		s.rare.suspended = nil
 	}
+	s.window = window{attaching: at}
 	s.number++
 	s.announced = 0
 	s.over = false

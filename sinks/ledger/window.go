@@ -66,6 +66,10 @@ type subRare struct {
 	// suspended are the stretches of the current window in which the target
 	// reported that it delivered nothing.
 	suspended []stretch
+	// left is when the window before was over; 0 = what was published since need not
+	// come. resumed: the current window began at a cursor of that one.
+	left    eventmeter.Instant
+	resumed bool
 }
 
 // formerWindow is a window that another followed before it could be judged.
@@ -140,6 +144,9 @@ func (l *Ledger) sum(w *window, slots []slot, announced uint32, e evidence, foun
 	}
 	if announced > 0 {
 		s.FalseAlarms = int64(announced) - covered(backed)
+	}
+	if e.left != 0 && l.inVain(w, slots, &e) {
+		s.NotReplayed = 1
 	}
 	return s
 }

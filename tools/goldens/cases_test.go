@@ -210,6 +210,15 @@ func (h *history) openAndEnd() {
 			h.lose(1, 3, n)
 		}
 	}
+	// The first is opened again with its cursor, and gets nothing of what it missed.
+	for k, state := range []eventmeter.State{eventmeter.Attaching, eventmeter.Active, eventmeter.Detaching, eventmeter.Detached} {
+		at := []time.Duration{4200, 4201, 4470, 4471}[k] * time.Millisecond
+		h.tell(at, func(r eventmeter.Recorder) {
+			r.Changed(eventmeter.Transition{Sub: eventmeter.Sub{Lane: 1}, To: state, At: eventmeter.Instant(at)})
+		})
+	}
+	h.notice(1, 0, 4202*time.Millisecond, eventmeter.Notice{Kind: eventmeter.Resumed}, -1)
+	h.again(1, 0, 77, time.Duration(h.emissions[77].Fired)+5*time.Millisecond, nil)
 }
 
 // trouble tells every notice, and calls that fail.

@@ -90,13 +90,19 @@ func (d *lane) Figures() driver.Figures {
 	return f
 }
 
-// begun counts an attachment that began at a cursor.
-func (d *lane) begun(r *run, truncated bool) {
+// begun counts an attachment that began at a cursor, and was confirmed at an instant.
+func (d *lane) begun(r *run, at eventmeter.Instant, truncated bool) {
 	if r.begins == beginsNow {
 		return
 	}
 	d.tally.Count(r.begins.figure(), 1)
 	if truncated {
 		d.tally.Count(r.begins.figure()+"Truncated", 1)
+	} else if r.begins == beginsResumed {
+		n := eventmeter.Notice{Sub: r.Sub, Kind: eventmeter.Resumed, At: at}
+		if d.Opts.MaxAge > 0 {
+			n.Since = at.Add(-d.Opts.MaxAge)
+		}
+		d.Recorder.Noticed(n)
 	}
 }

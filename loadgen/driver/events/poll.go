@@ -178,7 +178,7 @@ func (d *lane) poll(r *run, cause eventmeter.Cause, retry bool) (sinks.PollAnswe
 	}
 	truncated := r.begunAnew() || a.Msg.Truncated
 	if first {
-		d.begun(r, truncated)
+		d.begun(r, a.At, truncated)
 	}
 	if truncated && !first { // reported first: the gap precedes the events
 		d.Notice(r.Sub, eventmeter.Truncated, a.At, "")

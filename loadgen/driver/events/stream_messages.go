@@ -109,7 +109,7 @@ func (s *stream) isActive(size int, m *wire.Message) {
 	}
 	truncated := s.r.begunAnew() || m.Truncated
 	if !was {
-		s.d.begun(s.r, truncated)
+		s.d.begun(s.r, s.At(), truncated)
 	}
 	switch {
 	case was && truncated:

@@ -281,7 +281,7 @@ func (d *lane) granted(r *run, a *mcpclient.Answer, g grant) {
 	d.readStatus(r, a, before, g.DeliveryStatus)
 	d.countGrant(k, g, a, first, last)
 	if first {
-		d.begun(r, g.Truncated)
+		d.begun(r, a.At, g.Truncated)
 	}
 	// The cursor is a watermark, like those of deliveries, and also moves without
 	// events. The last one of both is the one to send.
@@ -443,10 +443,11 @@ func (d *lane) retire(r *run) {
 	//lint:ignore SA2001 only waits
 	k.Serving.Unlock()
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.endRace()
-	if k.left != 0 && d.shared == nil {
-		d.Leave(&k.Hook, k.left, func(in *sinks.Inbound) { d.broke(r, in.At, conform.UnsubscribeByKey, in.Body) })
+	left := k.left
+	k.mu.Unlock() // Leave waits for deliveries, which take it
+	if left != 0 && d.shared == nil {
+		d.Leave(&k.Hook, left, func(in *sinks.Inbound) { d.broke(r, in.At, conform.UnsubscribeByKey, in.Body) })
 	}
 }
 
