@@ -225,7 +225,7 @@ func orphan(program string) {
 	if r, err = client.next(); err != nil {
 		panic(err)
 	}
-	if err := json.NewEncoder(os.Stdout).Encode([]int{target.cmd.Process.Pid, client.cmd.Process.Pid, r.PID}); err != nil {
+	if err := json.NewEncoder(os.Stdout).Encode([]int{target.PID(), client.PID(), r.PID}); err != nil {
 		panic(err)
 	}
 	select {}

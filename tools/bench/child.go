@@ -6,13 +6,11 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os/exec"
 	"time"
 
-	"github.com/eventmeter/eventmeter/internal/stderrtail"
+	"github.com/eventmeter/eventmeter/tools/proc"
 )
 
 // childArg is the first argument of a child process.
@@ -112,63 +110,25 @@ func runChild(ctx context.Context, in io.Reader, out io.Writer) error {
 
 // child is the parent's end.
 type child struct {
-	role  string
-	cmd   *exec.Cmd
-	stdin io.Closer
-	lines *json.Decoder
-	log   stderrtail.Writer
+	*proc.Process
+	role string
 }
 
-// start starts a child, which end must end.
+// start starts a child, which must be ended.
 func start(ctx context.Context, self []string, s spec) (*child, error) {
-	c := &child{role: s.Role, cmd: exec.CommandContext(ctx, self[0], self[1:]...)}
-	c.cmd.Stderr = &c.log
-	stdin, err := c.cmd.StdinPipe()
+	text, err := json.Marshal(s)
 	if err != nil {
 		return nil, err
 	}
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	c.stdin, c.lines = stdin, json.NewDecoder(out)
-	// A closed pipe is the gentle end: a child first ends what it has started.
-	c.cmd.Cancel, c.cmd.WaitDelay = stdin.Close, 10*time.Second
-	if err := c.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("%s: %w", s.Role, err)
-	}
-	if err := json.NewEncoder(stdin).Encode(s); err != nil {
-		return nil, errors.Join(c.failed(err), c.end())
-	}
-	return c, nil
+	p, err := proc.Start(ctx, s.Role, self, string(text))
+	return &child{p, s.Role}, err
 }
 
 // next waits for the child's next line.
-func (c *child) next() (reply, error) {
-	var r reply
-	if err := c.lines.Decode(&r); err != nil {
-		return r, c.failed(err)
+func (c *child) next() (r reply, err error) {
+	err = c.Next(&r)
+	if err == nil && r.Fault != "" {
+		err = fmt.Errorf("%s: %s", c.role, r.Fault)
 	}
-	if r.Fault != "" {
-		return r, fmt.Errorf("%s: %s", c.role, r.Fault)
-	}
-	return r, nil
-}
-
-func (c *child) failed(err error) error {
-	if text := c.log.LastLine(); text != "" {
-		return fmt.Errorf("%s: %w: %s", c.role, err, text)
-	}
-	return fmt.Errorf("%s: %w", c.role, err)
-}
-
-// end closes the child's input and waits for its end.
-func (c *child) end() error {
-	c.stdin.Close()
-	kill := time.AfterFunc(c.cmd.WaitDelay, func() { _ = c.cmd.Process.Kill() }) // it may have ended already
-	defer kill.Stop()
-	var r reply
-	for c.lines.Decode(&r) == nil {
-	}
-	return c.cmd.Wait()
+	return r, err
 }

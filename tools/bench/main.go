@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/tools/proc"
 )
 
 func main() {
@@ -139,10 +139,8 @@ func (b *bench) prepare(ctx context.Context) error {
 	}
 	b.self = []string{path, childArg}
 	if b.program == "" {
-		b.program = filepath.Join(b.dir, "eventmeter")
-		build := exec.CommandContext(ctx, "go", "build", "-o", b.program, "github.com/eventmeter/eventmeter/cmd/eventmeter")
-		if text, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("building eventmeter, which --eventmeter may name instead: %w: %s", err, text)
+		if b.program, err = proc.Build(ctx, b.dir); err != nil {
+			return err
 		}
 	}
 	b.program, err = filepath.Abs(b.program)

@@ -37,7 +37,7 @@ func measure(ctx context.Context, self []string, s spec) (m *measurement, err er
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = server.end() }() // its last line said how it went
+	defer func() { _ = server.End() }() // its last line said how it went
 	r, err := server.next()
 	if err != nil {
 		return nil, err
@@ -50,11 +50,11 @@ func measure(ctx context.Context, self []string, s spec) (m *measurement, err er
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = c.end() }() // the same
+	defer func() { _ = c.End() }() // the same
 	if r, err = c.next(); err != nil {
 		return nil, err
 	}
-	w, err := watch(s, r.PID, server.cmd.Process.Pid)
+	w, err := watch(s, r.PID, server.PID())
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,9 @@ func measure(ctx context.Context, self []string, s spec) (m *measurement, err er
 	if err != nil {
 		return nil, err
 	}
-	server.stdin.Close()
+	if err := server.Stop(); err != nil {
+		return nil, err
+	}
 	last, err := server.next()
 	if err != nil {
 		return nil, err

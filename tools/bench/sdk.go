@@ -6,16 +6,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/tools/sdkserver"
 )
 
 const (
@@ -76,19 +75,12 @@ func (c *sessions) close(ctx context.Context) error {
 // serveSDK is the role of the official Go SDK's server, which only the SDK's client uses. An event is
 // posted as to the other targets, and its message is as long as the baseline server's.
 func serveSDK(ctx context.Context, _ spec, send func(reply) error) error {
-	quiet := slog.New(slog.DiscardHandler)
-	server := mcp.NewServer(&mcp.Implementation{Name: "bench", Version: "0.1"}, &mcp.ServerOptions{
-		Logger:             quiet,
-		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
-		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
-	})
+	server := sdkserver.New("bench")
 	server.AddResource(&mcp.Resource{Name: "tick", URI: sdkResource},
 		func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 			return &mcp.ReadResourceResult{}, nil
 		})
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
-		&mcp.StreamableHTTPOptions{Logger: quiet}))
 	mux.HandleFunc("POST /inject", func(w http.ResponseWriter, r *http.Request) {
 		var in struct{ Data struct{ Note string } }
 		err := json.NewDecoder(r.Body).Decode(&in)
@@ -104,19 +96,11 @@ func serveSDK(ctx context.Context, _ spec, send func(reply) error) error {
 		}
 		w.WriteHeader(http.StatusAccepted)
 	})
-	ln, at, err := listen()
+	err := sdkserver.Serve(ctx, server, mux, false, func(base string) error {
+		return send(reply{Target: &addresses{HTTP1: base + "/mcp", Admin: base}})
+	})
 	if err != nil {
 		return err
 	}
-	s := &http.Server{
-		Handler:           mux,
-		ReadHeaderTimeout: time.Minute,
-		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
-	}
-	context.AfterFunc(ctx, func() { s.Close() })
-	if err := send(reply{Target: &addresses{HTTP1: at + "/mcp", Admin: at}}); err != nil {
-		return err
-	}
-	_ = s.Serve(ln) // until it is closed
 	return send(reply{Outcome: &outcome{}})
 }

@@ -21,6 +21,8 @@ import (
 	"github.com/shirou/gopsutil/v4/host"
 	"github.com/shirou/gopsutil/v4/load"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/eventmeter/eventmeter/tools/proc"
 )
 
 // lab makes the runs of a study.
@@ -87,14 +89,8 @@ func (l *lab) open(ctx context.Context) (err error) {
 		return err
 	}
 	if l.binary == "" {
-		l.binary = filepath.Join(l.temp, "eventmeter")
-		if runtime.GOOS == "windows" {
-			l.binary += ".exe"
-		}
-		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", l.binary,
-			"github.com/eventmeter/eventmeter/cmd/eventmeter")
-		if text, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("build eventmeter: %w\n%s", err, text)
+		if l.binary, err = proc.Build(ctx, l.temp); err != nil {
+			return err
 		}
 	}
 	for _, file := range []string{studyFile, "profile.yaml"} {

@@ -1,13 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -15,56 +12,39 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/eventmeter/eventmeter/tools/proc"
+	"github.com/eventmeter/eventmeter/tools/sdkserver"
 )
 
 // server is a server of one run. It ends with its standard input.
 type server struct {
-	URL   string `json:"url"`
-	Admin string `json:"admin"` // of the reference server: where its counters are
-	cmd   *exec.Cmd
-	in    io.Closer
+	URL     string `json:"url"`
+	Admin   string `json:"admin"` // of the reference server: where its counters are
+	process *proc.Process
 }
 
 // startServer starts a server, writes a line to it where there is one, and reads where it is.
 func startServer(ctx context.Context, command []string, line string) (*server, error) {
-	s := &server{cmd: exec.CommandContext(ctx, command[0], command[1:]...)}
-	s.cmd.WaitDelay = 10 * time.Second
-	in, err := s.cmd.StdinPipe()
+	p, err := proc.Start(ctx, filepath.Base(command[0]), command, line)
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.cmd.Start(); err != nil {
-		return nil, err
-	}
-	s.in = in
-	if line != "" {
-		_, err = fmt.Fprintln(in, line)
-	}
-	first, read := bufio.NewReader(out).ReadBytes('\n')
-	if err = errors.Join(err, read); err == nil {
-		err = json.Unmarshal(first, s)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: its first line is %q: %w", filepath.Base(command[0]), first, err), s.end())
+	s := &server{process: p}
+	if err := p.Next(s); err != nil {
+		return nil, errors.Join(err, s.end())
 	}
 	return s, nil
 }
 
 // end ends the server. That it fell over meanwhile is not an error here: the run says so.
 func (s *server) end() error {
-	if s.cmd == nil {
+	if s.process == nil {
 		return nil
 	}
-	err := s.in.Close()
-	late := time.AfterFunc(20*time.Second, func() { _ = s.cmd.Process.Kill() })
-	defer late.Stop()
-	var exit *exec.ExitError
-	if wait := s.cmd.Wait(); wait != nil && !errors.As(wait, &exit) {
-		err = errors.Join(err, wait)
+	err := s.process.End()
+	if exit := new(exec.ExitError); errors.As(err, &exit) {
+		return nil
 	}
 	return err
 }
@@ -138,10 +118,7 @@ func (f *follower) samples(started time.Time) []any {
 // serveGoSDK is a server of the official Go SDK with a tool and resources, without sessions, until in
 // ends. It writes its address to out.
 func serveGoSDK(in io.Reader, out io.Writer) error {
-	s := mcp.NewServer(&mcp.Implementation{Name: "go-sdk", Version: "1"}, &mcp.ServerOptions{
-		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
-		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
-	})
+	s := sdkserver.New("go-sdk")
 	mcp.AddTool(s, &mcp.Tool{Name: "echo", Description: "answers"},
 		func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
 			return nil, nil, nil
@@ -150,21 +127,12 @@ func serveGoSDK(in io.Reader, out io.Writer) error {
 		func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: r.Params.URI}}}, nil
 		})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	if err := json.NewEncoder(out).Encode(map[string]string{"url": "http://" + l.Addr().String()}); err != nil {
-		return errors.Join(err, l.Close())
-	}
-	of := func(*http.Request) *mcp.Server { return s }
-	h := &http.Server{Handler: mcp.NewStreamableHTTPHandler(of, &mcp.StreamableHTTPOptions{Stateless: true})}
-	served := make(chan error, 1)
-	go func() { served <- h.Serve(l) }()
-	_, err = io.Copy(io.Discard, in)
-	err = errors.Join(err, h.Close())
-	if failed := <-served; !errors.Is(failed, http.ErrServerClosed) {
-		err = errors.Join(err, failed)
-	}
-	return err
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { // ends with the process: a read of a pipe cannot be interrupted
+		defer cancel()
+		_, _ = io.Copy(io.Discard, in)
+	}()
+	return sdkserver.Serve(ctx, s, http.NewServeMux(), true, func(base string) error {
+		return json.NewEncoder(out).Encode(map[string]string{"url": base + "/mcp"})
+	})
 }
