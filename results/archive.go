@@ -99,7 +99,7 @@ func writeLog(w io.Writer, r *Result, a *ledger.Account, lane *ledger.LaneAccoun
 		for _, part := range []struct {
 			tag string
 			h   *hdrhistogram.PackedHistogram
-		}{{"intended", in.FromIntended}, {"sent", in.FromSent}} {
+		}{{TagIntended, in.FromIntended}, {TagSent, in.FromSent}} {
 			if err != nil || part.h == nil {
 				continue
 			}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/figure"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
@@ -161,10 +162,7 @@ func splitTraffic(causes map[string]Traffic) (once, ongoing, events Traffic) {
 }
 
 func (t *Traffic) add(u Traffic) {
-	t.Requests += u.Requests
-	t.BytesUp += u.BytesUp
-	t.BytesDown += u.BytesDown
-	t.Connections += u.Connections
+	figure.AddCounts(t, &u)
 }
 
 // over divides t by n. The result is zero if n is not positive.

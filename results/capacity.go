@@ -216,14 +216,7 @@ type CostOf struct {
 
 // Write writes c as indented JSON with a final newline.
 func (c *Capacity) Write(w io.Writer) error {
-	data, err := json.MarshalIndent(c, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write capacity: %w", err)
-	}
-	if _, err := w.Write(append(data, '\n')); err != nil {
-		return fmt.Errorf("write capacity: %w", err)
-	}
-	return nil
+	return writeJSON(w, "capacity", c)
 }
 
 // ReadCapacity reads one capacity strictly. An unknown field, another schema or trailing data is an

@@ -1,8 +1,6 @@
 package results
 
 import (
-	"encoding/json"
-	"fmt"
 	"io"
 	"time"
 
@@ -110,12 +108,5 @@ func (c *Check) Judge(rest, load CheckSeen) {
 
 // Write writes the check as JSON.
 func (c *Check) Write(w io.Writer) error {
-	data, err := json.MarshalIndent(c, "", "  ")
-	if err == nil {
-		_, err = w.Write(append(data, '\n'))
-	}
-	if err != nil {
-		return fmt.Errorf("write check: %w", err)
-	}
-	return nil
+	return writeJSON(w, "check", c)
 }

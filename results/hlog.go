@@ -53,17 +53,7 @@ type Bucket struct {
 // LoadLog reads the interval log of a lane from a run's directory. The error
 // wraps fs.ErrNotExist where there is none.
 func LoadLog(dir, lane string) (*Log, error) {
-	name := filepath.Join(dir, lane+".hlog")
-	f, err := openRegular(name)
-	if err != nil {
-		return nil, fmt.Errorf("load histogram log: %w", err)
-	}
-	defer f.Close()
-	log, err := ReadLog(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return log, nil
+	return load("histogram log", filepath.Join(dir, lane+".hlog"), ReadLog)
 }
 
 // ReadLog reads an interval log strictly: a line that is neither a comment, the

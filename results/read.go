@@ -22,14 +22,32 @@ const File = "result.json"
 
 // Write writes r as indented JSON with a final newline.
 func (r *Result) Write(w io.Writer) error {
-	data, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write result: %w", err)
+	return writeJSON(w, "result", r)
+}
+
+// writeJSON writes a document as indented JSON with a final newline.
+func writeJSON(w io.Writer, what string, document any) error {
+	data, err := json.MarshalIndent(document, "", "  ")
+	if err == nil {
+		_, err = w.Write(append(data, '\n'))
 	}
-	if _, err := w.Write(append(data, '\n')); err != nil {
-		return fmt.Errorf("write result: %w", err)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", what, err)
 	}
 	return nil
+}
+
+// load reads a file of an archive.
+func load[T any](what, name string, read func(io.Reader) (T, error)) (v T, err error) {
+	f, err := openRegular(name)
+	if err != nil {
+		return v, fmt.Errorf("load %s: %w", what, err)
+	}
+	defer f.Close()
+	if v, err = read(f); err != nil {
+		return v, fmt.Errorf("%s: %w", name, err)
+	}
+	return v, nil
 }
 
 // Read reads one result strictly. An unknown field, another schema, sums that do not add up or
@@ -80,16 +98,7 @@ func Load(path string) (*Result, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, File)
 	}
-	f, err := openRegular(path)
-	if err != nil {
-		return nil, fmt.Errorf("load result: %w", err)
-	}
-	defer f.Close()
-	r, err := Read(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return r, nil
+	return load("result", path, Read)
 }
 
 // Check verifies the invariants of a result: its sums, plausible numbers, and lane names that a

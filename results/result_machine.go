@@ -3,6 +3,8 @@ package results
 import (
 	"cmp"
 	"maps"
+
+	"github.com/eventmeter/eventmeter/internal/figure"
 )
 
 // Target is the server that was measured.
@@ -79,8 +81,8 @@ type Tokens struct {
 	Denied int64 `json:"denied"`
 	Lost   int64 `json:"lost"` // subscriptions that ended because there was no token
 	// failed requests by status and OAuth error, such as "http 400 invalid_grant"
-	Failures   map[string]int64 `json:"failures,omitempty"`
-	FirstError string           `json:"firstError,omitempty"` // the text of the first failure
+	Failures   map[string]int64 `json:"failures,omitempty" merge:"-"`
+	FirstError string           `json:"firstError,omitempty" merge:"-"` // the text of the first failure
 }
 
 // Add returns the sum of two processes' tokens; either may be nil.
@@ -89,9 +91,7 @@ func (t *Tokens) Add(o *Tokens) *Tokens {
 		return cmp.Or(t, o)
 	}
 	sum := *t
-	sum.Requests, sum.Issued, sum.Renewed = t.Requests+o.Requests, t.Issued+o.Issued, t.Renewed+o.Renewed
-	sum.Failed, sum.Cut, sum.Discovery = t.Failed+o.Failed, t.Cut+o.Cut, t.Discovery+o.Discovery
-	sum.Repeated, sum.Denied, sum.Lost = t.Repeated+o.Repeated, t.Denied+o.Denied, t.Lost+o.Lost
+	figure.Add(&sum, o)
 	sum.FirstError = cmp.Or(t.FirstError, o.FirstError)
 	sum.Failures = maps.Clone(t.Failures)
 	for what, n := range o.Failures {

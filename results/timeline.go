@@ -109,17 +109,7 @@ func WriteTimelines(w io.Writer, lanes []string, of map[string]Timeline) error {
 // LoadTimelines reads the timelines in a run's directory. The error wraps fs.ErrNotExist if there
 // are none.
 func LoadTimelines(dir string) (map[string]Timeline, error) {
-	name := filepath.Join(dir, TimelineFile)
-	f, err := openRegular(name)
-	if err != nil {
-		return nil, fmt.Errorf("load timelines: %w", err)
-	}
-	defer f.Close()
-	t, err := ReadTimelines(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return t, nil
+	return load("timelines", filepath.Join(dir, TimelineFile), ReadTimelines)
 }
 
 // ReadTimelines reads timelines strictly. An error about content that this package did not write
