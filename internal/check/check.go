@@ -63,10 +63,10 @@ func Run(ctx context.Context, o Options) (*results.Check, error) {
 func (o *Options) stage(ctx context.Context, name string, until time.Time, out *results.Check) (results.CheckSeen, error) {
 	p := o.profile(name)
 	s := &stage{opts: o, again: name != results.CheckStages[0], found: newFindings(), done: make(chan struct{})}
-	subscriptions := 0
+	entry := results.CheckStage{Name: name, Rate: float64(p.Schedule.Rate)}
 	for _, l := range p.Lanes {
 		s.modes = append(s.modes, eventmeter.Mode(l.Mode))
-		subscriptions += l.Subscriptions
+		entry.Subscriptions += l.Subscriptions
 	}
 	of := o.Run
 	of.Profile, of.Beside = p, s.beside
@@ -88,28 +88,19 @@ func (o *Options) stage(ctx context.Context, name string, until time.Time, out *
 		return results.CheckSeen{}, fmt.Errorf("%w: its subscriptions were not open in time; give more with --limit", run.ErrTarget)
 	case outcome == nil && errors.Is(err, run.ErrTarget) && early.Broken():
 		// What kept the run from its measurement may be what it broke.
-		out.Stages = append(
-			out.Stages,
-			results.CheckStage{Name: name, Subscriptions: subscriptions, Rate: float64(p.Schedule.Rate), Ended: errtext.Line(err.Error())},
-		)
+		entry.Ended = errtext.Line(err.Error())
+		out.Stages = append(out.Stages, entry)
 		return results.CheckSeen{Account: early}, nil
 	case outcome == nil && err == nil:
-		out.Stages = append(
-			out.Stages,
-			results.CheckStage{
-				Name:          name,
-				Subscriptions: subscriptions,
-				Rate:          float64(p.Schedule.Rate),
-				Ended:         "the subscriptions were not open in time",
-			},
-		)
+		entry.Ended = "the subscriptions were not open in time"
+		out.Stages = append(out.Stages, entry)
 		return results.CheckSeen{}, nil
 	case outcome == nil:
 		return results.CheckSeen{}, err
 	}
 	out.Target = outcome.Result.Target
 	out.Target.Leak = nil // of one part; a check judges no leaks
-	entry := results.CheckStage{Name: name, Subscriptions: subscriptions, Rate: float64(p.Schedule.Rate), Rounds: s.rounds}
+	entry.Rounds = s.rounds
 	if g := &outcome.Result.Generator; g.Bottleneck {
 		entry.Bottleneck = g.Reasons
 	}

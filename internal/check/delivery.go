@@ -13,8 +13,7 @@ import (
 
 // unchallenged skips the step if its callback was not challenged.
 func (p *probe) unchallenged(k *hook, a answer) bool {
-	n := 0
-	k.read(func() { n = k.challenges })
+	n := k.count(&k.challenges)
 	switch {
 	case a.silent != "":
 		p.skipAll(a.silent)
@@ -31,12 +30,12 @@ func wrongEcho(ctx context.Context, p *probe) {
 	if p.unchallenged(k, a) {
 		return
 	}
-	p.judge(conform.VerificationChallengeEcho, !a.granted(), "%s", a.text)
+	p.held(conform.VerificationChallengeEcho, !a.granted(), a)
 	if a.granted() {
 		p.skipAll("the callback was accepted")
 		return
 	}
-	p.judge(conform.VerificationFailureError, a.is("CallbackEndpointError"), "%s", a.text)
+	p.held(conform.VerificationFailureError, a.is("CallbackEndpointError"), a)
 	p.skip("the refusal was not CallbackEndpointError", conform.ErrorCallbackEndpointError)
 	early := 0
 	k.read(func() { early = len(k.got) })
@@ -55,8 +54,7 @@ func redirectedChallenge(ctx context.Context, p *probe) {
 	if p.unchallenged(k, a) {
 		return
 	}
-	followed := 0
-	k.read(func() { followed = k.followed })
+	followed := k.count(&k.followed)
 	p.judge(conform.VerificationUsesSSRFHardenedPath, followed == 0 && !a.granted(), "followed %d times: %s", followed, a.text)
 }
 
@@ -71,7 +69,7 @@ func failedChallenge(ctx context.Context, p *probe) {
 		if p.unchallenged(k, a) {
 			return
 		}
-		p.judge(conform.VerificationNoRawEndpointResponses, !strings.Contains(a.text+a.data, mark), "%s", a.text)
+		p.held(conform.VerificationNoRawEndpointResponses, !strings.Contains(a.text+a.data, mark), a)
 	}
 }
 
@@ -89,10 +87,9 @@ func refresh(ctx context.Context, p *probe) {
 	if !p.ready(ctx, k) {
 		return
 	}
-	first, second := 0, 0
-	k.read(func() { first = k.challenges })
+	first := k.count(&k.challenges)
 	a := p.subscribe(ctx, k, nil)
-	k.read(func() { second = k.challenges })
+	second := k.count(&k.challenges)
 	switch {
 	case first == 0:
 		p.skipAll("the server sent no challenge to the callback")
@@ -209,8 +206,7 @@ func redirectedDelivery(ctx context.Context, p *probe) {
 		return sinks.Reply{Status: http.StatusTemporaryRedirect, Location: k.url + "?" + sinks.FollowedQuery}
 	})
 	if k != nil {
-		followed := 0
-		k.read(func() { followed = k.followed })
+		followed := k.count(&k.followed)
 		p.judge(conform.SSRFNoRedirects, followed == 0, "followed %d times", followed)
 	}
 }
@@ -280,7 +276,7 @@ func (p *probe) lastError(ctx context.Context, k *hook) {
 			LastError *string `json:"lastError"`
 		}
 		if json.Unmarshal(a.result["deliveryStatus"], &status) == nil && status.LastError != nil {
-			p.judge(conform.DeliveryStatusLastErrorCategory, conform.IsCategory(*status.LastError), "%s", a.text)
+			p.held(conform.DeliveryStatusLastErrorCategory, conform.IsCategory(*status.LastError), a)
 			return
 		}
 		if !wait(ctx, 100*time.Millisecond) {

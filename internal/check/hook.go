@@ -132,6 +132,12 @@ func (k *hook) read(f func()) {
 	f()
 }
 
+// count reads one of the hook's counts.
+func (k *hook) count(of *int) (n int) {
+	k.read(func() { n = *of })
+	return n
+}
+
 // until waits until done returns true, with the deliveries so far.
 func (k *hook) until(ctx context.Context, limit time.Duration, done func(got []delivery) bool) (ok bool) {
 	return until(ctx, limit, k.changed, func() bool {
@@ -148,9 +154,14 @@ func (k *hook) delivery() params {
 	return params{"mode": "webhook", "url": k.url, "secret": k.secrets[len(k.secrets)-1].text}
 }
 
+// subscription are the params of a subscribe, and key those that name the subscription.
+func (p *probe) subscription(k *hook) params { return p.base().with(params{"delivery": k.delivery(), "cursor": null}) }
+
+func (p *probe) key(k *hook) params { return p.base().with(params{"delivery": params{"mode": "webhook", "url": k.url}}) }
+
 // subscribe subscribes a hook with params that replace the usual ones.
 func (p *probe) subscribe(ctx context.Context, k *hook, more params) answer {
-	of := p.base().with(params{"delivery": k.delivery(), "cursor": null}).with(more)
+	of := p.subscription(k).with(more)
 	a := p.call(ctx, p.me(), "events/subscribe", of)
 	if a.granted() || a.silent != "" {
 		k.read(func() { k.arguments, _ = of["arguments"].(json.RawMessage) })
@@ -160,7 +171,7 @@ func (p *probe) subscribe(ctx context.Context, k *hook, more params) answer {
 
 // unsubscribe ends the subscription of a hook.
 func (p *probe) unsubscribe(ctx context.Context, k *hook, more params) answer {
-	return p.call(ctx, p.me(), "events/unsubscribe", p.base().with(params{"delivery": params{"mode": "webhook", "url": k.url}}).with(more))
+	return p.call(ctx, p.me(), "events/unsubscribe", p.key(k).with(more))
 }
 
 // cleanUp ends what the step has left subscribed.

@@ -61,7 +61,7 @@ func unknownPoll(ctx context.Context, p *probe) {
 		return
 	}
 	p.judge(conform.PollErrorsAreJSONRPC, a.granted() || a.coded, "HTTP %d: %s", a.status, a.text)
-	p.judge(conform.RemovalPollNotFound, a.is("NotFound"), "%s", a.text)
+	p.held(conform.RemovalPollNotFound, a.is("NotFound"), a)
 	p.skip("the refusal was not NotFound", conform.ErrorNotFound)
 }
 
@@ -154,8 +154,8 @@ func absentCursorPoll(ctx context.Context, p *probe) {
 		return
 	}
 	same := without.granted() && (len(without.ids()) == 0 || len(after.ids()) > 0) && (with.cursor() == nil) == (without.cursor() == nil)
-	p.judge(conform.CursorAbsentEqualsNull, same, "%s", without.text)
-	p.judge(conform.CursorNullStartsFromNow, len(with.ids()) == 0, "%s", with.text)
+	p.held(conform.CursorAbsentEqualsNull, same, without)
+	p.held(conform.CursorNullStartsFromNow, len(with.ids()) == 0, with)
 }
 
 func absentCursorWebhook(ctx context.Context, p *probe) {
@@ -169,7 +169,7 @@ func absentCursorWebhook(ctx context.Context, p *probe) {
 	if p.unanswered(without) {
 		return
 	}
-	p.judge(conform.CursorAbsentEqualsNull, without.granted() && (with.cursor() == nil) == (without.cursor() == nil), "%s", without.text)
+	p.held(conform.CursorAbsentEqualsNull, without.granted() && (with.cursor() == nil) == (without.cursor() == nil), without)
 }
 
 func staleCursor(ctx context.Context, p *probe) {
@@ -177,7 +177,7 @@ func staleCursor(ctx context.Context, p *probe) {
 	if p.unanswered(a) {
 		return
 	}
-	p.judge(conform.TruncatedPollNeverAnError, a.granted(), "%s", a.text)
+	p.held(conform.TruncatedPollNeverAnError, a.granted(), a)
 	if a.granted() && !a.isTrue("truncated") && a.cursor() != nil {
 		p.judge(conform.TruncatedReturnsFreshCursor, false, "an unknown cursor, and truncated is not true: %s", a.text)
 		return
@@ -194,7 +194,7 @@ func staleCursor(ctx context.Context, p *probe) {
 		return
 	}
 	again := p.poll(ctx, params{"cursor": a.cursor()})
-	p.judge(conform.TruncatedReturnsFreshCursor, again.silent != "" || again.granted() && !again.isTrue("truncated"), "%s", again.text)
+	p.held(conform.TruncatedReturnsFreshCursor, again.silent != "" || again.granted() && !again.isTrue("truncated"), again)
 }
 
 // backlog polls from now, and waits until n events wait behind the cursor. It returns
@@ -211,10 +211,10 @@ func (p *probe) backlog(ctx context.Context, n int) (cursor any, a answer, ok bo
 	for round := 0; ; round++ {
 		a = p.poll(ctx, params{"cursor": cursor})
 		if a.granted() && round == 0 {
-			p.judge(conform.PollBootstrapsSubscription, !a.isTrue("truncated"), "%s", a.text)
+			p.held(conform.PollBootstrapsSubscription, !a.isTrue("truncated"), a)
 		}
 		if a.granted() && !begins(a.ids(), before) {
-			p.judge(conform.PollStatelessRequest, false, "%s", a.text)
+			p.held(conform.PollStatelessRequest, false, a)
 			p.skipAll("a poll did not bring again what it had brought")
 			return nil, a, false
 		}
@@ -251,10 +251,10 @@ func replay(ctx context.Context, p *probe) {
 		return
 	}
 	if len(one.ids()) > 1 {
-		p.judge(conform.PollMaxEventsCap, false, "%s", one.text)
+		p.held(conform.PollMaxEventsCap, false, one)
 		return
 	}
-	p.judge(conform.PollHasMore, one.isTrue("hasMore"), "%s", one.text)
+	p.held(conform.PollHasMore, one.isTrue("hasMore"), one)
 	p.judge(
 		conform.PollMaxEventsCap,
 		begins(a.ids(), append(one.ids(), next.ids()...)),
@@ -273,7 +273,7 @@ func maxAge(ctx context.Context, p *probe) {
 	cursor, old, ok := p.backlog(ctx, 1)
 	now := p.poll(ctx, params{"maxAgeMs": 60_000})
 	if now.silent == "" {
-		p.judge(conform.MaxAgeMsIgnoredWhenCursorNull, now.granted() && len(now.ids()) == 0 && !now.isTrue("truncated"), "%s", now.text)
+		p.held(conform.MaxAgeMsIgnoredWhenCursorNull, now.granted() && len(now.ids()) == 0 && !now.isTrue("truncated"), now)
 	}
 	if !ok {
 		return
@@ -287,12 +287,12 @@ func maxAge(ctx context.Context, p *probe) {
 		return
 	}
 	floored := a.granted() && !slices.ContainsFunc(a.ids(), func(id string) bool { return slices.Contains(old.ids(), id) })
-	p.judge(conform.MaxAgeMsFloor, floored, "%s", a.text)
+	p.held(conform.MaxAgeMsFloor, floored, a)
 	if !floored {
 		p.skip("nothing was left out", conform.MaxAgeMsSetsTruncated)
 		return
 	}
-	p.judge(conform.MaxAgeMsSetsTruncated, a.isTrue("truncated"), "%s", a.text)
+	p.held(conform.MaxAgeMsSetsTruncated, a.isTrue("truncated"), a)
 }
 
 // denied asks for what the principal may not have, by any mode.
@@ -319,7 +319,7 @@ func denied(ctx context.Context, p *probe) {
 	case !asked:
 		p.skipAll("the target does not list " + d.Event)
 	default:
-		p.judge(conform.AuthzSubscribeTime, a.is("Forbidden") || a.status == 401 || a.status == 403, "%s", a.text)
+		p.held(conform.AuthzSubscribeTime, a.forbids(), a)
 		p.skip("the refusal was no JSON-RPC error", conform.ErrorForbidden)
 	}
 }

@@ -120,6 +120,9 @@ func (p *probe) judge(row conform.ID, ok bool, format string, a ...any) {
 	p.found.add(row, c)
 }
 
+// held says that a row was held, or that an answer broke it.
+func (p *probe) held(row conform.ID, ok bool, a answer) { p.judge(row, ok, "%s", a.text) }
+
 // skip says why rows are not judged.
 func (p *probe) skip(why string, rows ...conform.ID) {
 	for _, row := range rows {
@@ -178,6 +181,9 @@ func (a *answer) granted() bool { return a.result != nil }
 // is tells whether the target refused with an error of that meaning; InvalidParams
 // and MethodNotFound are JSON-RPC's own.
 func (a *answer) is(meaning string) bool { return a.coded && a.meaning == meaning }
+
+// forbids tells whether the target refused for want of a permission.
+func (a *answer) forbids() bool { return a.is("Forbidden") || a.status == 401 || a.status == 403 }
 
 // string returns a member of the result that is text; "" if it is none.
 func (a *answer) string(name string) string {
@@ -258,7 +264,7 @@ func (p *probe) read(from *mcpclient.Answer) answer {
 		}
 		if e.HasCode {
 			r := conform.Refusal{Code: a.code, Meaning: e.Meaning(), Data: from.Msg.Error.Data}
-			r.Judge(func(_ conform.Occasion, ok bool, row conform.ID) { p.judge(row, ok, "%s", a.text) })
+			r.Judge(func(_ conform.Occasion, ok bool, row conform.ID) { p.held(row, ok, a) })
 		}
 		return a
 	}

@@ -29,7 +29,6 @@ func noToken(ctx context.Context, p *probe) {
 	nobody := p.Endpoint.Anonymous()
 	defer nobody.End()
 	k := p.hook()
-	of := p.base().with(params{"delivery": k.delivery(), "cursor": null})
 	switch _, err := nobody.Session(ctx, nil); {
 	case errors.Is(err, mcpclient.ErrAuth): // nobody is let in at all
 		p.judge(conform.SubscribeAuthRequired, true, "")
@@ -38,14 +37,14 @@ func noToken(ctx context.Context, p *probe) {
 		p.skipAll(errtext.Line(err.Error()))
 		return
 	}
-	a := p.call(ctx, nobody, "events/subscribe", of)
+	a := p.call(ctx, nobody, "events/subscribe", p.subscription(k))
 	if a.granted() {
-		_ = p.call(ctx, nobody, "events/unsubscribe", p.base().with(params{"delivery": params{"mode": "webhook", "url": k.url}}))
+		_ = p.call(ctx, nobody, "events/unsubscribe", p.key(k))
 	}
 	if p.unanswered(a) {
 		return
 	}
-	p.judge(conform.SubscribeAuthRequired, a.is("Forbidden") || a.status == 401 || a.status == 403, "%s", a.text)
+	p.held(conform.SubscribeAuthRequired, a.forbids(), a)
 }
 
 func anotherMode(ctx context.Context, p *probe) {
@@ -54,7 +53,7 @@ func anotherMode(ctx context.Context, p *probe) {
 	of["mode"] = "push"
 	a := p.subscribe(ctx, k, params{"delivery": of})
 	if a.silent == "" {
-		p.judge(conform.SubscribeWebhookOnly, !a.granted(), "%s", a.text)
+		p.held(conform.SubscribeWebhookOnly, !a.granted(), a)
 	}
 	p.skipAll(a.silent)
 }
@@ -106,10 +105,10 @@ func httpCallback(ctx context.Context, p *probe) {
 		if a.is("CallbackEndpointError") && !a.reached() {
 			p.skip("the refusal does not tell whether the callback was asked", conform.SubscribeURLHTTPSRequired)
 		} else {
-			p.judge(conform.SubscribeURLHTTPSRequired, !a.granted() && !a.reached(), "%s", a.text)
+			p.held(conform.SubscribeURLHTTPSRequired, !a.granted() && !a.reached(), a)
 		}
-		p.judge(conform.SubscribeURLNonHTTPSRejected, a.is("InvalidParams"), "%s", a.text)
-		p.judge(conform.ErrorInvalidParams, a.is("InvalidParams"), "%s", a.text)
+		p.held(conform.SubscribeURLNonHTTPSRejected, a.is("InvalidParams"), a)
+		p.held(conform.ErrorInvalidParams, a.is("InvalidParams"), a)
 	}
 }
 
@@ -220,7 +219,7 @@ func sameKey(ctx context.Context, p *probe) {
 		return
 	}
 	if a := p.subscribe(ctx, p.hook(), params{"id": "eventmeter-made-up"}); a.granted() {
-		p.judge(conform.SubscribeIDNotAnInput, a.string("id") != "eventmeter-made-up", "%s", a.text)
+		p.held(conform.SubscribeIDNotAnInput, a.string("id") != "eventmeter-made-up", a)
 	}
 	if a := p.subscribe(ctx, k, params{"id": "eventmeter-made-up"}); a.granted() {
 		p.judge(conform.SubscribeIDNotAnInput, a.string("id") == id, "%s, and %s without an id", a.text, pair[0].text)
@@ -243,10 +242,10 @@ func (p *probe) endKey(ctx context.Context, k *hook, end params, id string) {
 	if p.unanswered(first) {
 		return
 	}
-	p.judge(conform.UnsubscribeByKey, first.granted(), "%s", first.text)
+	p.held(conform.UnsubscribeByKey, first.granted(), first)
 	second := p.unsubscribe(ctx, k, nil)
 	if second.silent == "" {
-		p.judge(conform.UnsubscribeUnknownNotFound, second.is("NotFound"), "%s", second.text)
+		p.held(conform.UnsubscribeUnknownNotFound, second.is("NotFound"), second)
 	}
 	if anew := p.subscribe(ctx, k, nil); anew.granted() {
 		p.judge(conform.SubscribeIDDerived, anew.string("id") == id, "%s, and %s before", anew.text, id)
@@ -284,7 +283,7 @@ func anotherKey(ctx context.Context, p *probe) {
 	}
 	p.judge(conform.SubscribeKeyImmutable, id != b.string("id"), "%s for two callbacks", a.text)
 	if of := differing(p.Arguments); of != nil {
-		c := p.call(ctx, p.me(), "events/subscribe", p.base().with(params{"delivery": k.delivery(), "cursor": null, "arguments": of}))
+		c := p.call(ctx, p.me(), "events/subscribe", p.subscription(k).with(params{"arguments": of}))
 		if c.granted() {
 			p.judge(conform.SubscribeKeyImmutable, c.string("id") != id, "%s for %s and %s", c.text, p.Arguments, of)
 			_ = p.unsubscribe(ctx, k, params{"arguments": of})
@@ -299,8 +298,7 @@ func twoPrincipals(ctx context.Context, p *probe) {
 		return
 	}
 	k := p.hook()
-	of := p.base().with(params{"delivery": k.delivery(), "cursor": null})
-	mine, its := p.subscribe(ctx, k, nil), p.call(ctx, other, "events/subscribe", of)
+	mine, its := p.subscribe(ctx, k, nil), p.call(ctx, other, "events/subscribe", p.subscription(k))
 	if !mine.granted() || !its.granted() {
 		p.skipAll("it could not subscribe: " + mine.text + " " + its.text + its.silent)
 		return
@@ -308,7 +306,7 @@ func twoPrincipals(ctx context.Context, p *probe) {
 	if mine.string("id") != "" {
 		p.judge(conform.SubscribeCrossTenantIsolation, mine.string("id") != its.string("id"), "%s for both", its.text)
 	}
-	end := p.call(ctx, other, "events/unsubscribe", p.base().with(params{"delivery": params{"mode": "webhook", "url": k.url}}))
+	end := p.call(ctx, other, "events/unsubscribe", p.key(k))
 	still := p.unsubscribe(ctx, k, nil)
 	if end.granted() && still.silent == "" {
 		p.judge(conform.SubscribeCrossTenantIsolation, still.granted(), "gone when the other principal unsubscribed: %s", still.text)
