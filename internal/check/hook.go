@@ -155,9 +155,13 @@ func (k *hook) delivery() params {
 }
 
 // subscription are the params of a subscribe, and key those that name the subscription.
-func (p *probe) subscription(k *hook) params { return p.base().with(params{"delivery": k.delivery(), "cursor": null}) }
+func (p *probe) subscription(k *hook) params {
+	return p.base().with(params{"delivery": k.delivery(), "cursor": null})
+}
 
-func (p *probe) key(k *hook) params { return p.base().with(params{"delivery": params{"mode": "webhook", "url": k.url}}) }
+func (p *probe) key(k *hook) params {
+	return p.base().with(params{"delivery": params{"mode": "webhook", "url": k.url}})
+}
 
 // subscribe subscribes a hook with params that replace the usual ones.
 func (p *probe) subscribe(ctx context.Context, k *hook, more params) answer {

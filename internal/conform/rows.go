@@ -155,6 +155,18 @@ func rows() (all [count]Row) {
 	return all
 }
 
+// What several rows have.
+const (
+	listsAgain = "lists the event types again, beside the subscriptions"
+	deliberate = "needs a deliberate step: "
+	control    = "needs control of the server: "
+)
+
+var (
+	occurrences = []Occasion{PollOccurrence, StreamEvent, Delivery}
+	withACursor = []Occasion{PollAnswer, StreamActive, StreamHeartbeat, Granted}
+)
+
 // section is a part of the draft.
 type section struct {
 	name  string
@@ -207,73 +219,73 @@ var sections = []section{
 			Requires: "events/list returns events array and nextCursor",
 			At:       []Occasion{ListPage},
 			Broken:   "a page of events/list has no array of events",
-			Check:    "lists the event types again, beside the subscriptions",
+			Check:    listsAgain,
 		},
 		ListPagination: {
 			Name:     "list-pagination",
 			Requires: "nextCursor works as in tools/list",
 			At:       []Occasion{ListPage},
 			Broken:   "nextCursor is no string, or is the cursor that the page was asked with",
-			Check:    "lists the event types again, beside the subscriptions",
+			Check:    listsAgain,
 		},
 		DescriptorName: {
 			Name:     "descriptor-name",
 			Requires: "every descriptor has a name",
 			At:       []Occasion{Descriptor},
 			Broken:   "name is missing or no text",
-			Check:    "lists the event types again, beside the subscriptions",
+			Check:    listsAgain,
 		},
 		DescriptorDescription: {
 			Name:     "descriptor-description",
 			Requires: "every descriptor has a description",
 			At:       []Occasion{Descriptor},
 			Broken:   "description is missing or no text",
-			Check:    "lists the event types again, beside the subscriptions",
+			Check:    listsAgain,
 		},
 		DescriptorDeliverySubset: {
 			Name:     "descriptor-delivery-subset",
 			Requires: "delivery is a non-empty subset of three modes",
 			At:       []Occasion{Descriptor},
 			Broken:   "delivery is not a non-empty array of poll, push and webhook",
-			Check:    "lists the event types again, beside the subscriptions",
+			Check:    listsAgain,
 		},
 		DescriptorInputSchema: {
 			Name:     "descriptor-input-schema",
 			Requires: "inputSchema is a JSON Schema for arguments",
 			At:       []Occasion{Descriptor},
 			Broken:   "inputSchema is neither an object nor a boolean",
-			Check:    "lists the event types again, beside the subscriptions",
+			Check:    listsAgain,
 		},
 		DescriptorPayloadSchema: {
 			Name:     "descriptor-payload-schema",
 			Requires: "payloadSchema describes data",
 			At:       []Occasion{Descriptor},
 			Broken:   "payloadSchema is neither an object nor a boolean",
-			Check:    "lists the event types again, beside the subscriptions",
+			Check:    listsAgain,
 		},
 		DescriptorMeta: {
 			Name:     "descriptor-meta",
 			Requires: "_meta optional, usual meaning",
 			At:       []Occasion{Descriptor},
 			Broken:   "_meta is there and is no object",
-			Check:    "lists the event types again, beside the subscriptions",
+			Check:    listsAgain,
 		},
 		SchemaEvolutionAdditive: {
 			Name:     "schema-evolution-additive",
 			Level:    Should,
 			Requires: "schemas of one name change only additively",
-			Unseen:   "needs control of the server: a schema that changes",
+			Unseen:   control + "a schema that changes",
 		},
 		BreakingChangeNewName: {
 			Name:     "breaking-change-new-name",
 			Level:    Should,
 			Requires: "breaking change gets a new event name",
-			Unseen:   "needs control of the server: a schema that changes",
+			Unseen:   control + "a schema that changes",
 		},
 		ListChangedNotification: {
 			Name:     "list-changed-notification",
 			Requires: "send list_changed when set or descriptor changes",
-			Unseen:   "needs control of the server: an event type that changes",
+			Unseen:   control + "an event type that changes",
 		},
 	}},
 	{name: "Termination", lanes: "poll, push, webhook", rows: map[ID]Row{
@@ -281,7 +293,7 @@ var sections = []section{
 			Name:     "removal-terminates-subscriptions",
 			Level:    Should,
 			Requires: "removed type ends its push and webhook subscriptions",
-			Unseen:   "needs control of the server: an event type that is removed",
+			Unseen:   control + "an event type that is removed",
 		},
 		RemovalErrorNotFound: {
 			Name:     "removal-error-not-found",
@@ -299,13 +311,13 @@ var sections = []section{
 			Name:     "removal-additive-no-terminate",
 			Level:    Must,
 			Requires: "additive changes never terminate",
-			Unseen:   "needs control of the server: a schema that grows",
+			Unseen:   control + "a schema that grows",
 		},
 		RemovalPollNotFound: {
 			Name:     "removal-poll-not-found",
 			Requires: "poll of unknown or removed name gives NotFound",
 			Lanes:    "poll",
-			Unseen:   "needs a deliberate step: a poll of an unknown name",
+			Unseen:   deliberate + "a poll of an unknown name",
 			Check:    "polls an unknown event type: NotFound",
 		},
 	}},
@@ -313,7 +325,7 @@ var sections = []section{
 		ErrorInvalidParams: {
 			Name:     "error-invalid-params",
 			Requires: "-32602 for bad arguments, url, secret",
-			Unseen:   "needs a deliberate step: invalid arguments",
+			Unseen:   deliberate + "invalid arguments",
 			Check:    "polls with invalid arguments, subscribes with bad secrets and callbacks: -32602",
 		},
 		ErrorNotFound: {
@@ -416,7 +428,7 @@ var sections = []section{
 		PollStatelessRequest: {
 			Name:     "poll-stateless-request",
 			Requires: "each poll stands alone",
-			Unseen:   "needs a deliberate step: the same poll twice, over two connections",
+			Unseen:   deliberate + "the same poll twice, over two connections",
 			Check:    "sends the same poll twice: the second answer begins with the events of the first",
 		},
 		PollErrorsAreJSONRPC: {
@@ -429,13 +441,13 @@ var sections = []section{
 		PollInvalidArguments: {
 			Name:     "poll-invalid-arguments",
 			Requires: "arguments against schema give -32602",
-			Unseen:   "needs a deliberate step: arguments against the schema",
+			Unseen:   deliberate + "arguments against the schema",
 			Check:    "polls with arguments against the inputSchema: -32602",
 		},
 		PollModeUnsupported: {
 			Name:     "poll-mode-unsupported",
 			Requires: "poll on a type without poll gives Unsupported",
-			Unseen:   "needs a deliberate step: a poll of a type without polls",
+			Unseen:   deliberate + "a poll of a type without polls",
 			Check:    "polls a type without polls: Unsupported",
 		},
 	}},
@@ -443,31 +455,31 @@ var sections = []section{
 		OccurrenceEventID: {
 			Name:     "occurrence-event-id",
 			Requires: "eventId string on every occurrence",
-			At:       []Occasion{PollOccurrence, StreamEvent, Delivery},
+			At:       occurrences,
 			Broken:   "eventId is missing or no text",
 		},
 		OccurrenceName: {
 			Name:     "occurrence-name",
 			Requires: "name string on every occurrence",
-			At:       []Occasion{PollOccurrence, StreamEvent, Delivery},
+			At:       occurrences,
 			Broken:   "name is missing or no text",
 		},
 		OccurrenceTimestamp: {
 			Name:     "occurrence-timestamp",
 			Requires: "timestamp ISO 8601 on every occurrence",
-			At:       []Occasion{PollOccurrence, StreamEvent, Delivery},
+			At:       occurrences,
 			Broken:   "timestamp is not ISO 8601",
 		},
 		OccurrenceData: {
 			Name:     "occurrence-data",
 			Requires: "data object fits payloadSchema",
-			At:       []Occasion{PollOccurrence, StreamEvent, Delivery},
+			At:       occurrences,
 			Broken:   "data is no object; the payload schema is not compared",
 		},
 		OccurrenceCursorOptional: {
 			Name:     "occurrence-cursor-optional",
 			Requires: "cursor on an occurrence is optional",
-			At:       []Occasion{PollOccurrence, StreamEvent, Delivery},
+			At:       occurrences,
 			Broken:   "cursor is there and is neither a string nor null",
 		},
 		OccurrenceMetaUngoverned: {
@@ -479,19 +491,15 @@ var sections = []section{
 			Name:     "occurrence-event-id-from-upstream",
 			Level:    Should,
 			Requires: "eventId is the upstream's stable id",
-			At: []Occasion{
-				PollOccurrence,
-				StreamEvent,
-				Delivery,
-			},
-			Broken: "the ledger counted copies of one event under several ids (duplicates.sameEmission)",
+			At:       occurrences,
+			Broken:   "the ledger counted copies of one event under several ids (duplicates.sameEmission)",
 		},
 	}},
 	{name: "Cursors", lanes: "poll, push, webhook", rows: map[ID]Row{
 		CursorOpaque: {
 			Name:     "cursor-opaque",
 			Requires: "cursor is an opaque server string",
-			At:       []Occasion{PollAnswer, StreamActive, StreamHeartbeat, Granted},
+			At:       withACursor,
 			Broken:   "cursor is neither a string nor null",
 		},
 		CursorNullStartsFromNow: {
@@ -506,32 +514,32 @@ var sections = []section{
 			Name:     "cursor-absent-equals-null",
 			Level:    Must,
 			Requires: "absent cursor is the same as null",
-			Unseen:   "needs a deliberate step: a request without cursor beside one with null",
+			Unseen:   deliberate + "a request without cursor beside one with null",
 			Check:    "polls and subscribes without a cursor: the answer is like that to null",
 		},
 		CursorConsistency: {
 			Name:     "cursor-consistency",
 			Level:    Should,
 			Requires: "a type always or never gives cursors",
-			At:       []Occasion{PollAnswer, StreamActive, StreamHeartbeat, Granted},
+			At:       withACursor,
 			Broken:   "a lane was given a cursor here and none there",
 		},
 		CursorAdvancesWhenQuiet: {
 			Name:     "cursor-advances-when-quiet",
 			Requires: "cursor moves while nothing matches",
-			Unseen:   "needs control of the server: events that match nobody",
+			Unseen:   control + "events that match nobody",
 		},
 		MaxAgeMsFloor: {
 			Name:     "max-age-ms-floor",
 			Requires: "start from later of cursor and now minus maxAgeMs",
-			Unseen:   "needs a deliberate step: a cursor older than maxAgeMs",
+			Unseen:   deliberate + "a cursor older than maxAgeMs",
 			Check:    "polls from a cursor with maxAgeMs 1: no event comes that is more than 3 s old",
 		},
 		MaxAgeMsSetsTruncated: {
 			Name:     "max-age-ms-sets-truncated",
 			Level:    Should,
 			Requires: "floor beyond cursor sets truncated",
-			Unseen:   "needs a deliberate step: a cursor older than maxAgeMs",
+			Unseen:   deliberate + "a cursor older than maxAgeMs",
 			Check:    "polls from a cursor that is more than 3 s old with maxAgeMs 1: truncated is true",
 		},
 		MaxAgeMsIgnoredWhenCursorNull: {
@@ -546,7 +554,7 @@ var sections = []section{
 			Name:     "replay-ceiling-sets-truncated",
 			Level:    Must,
 			Requires: "own replay ceiling is shown as truncated",
-			Unseen:   "needs a deliberate step: a cursor older than the retention; the ledger counts it as silent loss",
+			Unseen:   deliberate + "a cursor older than the retention; the ledger counts it as silent loss",
 		},
 		TruncatedReturnsFreshCursor: {
 			Name:     "truncated-returns-fresh-cursor",
@@ -559,7 +567,7 @@ var sections = []section{
 			Name:     "truncated-poll-never-an-error",
 			Requires: "stale cursor in poll is never an error",
 			Lanes:    "poll",
-			Unseen:   "needs a deliberate step: a stale cursor",
+			Unseen:   deliberate + "a stale cursor",
 			Check:    "polls with a cursor that the server did not give: no error",
 		},
 		TruncatedFalseWhenNoReplay: {
@@ -580,11 +588,9 @@ var sections = []section{
 		StreamErrorBeforeOpen: {
 			Name:     "stream-error-before-open",
 			Requires: "invalid subscription: JSON-RPC error, no stream",
-			At: []Occasion{
-				StreamRefused,
-			},
-			Broken: "a stream was refused without a JSON-RPC error (401, 403, 429, 503 and a lost session apart)",
-			Check:  "streams an unknown event type: a JSON-RPC error, and no stream",
+			At:       []Occasion{StreamRefused},
+			Broken:   "a stream was refused without a JSON-RPC error (401, 403, 429, 503 and a lost session apart)",
+			Check:    "streams an unknown event type: a JSON-RPC error, and no stream",
 		},
 		StreamActiveConfirmation: {
 			Name:     "stream-active-confirmation",
@@ -664,7 +670,7 @@ var sections = []section{
 			Name:     "stream-final-result-timing",
 			Level:    Must,
 			Requires: "final result only on server-side close",
-			Unseen:   "needs control of the server: a close by the server",
+			Unseen:   control + "a close by the server",
 		},
 		StreamCancelStopsDelivery: {
 			Name:     "stream-cancel-stops-delivery",
@@ -691,42 +697,42 @@ var sections = []section{
 		SubscribeWebhookOnly: {
 			Name:     "subscribe-webhook-only",
 			Requires: "subscribe serves webhook only",
-			Unseen:   "needs a deliberate step: a subscribe with another mode",
+			Unseen:   deliberate + "a subscribe with another mode",
 			Check:    "subscribes with delivery.mode push: an error",
 		},
 		SubscribeSecretRequired: {
 			Name:     "subscribe-secret-required",
 			Level:    Must,
 			Requires: "delivery.secret is required",
-			Unseen:   "needs a deliberate step: a subscribe without a secret",
+			Unseen:   deliberate + "a subscribe without a secret",
 			Check:    "subscribes without a secret, and with an empty one: errors",
 		},
 		SubscribeSecretFormat: {
 			Name:     "subscribe-secret-format",
 			Level:    Must,
 			Requires: "whsec_ plus base64 of 24–64 bytes",
-			Unseen:   "needs a deliberate step: a bad secret",
+			Unseen:   deliberate + "a bad secret",
 			Check:    "subscribes with secrets of another form, 23 and 65 bytes: errors; 24 and 64 bytes: granted",
 		},
 		SubscribeSecretRejected: {
 			Name:     "subscribe-secret-rejected",
 			Level:    Must,
 			Requires: "bad secret gives InvalidParams",
-			Unseen:   "needs a deliberate step: a bad secret",
+			Unseen:   deliberate + "a bad secret",
 			Check:    "the same: the errors are -32602",
 		},
 		SubscribeURLHTTPSRequired: {
 			Name:     "subscribe-url-https-required",
 			Level:    Must,
 			Requires: "callback must be https",
-			Unseen:   "needs a deliberate step: an http callback",
+			Unseen:   deliberate + "an http callback",
 			Check:    "subscribes with an http callback: an error",
 		},
 		SubscribeURLNonHTTPSRejected: {
 			Name:     "subscribe-url-non-https-rejected",
 			Level:    Must,
 			Requires: "http callback gives -32602",
-			Unseen:   "needs a deliberate step: an http callback",
+			Unseen:   deliberate + "an http callback",
 			Check:    "the same: the error is -32602",
 		},
 		SubscribeAuthRequired: {
@@ -740,19 +746,19 @@ var sections = []section{
 		SubscribeKeyComposition: {
 			Name:     "subscribe-key-composition",
 			Requires: "key is principal, url, name, canonical arguments",
-			Unseen:   "needs a deliberate step: the same key in another spelling",
+			Unseen:   deliberate + "the same key in another spelling",
 			Check:    "subscribes again with the arguments in another spelling: the same id",
 		},
 		SubscribeKeyImmutable: {
 			Name:     "subscribe-key-immutable",
 			Requires: "other value = other subscription",
-			Unseen:   "needs a deliberate step: a second key beside the first",
+			Unseen:   deliberate + "a second key beside the first",
 			Check:    "subscribes with another callback, and with other arguments: other ids",
 		},
 		SubscribeIdempotentUpsert: {
 			Name:     "subscribe-idempotent-upsert",
 			Requires: "same key refreshes in place",
-			Unseen:   "needs a deliberate step: the same key twice; copies under one callback would be duplicates",
+			Unseen:   deliberate + "the same key twice; copies under one callback would be duplicates",
 			Check:    "subscribes twice at once: the same id, and one unsubscribe ends it",
 		},
 		SubscribeIDDerived: {
@@ -765,15 +771,13 @@ var sections = []section{
 		SubscribeIDNotAnInput: {
 			Name:     "subscribe-id-not-an-input",
 			Requires: "id is not accepted as input",
-			Unseen:   "needs a deliberate step: a subscribe with an id",
+			Unseen:   deliberate + "a subscribe with an id",
 			Check:    "subscribes with an id, new and again: it has no effect",
 		},
 		SubscribeRefreshReplacesSecret: {
 			Name:     "subscribe-refresh-replaces-secret",
 			Requires: "refresh replaces the secret",
-			At: []Occasion{
-				Rotated,
-			},
+			At:       []Occasion{Rotated},
 			Broken: "a delivery that was signed and received 5 s or more after a rotation is signed with the old secret only; " +
 				"lanes with webhook.rotateEvery",
 			Check: "refreshes with another secret: 5 s later deliveries are signed with it",
@@ -781,7 +785,7 @@ var sections = []section{
 		SubscribeRefreshReactivates: {
 			Name:     "subscribe-refresh-reactivates",
 			Requires: "refresh resumes suspended delivery",
-			Unseen:   "needs control of the server: a suspended subscription",
+			Unseen:   control + "a suspended subscription",
 		},
 		SubscribeResponseCursor: {
 			Name:     "subscribe-response-cursor",
@@ -798,16 +802,14 @@ var sections = []section{
 		SubscribeCrossTenantIsolation: {
 			Name:     "subscribe-cross-tenant-isolation",
 			Requires: "two principals get two subscriptions",
-			Unseen:   "needs a deliberate step: two principals with one callback",
+			Unseen:   deliberate + "two principals with one callback",
 			Check:    "subscribes as two principals with one callback: two ids; needs two tokens",
 		},
 		TTLRefreshBeforeLteSuggestion: {
 			Name:     "ttl-refresh-before-lte-suggestion",
 			Level:    Should,
 			Requires: "grant not above the requested lifetime",
-			At: []Occasion{
-				GrantWished,
-			},
+			At:       []Occasion{GrantWished},
 			Broken: "the grant is more than a tenth longer than requested; for requests of 10 minutes and more, because a target " +
 				"may have a minimum below that",
 			Check: "requests 15 minutes: the grant is at most a tenth longer",
@@ -815,7 +817,7 @@ var sections = []section{
 		TTLNoRejectionPath: {
 			Name:     "ttl-no-rejection-path",
 			Requires: "TTL values are clamped, never refused",
-			Unseen:   "needs a deliberate step: extreme values of ttlMs",
+			Unseen:   deliberate + "extreme values of ttlMs",
 			Check:    "requests 0, 1 ms, 10,000 years and no end: all are granted",
 		},
 		TTLNullOnlyWhenRequested: {
@@ -837,19 +839,19 @@ var sections = []section{
 			Name:     "ttl-long-grant-retained",
 			Level:    Must,
 			Requires: "long grants survive restarts",
-			Unseen:   "needs control of the server: a restart",
+			Unseen:   control + "a restart",
 		},
 		TTLNoExpiryPersisted: {
 			Name:     "ttl-no-expiry-persisted",
 			Level:    Must,
 			Requires: "no-expiry subscriptions persist",
-			Unseen:   "needs control of the server: a restart",
+			Unseen:   control + "a restart",
 		},
 		TTLNoExpiryGCTerminated: {
 			Name:     "ttl-no-expiry-gc-terminated",
 			Level:    Should,
 			Requires: "dropped no-expiry gets a terminated envelope",
-			Unseen:   "needs control of the server: a dropped subscription",
+			Unseen:   control + "a dropped subscription",
 		},
 		UnsubscribeByKey: {
 			Name:     "unsubscribe-by-key",
@@ -862,7 +864,7 @@ var sections = []section{
 		UnsubscribeUnknownNotFound: {
 			Name:     "unsubscribe-unknown-not-found",
 			Requires: "unknown key gives NotFound",
-			Unseen:   "needs a deliberate step: unsubscribe of nothing",
+			Unseen:   deliberate + "unsubscribe of nothing",
 			Check:    "unsubscribes what is not there: NotFound",
 		},
 	}},
@@ -907,19 +909,15 @@ var sections = []section{
 			Name:     "delivery-retry-regenerates-signature",
 			Level:    Must,
 			Requires: "each retry has new timestamp and signature",
-			At: []Occasion{
-				DeliveryRetry,
-			},
-			Broken: "a copy came 2 s or more after a refused one with the same webhook-timestamp; lanes with webhook.answer",
-			Check:  "fails deliveries until a copy comes 4 s later: it has another webhook-timestamp",
+			At:       []Occasion{DeliveryRetry},
+			Broken:   "a copy came 2 s or more after a refused one with the same webhook-timestamp; lanes with webhook.answer",
+			Check:    "fails deliveries until a copy comes 4 s later: it has another webhook-timestamp",
 		},
 		DeliveryDualSignOnRotation: {
 			Name:     "delivery-dual-sign-on-rotation",
 			Level:    Should,
 			Requires: "old and new secret sign for a grace time",
-			At: []Occasion{
-				RotatedJust,
-			},
+			At:       []Occasion{RotatedJust},
 			Broken: "a delivery after the answer to a rotation, and within 1 s of its request, is signed with the new secret " +
 				"alone; lanes with webhook.rotateEvery",
 			Check: "refreshes with another secret: no delivery of the next second is signed with it alone",
@@ -950,7 +948,7 @@ var sections = []section{
 			Name:     "delivery-retries-bounded",
 			Level:    Should,
 			Requires: "attempts and time bounded",
-			Unseen:   "needs a deliberate step: an endpoint that fails for a quarter of an hour",
+			Unseen:   deliberate + "an endpoint that fails for a quarter of an hour",
 		},
 		ServerIdentityKeyDiscovery: {
 			Name:     "server-identity-key-discovery",
@@ -964,21 +962,21 @@ var sections = []section{
 			Name:     "ssrf-validate-callback-url",
 			Level:    Must,
 			Requires: "callback URL validated",
-			Unseen:   "needs a deliberate step: callbacks that must be refused",
+			Unseen:   deliberate + "callbacks that must be refused",
 			Check:    "subscribes with callbacks that are no URLs: errors",
 		},
 		SSRFRejectNonRoutable: {
 			Name:     "ssrf-reject-non-routable",
 			Level:    Should,
 			Requires: "non-global addresses refused",
-			Unseen:   "needs a deliberate step: callbacks that must be refused",
+			Unseen:   deliberate + "callbacks that must be refused",
 			Check:    "subscribes with callbacks at private and link-local addresses: errors",
 		},
 		SSRFValidateAtDeliveryTime: {
 			Name:     "ssrf-validate-at-delivery-time",
 			Level:    Must,
 			Requires: "address checked at delivery and pinned",
-			Unseen:   "needs a deliberate step: a name whose address changes",
+			Unseen:   deliberate + "a name whose address changes",
 		},
 		SSRFNoRedirects: {
 			Name:     "ssrf-no-redirects",
@@ -1023,19 +1021,19 @@ var sections = []section{
 			Name:     "verification-persisted-for-no-expiry",
 			Level:    Must,
 			Requires: "status persists with no-expiry subscriptions",
-			Unseen:   "needs control of the server: a restart",
+			Unseen:   control + "a restart",
 		},
 		VerificationUsesSSRFHardenedPath: {
 			Name:     "verification-uses-ssrf-hardened-path",
 			Level:    Must,
 			Requires: "challenge goes the hardened way",
-			Unseen:   "needs a deliberate step: callbacks that must be refused",
+			Unseen:   deliberate + "callbacks that must be refused",
 			Check:    "redirects a challenge: it is not followed",
 		},
 		VerificationNoRawEndpointResponses: {
 			Name:     "verification-no-raw-endpoint-responses",
 			Requires: "no raw endpoint answers leak",
-			Unseen:   "needs a deliberate step: an endpoint that answers with a secret",
+			Unseen:   deliberate + "an endpoint that answers with a secret",
 			Check:    "answers challenges 500 and 200 with a marked text: the errors do not hold it",
 		},
 	}},
@@ -1076,14 +1074,14 @@ var sections = []section{
 			Name:     "authz-subscribe-time",
 			Level:    Must,
 			Requires: "permission checked for type and arguments",
-			Unseen:   "needs a deliberate step: a principal without permission",
+			Unseen:   deliberate + "a principal without permission",
 			Check:    "subscribes to what --denied names: Forbidden",
 		},
 		AuthzDeliveryTimeReverify: {
 			Name:     "authz-delivery-time-reverify",
 			Level:    Should,
 			Requires: "permission re-checked from time to time",
-			Unseen:   "needs control of the server: a permission that is revoked",
+			Unseen:   control + "a permission that is revoked",
 		},
 		PayloadMinimality: {
 			Name:     "payload-minimality",
