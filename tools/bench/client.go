@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -188,6 +189,28 @@ func (p *publisher) fire(ctx context.Context, e loadgen.Emission) eventmeter.Out
 		p.reached.Add(int64((p.spec.Streams - int(e.Source) + p.spec.groups() - 1) / p.spec.groups()))
 	}
 	return outcome
+}
+
+// repeat does something at intervals, in a goroutine that ends with stop.
+func repeat(every time.Duration, do func()) (stop func()) {
+	over := make(chan struct{})
+	var work sync.WaitGroup
+	work.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-tick.C:
+				do()
+			}
+		}
+	})
+	return func() {
+		close(over)
+		work.Wait()
+	}
 }
 
 func wait(ctx context.Context, d time.Duration) {

@@ -22,39 +22,35 @@ type errorMeter struct {
 	clock  *eventmeter.Clock
 	offset atomic.Int64 // wall minus monotonic
 	paced  atomic.Bool  // the paced phase has begun: deliveries count
-	stop   chan struct{}
-	done   chan struct{}
+	stop   func()       // ends the adjusting
 	parts  [64]struct {
 		mu     sync.Mutex
 		values ledger.Values
 	}
 }
 
-func newErrorMeter(clock *eventmeter.Clock) *errorMeter {
-	m := &errorMeter{Recorder: eventmeter.Tee(), clock: clock, stop: make(chan struct{}), done: make(chan struct{})}
+// newErrorMeter is nil, which measures nothing, where the spec wants none.
+func newErrorMeter(s spec, clock *eventmeter.Clock) *errorMeter {
+	if !s.Error {
+		return nil
+	}
+	m := &errorMeter{Recorder: eventmeter.Tee(), clock: clock}
 	m.adjust()
-	go m.follow()
+	m.stop = repeat(50*time.Millisecond, m.adjust)
 	return m
 }
 
-// follow measures the offset of the clocks until the meter is closed.
-func (m *errorMeter) follow() {
-	defer close(m.done)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-m.stop:
-			return
-		case <-tick.C:
-			m.adjust()
-		}
+// begin begins the paced phase.
+func (m *errorMeter) begin() {
+	if m != nil {
+		m.paced.Store(true)
 	}
 }
 
 func (m *errorMeter) close() {
-	close(m.stop)
-	<-m.done
+	if m != nil {
+		m.stop()
+	}
 }
 
 // adjust measures the offset of the clocks: it reads the wall clock between two
@@ -110,6 +106,9 @@ func sentAt(message []byte) (int64, bool) {
 }
 
 func (m *errorMeter) report(o *outcome) {
+	if m == nil {
+		return
+	}
 	var all ledger.Values
 	for i := range m.parts {
 		p := &m.parts[i]

@@ -26,13 +26,12 @@ type lane struct {
 	errors   *errorMeter // nil when the error is not measured
 	endpoint *mcpclient.Endpoint
 	driver   driver.Driver
-	stop     context.CancelFunc // ends watch
-	stopped  chan struct{}
+	stop     func() // ends the reading of figures
 	heap     runtime.MemStats
 }
 
 func newLane(s spec, clock *eventmeter.Clock) (client, error) {
-	c := &lane{base: base{spec: s}, stopped: make(chan struct{})}
+	c := &lane{base: base{spec: s}, errors: newErrorMeter(s, clock)}
 	runtime.ReadMemStats(&c.heap)
 	o := driver.Options{
 		Clock: clock, Mode: eventmeter.Push, Event: eventName, HTTP: s.HTTP, Subscriptions: s.Streams, Timeout: s.Timeout,
@@ -51,8 +50,7 @@ func newLane(s spec, clock *eventmeter.Clock) (client, error) {
 		return nil, err
 	}
 	c.rec, o.Published = c.ledger, c.ledger
-	if s.Error {
-		c.errors = newErrorMeter(clock)
+	if c.errors != nil {
 		c.rec = eventmeter.Tee(c.rec, c.errors)
 	}
 	if c.endpoint, err = mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: s.URL, Tokens: []string{token}}); err != nil {
@@ -62,9 +60,7 @@ func newLane(s spec, clock *eventmeter.Clock) (client, error) {
 	if c.driver, err = systems.New(o); err != nil {
 		return nil, err
 	}
-	var ctx context.Context
-	ctx, c.stop = context.WithCancel(context.Background())
-	go c.watch(ctx)
+	c.stop = repeat(time.Second, func() { c.ledger.Live() }) // as the live view of a run does
 	return c, nil
 }
 
@@ -74,21 +70,6 @@ func (s *spec) arguments(i int) string {
 		return "{}"
 	}
 	return fmt.Sprintf(`{"group":"%d"}`, i%s.Groups)
-}
-
-// watch reads the figures once a second, as the live view of a run does.
-func (c *lane) watch(ctx context.Context) {
-	defer close(c.stopped)
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			c.ledger.Live()
-		}
-	}
 }
 
 func (c *lane) open(ctx context.Context) error {
@@ -101,9 +82,7 @@ func (c *lane) received() int64 { return c.ledger.Live().Lanes[0].EventMessages 
 func (c *lane) recorder() eventmeter.Recorder { return c.rec }
 
 func (c *lane) begin() {
-	if c.errors != nil {
-		c.errors.paced.Store(true)
-	}
+	c.errors.begin()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	c.heap.HeapInuse, c.heap.StackInuse = m.HeapInuse-c.heap.HeapInuse, m.StackInuse-c.heap.StackInuse
@@ -112,9 +91,7 @@ func (c *lane) begin() {
 func (c *lane) finish(o *outcome) {
 	n := float64(c.spec.Streams)
 	o.Values["heap"], o.Values["stack"] = float64(c.heap.HeapInuse)/1024/n, float64(c.heap.StackInuse)/1024/n
-	if c.errors != nil {
-		c.errors.report(o)
-	}
+	c.errors.report(o)
 	if f, ok := c.driver.(driver.Figurer); ok {
 		for _, row := range f.Figures().Conform {
 			o.Values["judged"] += float64(row.Seen) / float64(o.Delivered)
@@ -135,10 +112,7 @@ func (c *lane) finish(o *outcome) {
 
 func (c *lane) close(ctx context.Context) error {
 	c.stop()
-	<-c.stopped
-	if c.errors != nil {
-		c.errors.close()
-	}
+	c.errors.close()
 	err := c.driver.Close(ctx)
 	_ = c.endpoint.Close(ctx) // it has no sessions
 	return err

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/shirou/gopsutil/v4/cpu"
@@ -98,8 +97,7 @@ type watcher struct {
 	spec           spec
 	client, target *process.Process
 	points         []point
-	stop           chan struct{}
-	done           sync.WaitGroup
+	stop           func()
 }
 
 // sampled is the time between two samples.
@@ -107,7 +105,7 @@ const sampled = 50 * time.Millisecond
 
 // watch samples until end.
 func watch(s spec, client, target int) (*watcher, error) {
-	w := &watcher{spec: s, stop: make(chan struct{})}
+	w := &watcher{spec: s}
 	var err error
 	if w.client, err = process.NewProcess(int32(client)); err != nil {
 		return nil, err
@@ -116,24 +114,12 @@ func watch(s spec, client, target int) (*watcher, error) {
 		return nil, err
 	}
 	w.sample()
-	w.done.Go(func() {
-		tick := time.NewTicker(sampled)
-		defer tick.Stop()
-		for {
-			select {
-			case <-w.stop:
-				return
-			case <-tick.C:
-				w.sample()
-			}
-		}
-	})
+	w.stop = repeat(sampled, w.sample)
 	return w, nil
 }
 
 func (w *watcher) end() []point {
-	close(w.stop)
-	w.done.Wait()
+	w.stop()
 	return w.points
 }
 

@@ -67,11 +67,7 @@ type readers struct {
 }
 
 func newReaders(s spec, clock *eventmeter.Clock) (client, error) {
-	r := &readers{base: base{spec: s}}
-	if s.Error {
-		r.errors = newErrorMeter(clock)
-	}
-	return r, nil
+	return &readers{base: base{spec: s}, errors: newErrorMeter(s, clock)}, nil
 }
 
 func (r *readers) open(ctx context.Context) error {
@@ -129,17 +125,9 @@ func (r *readers) read(i int, conn net.Conn, confirmed chan<- struct{}) {
 	}
 }
 
-func (r *readers) begin() {
-	if r.errors != nil {
-		r.errors.paced.Store(true)
-	}
-}
+func (r *readers) begin() { r.errors.begin() }
 
-func (r *readers) finish(o *outcome) {
-	if r.errors != nil {
-		r.errors.report(o)
-	}
-}
+func (r *readers) finish(o *outcome) { r.errors.report(o) }
 
 func (r *readers) close(context.Context) error {
 	r.mu.Lock()
@@ -148,9 +136,7 @@ func (r *readers) close(context.Context) error {
 	}
 	r.mu.Unlock()
 	r.work.Wait()
-	if r.errors != nil {
-		r.errors.close()
-	}
+	r.errors.close()
 	return nil
 }
 

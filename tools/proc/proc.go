@@ -10,23 +10,18 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/stderrtail"
 )
 
-// Build builds eventmeter into a folder, and returns the path of the program.
+// Build builds eventmeter into a folder that exists, and returns the path of the program, which Windows completes.
 func Build(ctx context.Context, dir string) (string, error) {
-	program := filepath.Join(dir, "eventmeter")
-	if runtime.GOOS == "windows" {
-		program += ".exe"
-	}
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", program, "github.com/eventmeter/eventmeter/cmd/eventmeter")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", dir, "github.com/eventmeter/eventmeter/cmd/eventmeter")
 	if text, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build eventmeter, which --eventmeter may name instead: %w\n%s", err, text)
+		return "", fmt.Errorf("build eventmeter: %w\n%s", err, text)
 	}
-	return program, nil
+	return filepath.Join(dir, "eventmeter"), nil
 }
 
 // patience is how long a program may take to end itself.

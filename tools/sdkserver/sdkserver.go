@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -35,7 +34,7 @@ func Serve(ctx context.Context, s *mcp.Server, mux *http.ServeMux, stateless boo
 	if err := began("http://" + ln.Addr().String()); err != nil {
 		return errors.Join(err, ln.Close())
 	}
-	h := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
+	h := &http.Server{Handler: mux, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
 	defer context.AfterFunc(ctx, func() { h.Close() })()
 	if err := h.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 		return err
