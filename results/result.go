@@ -66,6 +66,9 @@ type Result struct {
 	Coverage float64 `json:"coverage,omitempty"`
 }
 
+// Took is the time from the beginning to the end.
+func (r *Result) Took() Nanos { return Nanos(r.Finished.Sub(r.Started)) }
+
 // PartOf is the place of a shard in its run.
 type PartOf struct {
 	Index int `json:"index"` // from 0

@@ -146,7 +146,7 @@ func (p *printer) gitlab(r *results.Result) {
 	if len(all) == 0 {
 		return
 	}
-	p.printf("\x1b[0Ksection_start:%d:eventmeter\r\x1b[0Keventmeter: %s\n", r.Started.Unix(), plural(int64(len(all)), "finding"))
+	p.printf("\x1b[0Ksection_start:%d:eventmeter\r\x1b[0Keventmeter: %s\n", r.Started.Unix(), plural(len(all), "finding"))
 	for _, n := range all {
 		p.printf("%s %s: %s\n", strings.ToUpper(severity(n)), gitlabData(n.title), gitlabData(n.line()))
 	}

@@ -42,10 +42,7 @@ func (c *Calibration) failed() (n int) {
 // CalibrationJUnit writes a calibration as a JUnit report: a test case for each row, with
 // eventmeter.LANE as its class, and one that all cases ran.
 func CalibrationJUnit(w io.Writer, c *Calibration) error {
-	suite := junitSuite{
-		Name: "eventmeter", Time: secondsText(c.Took), Timestamp: c.Started.UTC().Format(time.RFC3339),
-		Properties: []junitProperty{{"profile", Clean(c.Profile)}, {"version", Clean(c.Version)}},
-	}
+	suite := newSuite("eventmeter", c.Started, c.Took, junitProperty{"profile", c.Profile}, junitProperty{"version", c.Version})
 	whole := junitCase{Class: "eventmeter.run", Name: "all cases ran"}
 	if c.Broken != "" {
 		whole.Error = problem("partial", Clean(c.Broken))
@@ -129,7 +126,7 @@ func newCalibrationView(c *Calibration) *calibrationView {
 			results.Nanos(c.Took),
 		),
 	}
-	v.Title = fmt.Sprintf("Calibration %s, %s · eventmeter", Clean(c.Profile), c.Started.UTC().Format("2 January 2006 15:04 UTC"))
+	v.Title = dated("Calibration "+Clean(c.Profile), c.Started)
 	at := map[string]int{}
 	for _, r := range c.Rows {
 		name := Clean(r.Case)
@@ -141,7 +138,7 @@ func newCalibrationView(c *Calibration) *calibrationView {
 		v.Cases[n].Rows = append(v.Cases[n].Rows, CalibrationRow{Case: name, Lane: Clean(r.Lane), Passed: r.Passed, Text: Clean(r.Text)})
 		v.Cases[n].Failed = v.Cases[n].Failed || !r.Passed
 	}
-	rows := fmt.Sprintf("%d of %s: the measured figures are the planned ones.", len(c.Rows)-c.failed(), plural(int64(len(c.Rows)), "row"))
+	rows := fmt.Sprintf("%d of %s: the measured figures are the planned ones.", len(c.Rows)-c.failed(), plural(len(c.Rows), "row"))
 	switch {
 	case c.Broken != "":
 		v.Word, v.Class, v.Verdict = "partial", "partial", "The calibration ended early: "+Clean(c.Broken)+". "+rows

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/results"
@@ -35,7 +34,7 @@ func Check(w io.Writer, c *results.Check) error {
 func CheckLine(c *results.Check) string {
 	return fmt.Sprintf(
 		"%s held, %d broken, of these %d under load alone, %d not seen",
-		plural(int64(c.Held), "row"),
+		plural(c.Held, "row"),
 		c.Broken+c.UnderLoad,
 		c.UnderLoad,
 		c.NotSeen,
@@ -45,10 +44,10 @@ func CheckLine(c *results.Check) string {
 func stageText(s results.CheckStage) string {
 	text := fmt.Sprintf(
 		"%s, %s events/s, %s received, all steps %s",
-		plural(int64(s.Subscriptions), "subscription"),
+		plural(s.Subscriptions, "subscription"),
 		figure(s.Rate),
 		plural(s.Delivered, "event"),
-		plural(int64(s.Rounds), "time"),
+		plural(s.Rounds, "time"),
 	)
 	if len(s.Bottleneck) > 0 {
 		text += "; the generator was the bottleneck: " + Clean(strings.Join(s.Bottleneck, "; "))
@@ -148,12 +147,9 @@ func (p *printer) checkUnseen(c *results.Check) {
 // CheckJUnit writes a check as a JUnit report: a test case for each row that was seen,
 // of the class of its stage, and one for each stage, which fails if it ended early.
 func CheckJUnit(w io.Writer, c *results.Check) error {
-	suite := junitSuite{
-		Name:       "eventmeter check",
-		Time:       secondsText(c.Finished.Sub(c.Started)),
-		Timestamp:  c.Started.UTC().Format(time.RFC3339),
-		Properties: []junitProperty{{"version", Clean(c.Version)}, {"target", Clean(c.Target.URL)}, {"event", Clean(c.Event)}},
-	}
+	took := c.Finished.Sub(c.Started)
+	suite := newSuite("eventmeter check", c.Started, took,
+		junitProperty{"version", c.Version}, junitProperty{"target", c.Target.URL}, junitProperty{"event", c.Event})
 	for _, s := range c.Stages {
 		whole := junitCase{Class: "eventmeter.check", Name: s.Name}
 		switch {
@@ -180,5 +176,5 @@ func CheckJUnit(w io.Writer, c *results.Check) error {
 			suite.Cases = append(suite.Cases, tested)
 		}
 	}
-	return writeJUnit(w, c.Finished.Sub(c.Started), suite)
+	return writeJUnit(w, took, suite)
 }

@@ -214,7 +214,7 @@ func compareNotes(c *stats.Comparison) []string {
 	notes := []string{
 		fmt.Sprintf(
 			"Less is better. %s tested together; equal sides differ in at most %.3g %% of comparisons.",
-			plural(int64(c.Tested), "figure"),
+			plural(c.Tested, "figure"),
 			100*c.Alpha,
 		),
 		fmt.Sprintf(
@@ -229,8 +229,8 @@ func compareNotes(c *stats.Comparison) []string {
 			fmt.Sprintf(
 				"A and B were measured together: both published %s at the same instants, A first in %s of them. Intervals of "+
 					"latencies allow for %v, by which two processes of one build may differ.",
-				plural(int64(d.Events), "event"),
-				count(int64(d.FirstA)),
+				plural(d.Events, "event"),
+				count(d.FirstA),
 				stats.Allowance,
 			),
 		)

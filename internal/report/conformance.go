@@ -13,7 +13,7 @@ func conformanceLine(r *results.Result) string {
 	if c == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s held, %d broken, %d not seen in this run", plural(int64(c.Held), "row"), c.Broken, c.NotSeen)
+	return fmt.Sprintf("%s held, %d broken, %d not seen in this run", plural(c.Held, "row"), c.Broken, c.NotSeen)
 }
 
 // conformanceRow is a row as reports show it.

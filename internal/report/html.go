@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -153,7 +154,12 @@ func titleOf(r *results.Result) string {
 	if name := Clean(r.Name); name != "" {
 		title = name + " (" + title + ")"
 	}
-	return title + ", " + r.Started.UTC().Format("2 January 2006 15:04 UTC") + " · eventmeter"
+	return dated(title, r.Started)
+}
+
+// dated is the title of a page about what began at a time.
+func dated(what string, began time.Time) string {
+	return what + ", " + began.UTC().Format("2 January 2006 15:04 UTC") + " · eventmeter"
 }
 
 // laneByLane places lanes of the same name side by side: each lane of all runs, in the order of

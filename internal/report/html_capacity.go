@@ -95,7 +95,7 @@ var stepHead = []string{
 
 func newCapacityView(c *results.Capacity) *capacityView {
 	v := &capacityView{SLO: sloText(c.SLO), Where: targetText(&c.Target), Head: stepHead}
-	v.Title = "Capacity of " + v.Where + ", " + c.Started.UTC().Format("2 January 2006 15:04 UTC") + " · eventmeter"
+	v.Title = dated("Capacity of "+v.Where, c.Started)
 	if name := Clean(c.Name); name != "" {
 		v.Title = name + " · " + v.Title
 	}
@@ -103,7 +103,7 @@ func newCapacityView(c *results.Capacity) *capacityView {
 		" · profile %s, axis %s · %s in %s",
 		nameIn(c.Profile),
 		Clean(c.Axis),
-		plural(int64(len(c.Steps)), "step"),
+		plural(len(c.Steps), "step"),
 		results.Nanos(c.Finished.Sub(c.Started)),
 	)
 	v.judge(c)
@@ -268,7 +268,7 @@ func latencyPlot(c *results.Capacity, steps []*results.CapacityStep, i int, of r
 	}
 	p.Caption += "The shaded column is the interval of the maximum load, and the line in it the maximum load."
 	if empty > 0 {
-		p.Caption += fmt.Sprintf(" In %s nothing was received.", plural(int64(empty), "step"))
+		p.Caption += fmt.Sprintf(" In %s nothing was received.", plural(empty, "step"))
 	}
 	return p
 }

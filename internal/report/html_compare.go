@@ -125,9 +125,9 @@ func shortSide(s stats.SideInfo) string {
 		}
 	}
 	if parent == "." || parent == "/" {
-		return plural(int64(len(s.Runs)), "run")
+		return plural(len(s.Runs), "run")
 	}
-	return fmt.Sprintf("%s (%s)", Clean(filepath.Base(parent)), plural(int64(len(s.Runs)), "run"))
+	return fmt.Sprintf("%s (%s)", Clean(filepath.Base(parent)), plural(len(s.Runs), "run"))
 }
 
 func shownValue(unit string, v *float64) string {
@@ -158,7 +158,7 @@ func (v *comparisonView) changed(where string, f *stats.Change) {
 
 // judge names no side better or worse without a figure that differs.
 func (v *comparisonView) judge(tested, same int) {
-	figures := plural(int64(tested), "figure")
+	figures := plural(tested, "figure")
 	rest := fmt.Sprintf("%d are the same, and of %d there is not enough data", same, tested-same-v.Worse-v.Better)
 	switch {
 	case v.Worse > 0 && v.Better > 0:

@@ -109,7 +109,7 @@ func shardRows(shards []results.Shard) []shardRow {
 		if !s.Missing {
 			row.Cells = []string{
 				Clean(s.Machine),
-				count(int64(s.Subscriptions)),
+				count(s.Subscriptions),
 				count(s.Delivered),
 				count(s.Foreign),
 				"+" + (s.Skew / 1000 * 1000).String(),

@@ -68,21 +68,24 @@ func JUnit(w io.Writer, runs ...*results.Result) error {
 		if len(runs) > 1 {
 			suite.Name = fmt.Sprintf("eventmeter %d: %s", i+1, profileName(r))
 		}
-		took += r.Finished.Sub(r.Started)
+		took += r.Took().Duration()
 		suites = append(suites, suite)
 	}
 	return writeJUnit(w, took, suites...)
 }
 
+// newSuite returns a suite without test cases.
+func newSuite(name string, began time.Time, took time.Duration, properties ...junitProperty) junitSuite {
+	for i := range properties {
+		properties[i].Value = Clean(properties[i].Value)
+	}
+	return junitSuite{Name: name, Time: secondsText(took), Timestamp: began.UTC().Format(time.RFC3339), Properties: properties}
+}
+
 // junitOf returns the suite of one run.
 func junitOf(r *results.Result) junitSuite {
-	suite := junitSuite{
-		Name: "eventmeter", Time: secondsText(r.Finished.Sub(r.Started)), Timestamp: r.Started.UTC().Format(time.RFC3339),
-		Properties: []junitProperty{
-			{"run", Clean(r.Run)}, {"version", Clean(r.Version)}, {"target", Clean(r.Target.URL)},
-			{"protocol", protocolText(r)},
-		},
-	}
+	suite := newSuite("eventmeter", r.Started, r.Took().Duration(), junitProperty{"run", r.Run}, junitProperty{"version", r.Version},
+		junitProperty{"target", r.Target.URL}, junitProperty{"protocol", protocolText(r)})
 	for _, f := range upstreamValues(&r.Upstream) {
 		suite.Properties = append(suite.Properties, junitProperty{"upstream." + f.path, f.text})
 	}
@@ -103,9 +106,9 @@ func junitOf(r *results.Result) junitSuite {
 		}
 		switch verdictWord(v) {
 		case wordFailed:
-			c.Failure = problem("threshold", "measured: "+Clean(v.Text))
+			c.Failure = problem("threshold", Clean(thresholdText(v)))
 		case wordNotEvaluated:
-			c.Error = problem("not-evaluated", "not evaluated: "+Clean(v.Text))
+			c.Error = problem("not-evaluated", Clean(thresholdText(v)))
 		}
 		suite.Cases = append(suite.Cases, c)
 	}

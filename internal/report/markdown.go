@@ -100,8 +100,8 @@ func Markdown(w io.Writer, r *results.Result) error {
 		Markup(whereText(r)),
 		plural(r.Upstream.Published, "event"),
 		Markup(r.Upstream.Kind),
-		plural(int64(r.Upstream.Sources), "source"),
-		results.Nanos(r.Finished.Sub(r.Started)),
+		plural(r.Upstream.Sources, "source"),
+		r.Took(),
 	)
 	for i := range r.Until {
 		p.printf("%s.\n\n", Markup(r.Until[i].String()))

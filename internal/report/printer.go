@@ -76,7 +76,7 @@ func (p *printer) line(label string, widths []int, value func(i int) string) {
 // entry, but an archive may hold anything.
 func Clean(s string) string { return errtext.Plain(s) }
 
-func plural(n int64, what string) string {
+func plural[N int | int64](n N, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
@@ -84,8 +84,8 @@ func plural(n int64, what string) string {
 }
 
 // count formats n with a space between thousands.
-func count(n int64) string {
-	s := strconv.FormatInt(n, 10)
+func count[N int | int64](n N) string {
+	s := strconv.FormatInt(int64(n), 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
 		s = s[:i] + " " + s[i:]
 	}

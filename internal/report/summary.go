@@ -32,7 +32,7 @@ func Summary(w io.Writer, r *results.Result, o SummaryOptions) error {
 	head := fmt.Sprintf(
 		"%s in %s, %s published",
 		whereText(r),
-		results.Nanos(r.Finished.Sub(r.Started)),
+		r.Took(),
 		plural(r.Upstream.Published, "event"),
 	)
 	verdict := s.besides(strings.ToUpper(j.word), j.text, 3)
@@ -137,7 +137,7 @@ func (s *summary) notes(j *judgement) (out []string) {
 		out = append(
 			out,
 			s.o.Ink.Bad(
-				s.besides("broken", fmt.Sprintf("%s of conformance, such as %s", plural(int64(len(rows)), "row"), rows[0].Row), 1)[0],
+				s.besides("broken", fmt.Sprintf("%s of conformance, such as %s", plural(len(rows), "row"), rows[0].Row), 1)[0],
 			),
 		)
 	}
@@ -290,7 +290,7 @@ func warningsText(r *results.Result) string {
 	if len(r.Warnings) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("  (%s)", plural(int64(len(r.Warnings)), "warning"))
+	return fmt.Sprintf("  (%s)", plural(len(r.Warnings), "warning"))
 }
 
 // fold breaks text at spaces into lines of at most n columns.

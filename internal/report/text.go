@@ -37,12 +37,12 @@ func Text(w io.Writer, r *results.Result) error {
 }
 
 func (p *printer) head(r *results.Result) {
-	p.printf("%s, %s, in %s", whereText(r), protocolText(r), results.Nanos(r.Finished.Sub(r.Started)))
+	p.printf("%s, %s, in %s", whereText(r), protocolText(r), r.Took())
 	if r.Partial {
 		p.printf(" · PARTIAL: %s", Clean(r.Reason))
 	}
 	u := r.Upstream
-	p.printf("\n%s published by %s from %s", plural(u.Published, "event"), Clean(u.Kind), plural(int64(u.Sources), "source"))
+	p.printf("\n%s published by %s from %s", plural(u.Published, "event"), Clean(u.Kind), plural(u.Sources, "source"))
 	for _, x := range []struct {
 		n    int64
 		what string

@@ -23,10 +23,10 @@ type judgement struct {
 func judge(r *results.Result) judgement {
 	j := judgement{unclean: uncleanLines(lanesOf(r))}
 	t := results.TallyOf(r.Thresholds)
-	thresholds := plural(int64(t.All()), "threshold")
+	thresholds := plural(t.All(), "threshold")
 	of := fmt.Sprintf("%d of %s held", t.Held, thresholds)
 	if t.NotEvaluated > 0 {
-		of += fmt.Sprintf(", %d %s not evaluated", t.NotEvaluated, were(t.NotEvaluated))
+		of += fmt.Sprintf(", %d %s not evaluated", t.NotEvaluated, verb(t.NotEvaluated, "was", "were"))
 	}
 	if t.All() == 0 {
 		of = "the profile sets no thresholds"
@@ -51,7 +51,7 @@ func judge(r *results.Result) judgement {
 	case t.Failed > 0:
 		j.word, j.text = "fail", fmt.Sprintf("%d of %s failed", t.Failed, thresholds)
 		if t.NotEvaluated > 0 {
-			j.text += fmt.Sprintf(", and %d %s not evaluated", t.NotEvaluated, were(t.NotEvaluated))
+			j.text += fmt.Sprintf(", and %d %s not evaluated", t.NotEvaluated, verb(t.NotEvaluated, "was", "were"))
 		}
 	case t.NotEvaluated > 0:
 		why := strings.Join(whyNot(r.Thresholds), "; ")
@@ -59,7 +59,7 @@ func judge(r *results.Result) judgement {
 			"%d of %s %s not evaluated: %s",
 			t.NotEvaluated,
 			thresholds,
-			were(t.NotEvaluated),
+			verb(t.NotEvaluated, "was", "were"),
 			why,
 		)
 	case r.Part != nil:
@@ -84,7 +84,7 @@ func (j *judgement) clean(r *results.Result) string {
 		if j.word == "pass" || j.word == "not judged" || j.word == "part" {
 			j.class = "unclean"
 		}
-		return fmt.Sprintf(" The run is not clean: %s should be 0 and %s not.", plural(int64(len(j.unclean)), "figure"), is(len(j.unclean)))
+		return fmt.Sprintf(" The run is not clean: %s should be 0 and %s not.", plural(len(j.unclean), "figure"), verb(len(j.unclean), "is", "are"))
 	}
 	delivered, disorder := int64(0), int64(0)
 	for i := range r.Lanes {
@@ -124,18 +124,12 @@ func whyNot(vs []results.Verdict) []string {
 	return whys
 }
 
-func were(n int) string {
+// verb is the form of a verb for a number.
+func verb(n int, one, several string) string {
 	if n == 1 {
-		return "was"
+		return one
 	}
-	return "were"
-}
-
-func is(n int) string {
-	if n == 1 {
-		return "is"
-	}
-	return "are"
+	return several
 }
 
 // leakRows say of each gauge of the target that rises why it is or is not a leak, and list the others
