@@ -1,6 +1,7 @@
 package results_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"reflect"
 	"testing"
@@ -8,6 +9,17 @@ import (
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
+
+// TestCountsAreFigures: each count, and each total that it is a part of, is a figure of a lane.
+func TestCountsAreFigures(t *testing.T) {
+	for _, c := range results.LaneCounts {
+		for _, name := range []string{c.Name, cmp.Or(c.Per, c.Name)} {
+			if _, ok := new(results.Lane).Figure(name); !ok {
+				t.Errorf("%s: there is no figure %s", c.Name, name)
+			}
+		}
+	}
+}
 
 // TestEveryCountIsInTheResult changes one count of an account at a time: the
 // lane of the result says so.

@@ -6,10 +6,7 @@ import "github.com/eventmeter/eventmeter/sinks/ledger"
 // comparisons may judge.
 type LaneCount struct {
 	Name string // the path in result.json
-	Read func(*Lane) int64
-	// Of is the total that the count is a part of in comparisons; nil = it is not compared.
-	Of func(*Lane) int64
-	// Per is the name of Of.
+	// Per is the name of the total that the count is a part of in comparisons; "" = it is not compared.
 	Per string
 	// Example is the kind of the count's examples; "" = there are none.
 	Example ledger.ExampleKind
@@ -19,35 +16,44 @@ type LaneCount struct {
 
 // LaneCounts are the counts of lanes, in the order of reports.
 var LaneCounts = []LaneCount{
-	{Name: "subscriptions", Read: func(l *Lane) int64 { return int64(l.Subscriptions) }},
-	{Name: "expected", Read: expectedOf},
-	{Name: "delivered", Read: deliveredOf},
-	loss("lostSilent", ledger.ExampleLostSilent, func(l *Lane) int64 { return l.LostSilent }),
-	loss("lostAnnounced", ledger.ExampleLostAnnounced, func(l *Lane) int64 { return l.LostAnnounced }),
-	loss("lostOrderUnknown", ledger.ExampleLostOrderUnknown, func(l *Lane) int64 { return l.LostOrderUnknown }),
-	loss("lostUndeliverable", ledger.ExampleLostUndeliverable, func(l *Lane) int64 { return l.LostUndeliverable }),
-	loss("lostRefused", ledger.ExampleLostRefused, func(l *Lane) int64 { return l.LostRefused }),
-	loss("lostSuspended", ledger.ExampleLostSuspended, func(l *Lane) int64 { return l.LostSuspended }),
-	{Name: "duplicates.sameEvent", Read: func(l *Lane) int64 { return l.Duplicates.SameEvent }},
-	{Name: "duplicates.sameEmission", Read: func(l *Lane) int64 { return l.Duplicates.SameEmission }},
-	share("outOfOrder", ledger.ExampleOutOfOrder, func(l *Lane) int64 { return l.OutOfOrder }),
-	share("orderConflicts", "", func(l *Lane) int64 { return l.OrderConflicts }),
-	share("late", "", func(l *Lane) int64 { return l.Late }),
-	share("unexpected", ledger.ExampleUnexpected, func(l *Lane) int64 { return l.Unexpected }),
-	share("recovered", "", func(l *Lane) int64 { return l.Recovered }),
-	{Name: "gaps.incidents", Read: func(l *Lane) int64 { return l.Gaps.Incidents }, Of: expectedOf, Per: "expected"},
-	share("gaps.falseAlarms", "", func(l *Lane) int64 { return l.Gaps.FalseAlarms }),
-	{Name: "latency.fromIntended.count", Read: func(l *Lane) int64 { return l.Latency.FromIntended.Count }},
-	{Name: "latency.fromSent.count", Read: func(l *Lane) int64 { return l.Latency.FromSent.Count }},
+	{Name: "subscriptions"},
+	{Name: "expected"},
+	{Name: "delivered"},
+	loss("lostSilent", ledger.ExampleLostSilent),
+	loss("lostAnnounced", ledger.ExampleLostAnnounced),
+	loss("lostOrderUnknown", ledger.ExampleLostOrderUnknown),
+	loss("lostUndeliverable", ledger.ExampleLostUndeliverable),
+	loss("lostRefused", ledger.ExampleLostRefused),
+	loss("lostSuspended", ledger.ExampleLostSuspended),
+	{Name: "duplicates.sameEvent"},
+	{Name: "duplicates.sameEmission"},
+	share("outOfOrder", ledger.ExampleOutOfOrder),
+	share("orderConflicts", ""),
+	share("late", ""),
+	share("unexpected", ledger.ExampleUnexpected),
+	share("recovered", ""),
+	{Name: "gaps.incidents", Per: "expected"},
+	share("gaps.falseAlarms", ""),
+	{Name: "latency.fromIntended.count"},
+	{Name: "latency.fromSent.count"},
 }
 
-func expectedOf(l *Lane) int64  { return l.Expected }
-func deliveredOf(l *Lane) int64 { return l.Delivered }
-
-func loss(name string, kind ledger.ExampleKind, read func(*Lane) int64) LaneCount {
-	return LaneCount{Name: name, Read: read, Of: expectedOf, Per: "expected", Example: kind, Loss: true}
+func loss(name string, kind ledger.ExampleKind) LaneCount {
+	return LaneCount{Name: name, Per: "expected", Example: kind, Loss: true}
 }
 
-func share(name string, kind ledger.ExampleKind, read func(*Lane) int64) LaneCount {
-	return LaneCount{Name: name, Read: read, Of: deliveredOf, Per: "delivered", Example: kind}
+func share(name string, kind ledger.ExampleKind) LaneCount {
+	return LaneCount{Name: name, Per: "delivered", Example: kind}
+}
+
+// Read returns the count of a lane.
+func (c LaneCount) Read(l *Lane) int64 { return l.count(c.Name) }
+
+// Of returns the total of a lane that the count is a part of.
+func (c LaneCount) Of(l *Lane) int64 { return l.count(c.Per) }
+
+// count is a figure that is a count.
+func (l *Lane) count(name string) int64 {
+	v, _ := l.Figure(name)
+	return int64(v)
 }

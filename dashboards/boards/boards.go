@@ -6,6 +6,7 @@ package boards
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,23 +34,25 @@ func All() []Board {
 // JSON returns the dashboard as Grafana loads it.
 func (b Board) JSON() ([]byte, error) {
 	d, err := b.make().Build()
+	var text []byte
+	if err == nil {
+		text, err = encode(d)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("build %s: %w", b.File, err)
 	}
+	return append(text, '\n'), nil
+}
+
+// encode returns the JSON of a dashboard, with the display format of its annotations.
+func encode(d dashboard.Dashboard) ([]byte, error) {
 	text, err := json.Marshal(d)
-	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", b.File, err)
-	}
 	var tree map[string]any
-	if err := json.Unmarshal(text, &tree); err != nil {
-		return nil, fmt.Errorf("encode %s: %w", b.File, err)
+	if err = errors.Join(err, json.Unmarshal(text, &tree)); err != nil {
+		return nil, err
 	}
 	format(tree)
-	text, err = json.MarshalIndent(tree, "", "  ")
-	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", b.File, err)
-	}
-	return append(text, '\n'), nil
+	return json.MarshalIndent(tree, "", "  ")
 }
 
 // Write writes all dashboards to a directory that exists.

@@ -48,27 +48,44 @@ const opening = "opening and ending"
 // target's processor time where it is known by lane. The cost paid once covers the whole run; all
 // others cover the measured window.
 func costs(columns []column, lanes []laneOf) []bars {
-	perHour := func(l *results.Lane) float64 { return l.Overhead.Measured.SubscriptionHours }
-	perEvent := func(l *results.Lane) float64 { return float64(l.Overhead.Measured.Received) }
-	perOne := func(l *results.Lane) float64 { return float64(l.Overhead.Opened) }
-	measured := func(l *results.Lane) map[string]results.Traffic { return l.Overhead.Measured.Causes }
-	ever := func(l *results.Lane) map[string]results.Traffic { return l.Overhead.Causes }
-	requests := func(t results.Traffic) float64 { return float64(t.Requests) }
-	size := func(t results.Traffic) float64 { return float64(t.BytesUp + t.BytesDown) }
-	whole := append(causesFrom(running, 0), costCause{len(running), opening})
-	overhead := causesFrom(ongoing, 1)
-	all := []bars{
-		costBars("Total: bytes per delivered event", bytes, columns, lanes, measured, whole, size, perEvent),
-		costBars("Overhead: bytes per delivered event", bytes, columns, lanes, measured, overhead, size, perEvent),
-		costBars("Total: requests per delivered event", ratio, columns, lanes, measured, whole, requests, perEvent),
-		costBars("Overhead: requests per delivered event", ratio, columns, lanes, measured, overhead, requests, perEvent),
-		costBars("Overhead: bytes per subscription-hour", bytes, columns, lanes, measured, overhead, size, perHour),
-		costBars("Overhead: requests per subscription-hour", ratio, columns, lanes, measured, overhead, requests, perHour),
-		costBars("Bytes to open and end one subscription", bytes, columns, lanes, ever, causesFrom(once, 0), size, perOne),
-		costBars("Requests to open and end one subscription", ratio, columns, lanes, ever, causesFrom(once, 0), requests, perOne),
-		targetBars(columns, lanes),
+	requests := amount{ratio, func(t results.Traffic) float64 { return float64(t.Requests) }}
+	size := amount{bytes, func(t results.Traffic) float64 { return float64(t.BytesUp + t.BytesDown) }}
+	perEvent := func(o *results.Overhead) (map[string]results.Traffic, float64) {
+		return o.Measured.Causes, float64(o.Measured.Received)
 	}
-	return slices.DeleteFunc(all, func(b bars) bool { return len(b.Bars) == 0 })
+	perHour := func(o *results.Overhead) (map[string]results.Traffic, float64) {
+		return o.Measured.Causes, o.Measured.SubscriptionHours
+	}
+	perOne := func(o *results.Overhead) (map[string]results.Traffic, float64) { return o.Causes, float64(o.Opened) }
+	whole, overhead, paidOnce := append(causesFrom(running, 0), costCause{len(running), opening}), causesFrom(ongoing, 1), causesFrom(once, 0)
+	var all []bars
+	for _, c := range []cost{
+		{"Total: bytes per delivered event", size, whole, perEvent},
+		{"Overhead: bytes per delivered event", size, overhead, perEvent},
+		{"Total: requests per delivered event", requests, whole, perEvent},
+		{"Overhead: requests per delivered event", requests, overhead, perEvent},
+		{"Overhead: bytes per subscription-hour", size, overhead, perHour},
+		{"Overhead: requests per subscription-hour", requests, overhead, perHour},
+		{"Bytes to open and end one subscription", size, paidOnce, perOne},
+		{"Requests to open and end one subscription", requests, paidOnce, perOne},
+	} {
+		all = append(all, c.bars(columns, lanes))
+	}
+	return slices.DeleteFunc(append(all, targetBars(columns, lanes)), func(b bars) bool { return len(b.Bars) == 0 })
+}
+
+// amount is what is measured of traffic, and how it is written.
+type amount struct {
+	say func(float64) string
+	of  func(results.Traffic) float64
+}
+
+// cost is an amount of traffic by cause, divided by what it was paid for.
+type cost struct {
+	title  string
+	amount amount
+	causes []costCause
+	per    func(*results.Overhead) (traffic map[string]results.Traffic, n float64)
 }
 
 // costCause is a cause and its shade.
@@ -99,28 +116,18 @@ func (c costCause) in(causes map[string]results.Traffic) results.Traffic {
 	return sum
 }
 
-func costBars(
-	title string,
-	say func(float64) string,
-	columns []column,
-	lanes []laneOf,
-	traffic func(*results.Lane) map[string]results.Traffic,
-	causes []costCause,
-	amount func(results.Traffic) float64,
-	over func(*results.Lane) float64,
-) bars {
-	c := bars{Title: title}
+func (k *cost) bars(columns []column, lanes []laneOf) bars {
+	c := bars{Title: k.title}
 	seen := map[costCause]bool{}
 	for i, x := range lanes {
-		l := x.lane
-		n := over(l)
+		traffic, n := k.per(&x.lane.Overhead)
 		if n <= 0 {
 			continue
 		}
 		b := bar{Column: columns[i]}
 		var sum float64
-		for _, cause := range causes {
-			v := amount(cause.in(traffic(l))) / n
+		for _, cause := range k.causes {
+			v := k.amount.of(cause.in(traffic)) / n
 			if v == 0 {
 				continue
 			}
@@ -128,10 +135,10 @@ func costBars(
 				seen[cause] = true
 				c.Keys = append(c.Keys, barKey{cause.key, cause.name})
 			}
-			b.Parts = append(b.Parts, barPart{Key: cause.key, X: sum, W: v, Tip: cause.name + " " + say(v)})
+			b.Parts = append(b.Parts, barPart{Key: cause.key, X: sum, W: v, Tip: cause.name + " " + k.amount.say(v)})
 			sum += v
 		}
-		b.Text, b.sum = say(sum), sum
+		b.Text, b.sum = k.amount.say(sum), sum
 		c.Bars = append(c.Bars, b)
 	}
 	slices.SortFunc(c.Keys, func(a, b barKey) int { return a.Key - b.Key })

@@ -48,7 +48,7 @@ func latencyFigures(path, tag string) []compared {
 // countFigures are the counts that are compared.
 func countFigures() (all []compared) {
 	for _, n := range results.LaneCounts {
-		if n.Of != nil {
+		if n.Per != "" {
 			all = append(all, compared{path: n.Name, per: n.Per, unit: "share", count: func(l *results.Lane) tallied { return tally(l, n) }})
 		}
 	}

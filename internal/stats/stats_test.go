@@ -400,7 +400,7 @@ func TestLoadSide(t *testing.T) {
 // found.
 func TestCompareEveryCount(t *testing.T) {
 	for _, n := range results.LaneCounts {
-		if n.Of == nil || n.Loss {
+		if n.Per == "" || n.Loss {
 			continue
 		}
 		s := defaultSim()
