@@ -87,18 +87,15 @@ func sideText(s stats.SideInfo) string {
 	return fmt.Sprintf("%d runs: %s", len(s.Runs), strings.Join(names, ", "))
 }
 
-// The columns of the table: figure, A, B, change, interval, p, finding.
-const (
-	figureWidth = 37
-	valueWidth  = 9
-	effectWidth = 9
-	boundsWidth = 18
-	pWidth      = 7
-)
+// figureWidth is the width of the first column of the table, the figure, and columnWidths are those of
+// A, B, change, interval and p. The finding is last.
+const figureWidth = 37
+
+var columnWidths = []int{9, 9, 9, 18, 7}
 
 func (p *printer) changes(title string, figures []stats.Change) {
 	p.printf("%s\n", shorten(title, width))
-	p.columns("", "A", "B", "change", "95 % interval", "p", "")
+	p.columns("", "", "A", "B", "change", "95 % interval", "p")
 	p.printf("%s\n", strings.Repeat("─", width))
 	var none []string
 	for i := range figures {
@@ -108,7 +105,7 @@ func (p *printer) changes(title string, figures []stats.Change) {
 			continue
 		}
 		t := changeTexts(c)
-		p.columns(figureLabel(c), t.a, t.b, t.effect, t.bounds, t.p, findingMark(c))
+		p.columns(figureLabel(c), findingMark(c), t.a, t.b, t.effect, t.bounds, t.p)
 	}
 	if none != nil {
 		p.wrapped("0 on both sides: " + strings.Join(none, ", "))
@@ -116,12 +113,12 @@ func (p *printer) changes(title string, figures []stats.Change) {
 	p.printf("\n")
 }
 
-func (p *printer) columns(label, a, b, effect, bounds, pValue, finding string) {
-	line := padRight(shorten(label, figureWidth), figureWidth) +
-		padLeft(shorten(a, valueWidth-1), valueWidth) + padLeft(shorten(b, valueWidth-1), valueWidth) +
-		padLeft(shorten(effect, effectWidth-1), effectWidth) + padLeft(shorten(bounds, boundsWidth-1), boundsWidth) +
-		padLeft(pValue, pWidth) + "  " + finding
-	p.printf("%s\n", strings.TrimRight(line, " "))
+func (p *printer) columns(label, finding string, cells ...string) {
+	line := padRight(shorten(label, figureWidth), figureWidth)
+	for i, cell := range cells {
+		line += padLeft(shorten(cell, columnWidths[i]-1), columnWidths[i])
+	}
+	p.printf("%s\n", strings.TrimRight(line+"  "+finding, " "))
 }
 
 // figureLabel is the figure's path, which can be copied into a gate.

@@ -59,10 +59,10 @@ func (p *printer) shown(figures []stats.Shown) {
 	if len(figures) == 0 {
 		return
 	}
-	p.columns("upstream, not judged", "A", "B", "", "", "", "")
+	p.columns("upstream, not judged", "", "A", "B")
 	p.printf("%s\n", strings.Repeat("─", width))
 	for _, f := range figures {
-		p.columns(f.Figure, shownText(f.Unit, f.A), shownText(f.Unit, f.B), "", "", "", "")
+		p.columns(f.Figure, "", shownText(f.Unit, f.A), shownText(f.Unit, f.B))
 	}
 	p.printf("\n")
 }

@@ -84,7 +84,8 @@ func (j *judgement) clean(r *results.Result) string {
 		if j.word == "pass" || j.word == "not judged" || j.word == "part" {
 			j.class = "unclean"
 		}
-		return fmt.Sprintf(" The run is not clean: %s should be 0 and %s not.", plural(len(j.unclean), "figure"), verb(len(j.unclean), "is", "are"))
+		n := len(j.unclean)
+		return fmt.Sprintf(" The run is not clean: %s should be 0 and %s not.", plural(n, "figure"), verb(n, "is", "are"))
 	}
 	delivered, disorder := int64(0), int64(0)
 	for i := range r.Lanes {
