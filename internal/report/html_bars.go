@@ -57,7 +57,8 @@ func costs(columns []column, lanes []laneOf) []bars {
 		return o.Measured.Causes, o.Measured.SubscriptionHours
 	}
 	perOne := func(o *results.Overhead) (map[string]results.Traffic, float64) { return o.Causes, float64(o.Opened) }
-	whole, overhead, paidOnce := append(causesFrom(running, 0), costCause{len(running), opening}), causesFrom(ongoing, 1), causesFrom(once, 0)
+	whole := append(causesFrom(running, 0), costCause{len(running), opening})
+	overhead, paidOnce := causesFrom(ongoing, 1), causesFrom(once, 0)
 	var all []bars
 	for _, c := range []cost{
 		{"Total: bytes per delivered event", size, whole, perEvent},
