@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -109,5 +110,70 @@ func TestHostileText(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestHostileUpstream: the warning that quotes an upstream has no command, control character or secret of the script.
+func TestHostileUpstream(t *testing.T) {
+	noLeaks(t)
+	const token = "tok-3f9a7c51e2"
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, "you sent "+r.Header.Get("Authorization")+" \u009b31m ##vso[task.complete] ::error::x")
+	}))
+	defer s.Close()
+	root := New()
+	vu := newStage(t, root)
+	vu.must(fmt.Sprintf("await new Upstream({event: 'e', url: %q, headers: {Authorization: 'Bearer %s'}}).fire();", s.URL, token))
+	finished(t, root)
+	vu.over()
+	said := vu.log.String()
+	if !strings.Contains(said, "you sent") {
+		t.Fatalf("nothing of the answer is logged: %s", said)
+	}
+	for _, bad := range []string{token, "\u009b", "##vso[", " ::error"} {
+		if strings.Contains(said, bad) {
+			t.Errorf("%q in %s", bad, said)
+		}
+	}
+}
+
+// lines sends each line that is written to it.
+type lines chan string
+
+func (l lines) Write(b []byte) (int, error) {
+	l <- string(b)
+	return len(b), nil
+}
+
+// TestUnaskedText: k6 prints what net/http logs, which quotes data that a target sends unasked.
+func TestUnaskedText(t *testing.T) {
+	logged := make(lines, 100)
+	before := log.Writer()
+	log.SetOutput(logged)
+	defer log.SetOutput(before)
+	noLeaks(t)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		const answer = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+		if _, err := conn.Write([]byte(answer + "UNASKED " + r.Header.Get("Authorization") + "\r\n")); err != nil {
+			t.Error(err)
+		}
+		_, _ = conn.Read(make([]byte, 1)) // until the client hangs up
+	}))
+	defer s.Close()
+	root := New()
+	vu := newStage(t, root)
+	vu.must(fmt.Sprintf("try { await new Client(%q, {token: 'topsecret'}).list('tools'); } catch (e) {}", s.URL))
+	finished(t, root)
+	vu.over()
+	if line := <-logged; !strings.Contains(line, "Unsolicited response") || strings.Contains(line, "UNASKED") ||
+		strings.Contains(line, "topsecret") {
+		t.Errorf("logged %q", line)
 	}
 }

@@ -6,8 +6,12 @@
 package mcpevents
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"slices"
 
 	"github.com/grafana/sobek"
 	"go.k6.io/k6/v2/errext"
@@ -40,8 +44,25 @@ func (r *Root) NewModuleInstance(vu modules.VU) modules.Instance {
 	if err != nil {
 		common.Throw(vu.Runtime(), fmt.Errorf("%s: %w", Name, err))
 	}
+	if _, done := log.Writer().(unquoted); !done {
+		log.SetOutput(unquoted{log.Writer()})
+	}
 	r.hub.life.watch(vu.Events())
 	return &instance{vu: vu, hub: r.hub, metrics: m}
+}
+
+// unquoted is the output of the standard logger, which k6 prints. It leaves out what net/http quotes there of data that
+// a target sent unasked: they can hold our token.
+type unquoted struct{ io.Writer }
+
+// Write implements [io.Writer].
+func (u unquoted) Write(line []byte) (int, error) {
+	said := line
+	if before, _, quotes := bytes.Cut(line, []byte(" starting with ")); quotes && bytes.Contains(before, []byte("Unsolicited")) {
+		said = append(slices.Clip(before), '\n')
+	}
+	_, err := u.Writer.Write(said)
+	return len(line), err
 }
 
 // Exports implements modules.Instance.

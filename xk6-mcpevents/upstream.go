@@ -16,6 +16,7 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/loadgen"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/grafana/sobek"
 	"github.com/sirupsen/logrus"
@@ -224,7 +225,8 @@ func (s *source) clean(said string) string {
 	if c := s.opts.client; c != nil {
 		return c.secrets.Scrub(said)
 	}
-	return errtext.Plain(said)
+	own := mcpclient.EndpointOptions{URL: s.where, Headers: s.opts.Headers}
+	return errtext.NewSecrets(secretsOf(own)...).Scrub(said)
 }
 
 func (s *source) fire(ctx context.Context, o fireOptions) (loadgen.Stats, error) {

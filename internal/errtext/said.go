@@ -3,6 +3,7 @@ package errtext
 import (
 	"encoding/json"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -102,17 +103,15 @@ func withoutSequences(text string) string {
 	return out.String()
 }
 
-// commands are the markers that GitHub, Azure, TeamCity and GitLab take for commands in logs. Those
-// of two colons count at the beginning of a line only.
+// commands are the markers that GitHub, Azure, TeamCity and GitLab take for commands anywhere in logs.
 var commands = strings.NewReplacer("##[", "# #[", "##vso[", "# #vso[", "##teamcity[", "# #teamcity[",
 	"section_start:", "section_start :", "section_end:", "section_end :")
 
+// command is what GitHub takes for a command at the beginning of a line. Text may be wrapped before any word.
+var command = regexp.MustCompile(`(^|[\s\p{Z}]):(:\pL)`)
+
 func breakCommands(text string) string {
-	text = commands.Replace(text)
-	if at := len(text) - len(strings.TrimLeft(text, " ")); strings.HasPrefix(text[at:], "::") {
-		text = text[:at] + ": :" + text[at+2:]
-	}
-	return text
+	return command.ReplaceAllString(commands.Replace(text), "$1: $2")
 }
 
 // MinSecret is the length of the shortest secret that [Secrets] looks for.

@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"flag"
 	"io"
 	"os"
@@ -368,5 +369,24 @@ func TestComparisonIsJSON(t *testing.T) {
 	want := write(t, func(w io.Writer) error { return CompareText(w, sampleComparison()) })
 	if got := write(t, func(w io.Writer) error { return CompareText(w, &c) }); got != want {
 		t.Errorf("got\n%s", got)
+	}
+}
+
+// Wherever text of a target is wrapped, no line begins with what GitHub takes for a command.
+func TestWrappedTextIsNoCommand(t *testing.T) {
+	for n := range 110 {
+		said := Clean(strings.Repeat("x", n) + " ::error title=forged::x\u00a0::stop-commands::y " + strings.Repeat("z", 60) + " ::add-mask::z")
+		c, r := sampleComparison(), sampleResult()
+		c.Warnings = append(c.Warnings, results.Warning{Code: "x", Text: said})
+		r.Partial, r.Reason = true, said
+		r.Warnings = append(r.Warnings, results.Warning{Code: "x", Text: said})
+		text := write(t, func(w io.Writer) error {
+			return errors.Join(CompareText(w, c), Text(w, r), Summary(w, r, SummaryOptions{Width: 80}))
+		})
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(strings.TrimSpace(line), "::") {
+				t.Fatalf("a line begins %q", line)
+			}
+		}
 	}
 }
