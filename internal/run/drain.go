@@ -74,6 +74,17 @@ func (p *pass) drain(ctx context.Context, failed error) error {
 	}
 }
 
+// lookAgain makes lanes that were owed events and received none read once more what they subscribed
+// to.
+func (p *pass) lookAgain() {
+	live := p.ledger.Live()
+	for i, d := range p.drivers {
+		if d, ok := d.(driver.Looker); ok && live.Lanes[i].Delivered == 0 && p.ledger.OutstandingOf(uint16(i)) > 0 {
+			d.Look()
+		}
+	}
+}
+
 // unsettled reports whether a target may deliver again what arrived already, because it
 // gave up waiting for an answer after since. When it will is not known here, so that the
 // drain then takes its whole timeout.

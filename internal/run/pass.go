@@ -64,6 +64,9 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 	if err == nil {
 		err = p.stillThere(ctx, p.ledger.Outstanding() > 0)
 	}
+	if err == nil {
+		p.lookAgain()
+	}
 	endCheckpoints()
 	if p.backlog != nil {
 		p.backlog.Undrained = p.ledger.Outstanding()

@@ -76,3 +76,44 @@ thresholds: ["*.lostSilent == 0", "*.unexpected == 0", "run.upstream.refused == 
 		t.Errorf("warned of %v", warned)
 	}
 }
+
+// A lane that receives nothing asks the server once whether what it subscribes to has changed,
+// before the profile is blamed.
+func TestAnEmptyLaneAsksTheServer(t *testing.T) {
+	t.Parallel() // it mostly waits
+	p, err := profiles.Parse("a.yaml", []byte(`name: a
+target: {embedded: {faults: "drop(rate=1)", lists: {entries: 3, page: 2, ttl: 1h}}}
+lanes:
+  - {name: untold, system: updates, mode: push, subscriptions: 2, updates: {resource: "list://item/0"}}
+  - {name: unread, system: updates, mode: push, subscriptions: 2, updates: {list: tools, identify: none}}
+  - {name: kept, system: sep-2549, mode: poll, subscriptions: 2, sep2549: {list: tools}}
+  - {name: wrong, system: updates, mode: push, subscriptions: 2, updates: {resource: "list://item/1"}}
+  - {name: other, system: sep-2549, mode: poll, subscriptions: 2, sep2549: {list: prompts}}
+upstream: {sources: 1, payload: {uri: "list://item/{{.Source}}", list: tools, probe: "{{.Probe}}"}}
+schedule: {kind: constant, rate: 20/s}
+phases: {warmup: 0, measure: 300ms, drain: 100ms}
+`), nil, systems.Table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := Run(t.Context(), Options{Profile: p, Embedded: runtest.InProcess})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, profile := range []string{"", "", "", "list://item/1", "prompts"} {
+		l := &o.Result.Lanes[i]
+		if l.Delivered > 0 || l.Figures["shownAtEnd"] != map[bool]float64{true: 1}[profile == ""] {
+			t.Errorf("%s: %d delivered, shownAtEnd %v", l.Name, l.Delivered, l.Figures["shownAtEnd"])
+		}
+		said := ""
+		for _, w := range o.Result.Warnings {
+			if w.Code == "received-nothing" && w.Lane == l.Name {
+				said = w.Text
+			}
+		}
+		if profile == "" && (!strings.Contains(said, "has changed") || strings.Contains(said, "sources (")) ||
+			profile != "" && !strings.Contains(said, profile) {
+			t.Errorf("%s: %s", l.Name, said)
+		}
+	}
+}

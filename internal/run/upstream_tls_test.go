@@ -59,6 +59,11 @@ func TestUpstreamTrustsTheCAFile(t *testing.T) {
 			if accepted := got == eventmeter.Accepted; accepted != (want == eventmeter.Accepted) {
 				t.Errorf("%s with caFile %q: outcome %v", kind, file, got)
 			}
+			if e, ok := u.(upstream.Explainer); ok && file == "" {
+				if first, _ := e.Failures(); !strings.Contains(first, "target.caFile") {
+					t.Errorf("%s: %q does not name target.caFile", kind, first)
+				}
+			}
 			if err := u.Close(); err != nil {
 				t.Error(err)
 			}

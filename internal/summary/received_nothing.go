@@ -46,6 +46,10 @@ func whyNothing(l *results.Lane, p *profiles.Lane) []string {
 	add(d.Oversized, "%d streams, answers or webhook bodies were too large: %s", topReason(d.OversizedBy))
 	add(d.Terminated, "the target ended %d subscriptions")
 	if s, ok := p.Settings.(interface{ Subject() string }); ok {
+		if n := l.Figures["shownAtEnd"]; n > 0 {
+			return append(out, fmt.Sprintf("%s has changed, as one more read after the drain showed (%.0f events), so the target did not "+
+				"notify, or lets copies live for longer than the run", s.Subject(), n))
+		}
 		out = append(out, s.Subject()+" is not what the upstream changes")
 	} else {
 		out = append(out, fmt.Sprintf("the event type (%q) is not what the upstream causes", p.Event))

@@ -47,6 +47,13 @@ type Meter interface {
 	Traffic() mcpclient.Traffic
 }
 
+// Looker is a Driver that can read what its subscriptions are about.
+type Looker interface {
+	// Look reads once more, past all copies, what the first open subscription is about. It
+	// counts the events of this run that it shows and the client does not know (shownAtEnd).
+	Look()
+}
+
 // Receiver is a Driver with a webhook listener.
 type Receiver interface {
 	// CertPEM returns the certificate authority that the target has to trust.

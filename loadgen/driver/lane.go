@@ -22,6 +22,7 @@ import (
 type Turn interface {
 	comparable
 	IsOver() bool
+	IsActive() bool
 	Leave() bool
 	Fail(error)
 }
@@ -120,6 +121,29 @@ func (l *Lane[T]) Attach(ctx context.Context, i int) error {
 	r.Fail(err)
 	l.protocol.Abandon(r)
 	return fmt.Errorf("attach %s at %s: %w", l.What, l.Endpoint.Name(), err)
+}
+
+// First returns the open attachment of the first subscription that has one; nil if none has.
+func (l *Lane[T]) First() (none T) {
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
+	for _, r := range l.Turns {
+		if r != none && r.IsActive() {
+			return r
+		}
+	}
+	return none
+}
+
+// Shows returns how many events of this run stamps show, of those that subscription i is to
+// receive and does not know.
+func (l *Lane[T]) Shows(i int, stamps []eventmeter.Stamp, known func(eventmeter.Stamp) bool) (n float64) {
+	for _, s := range stamps {
+		if p := l.Opts.Published; p != nil && s.Run == p.Run() && l.Receives(i, s.Source) && !known(s) {
+			n++
+		}
+	}
+	return n
 }
 
 // Begin makes an attachment of subscription i and reports Attaching.

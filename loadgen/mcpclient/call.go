@@ -240,6 +240,11 @@ func (a *Answer) Read(ctx context.Context, c *Caller, resp *http.Response, metho
 	}
 }
 
+// redirected is what an answer with a Location says.
+func redirected(to string) string {
+	return "it redirects to " + errtext.Address(to) + ", which is not followed"
+}
+
 // judge returns the error of an answer, nil if it is a result. A JSON-RPC error in the
 // body takes precedence over the status: servers send the same error with 200, 400 or
 // 404.
@@ -252,7 +257,7 @@ func judge(resp *http.Response, m *wire.Message, found bool) *CallError {
 		return e
 	case status < 200 || status > 299:
 		if to := resp.Header.Get("Location"); to != "" && status >= 300 && status <= 399 {
-			e.Message = errtext.Of("it redirects to " + errtext.Address(to) + ", which is not followed")
+			e.Message = errtext.Of(redirected(to))
 		}
 		return e
 	case found && m.HasResult:

@@ -1,6 +1,7 @@
 package mcpclient
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -201,7 +202,7 @@ func (e *CallError) Error() string {
 	case e.callback != "":
 		hint = ": look at webhook.callback (" + e.callback + "), its certificate (webhook.certFile), the target's private-address rule"
 	case e.NoToken():
-		hint = ": check target.oauth"
+		hint = ": " + cmp.Or(errtext.WayOut(e.Cause), "check target.oauth")
 	case errors.Is(e, ErrAuth):
 		hint = ": check the token"
 	case e.code == codeMethodNotFound:
@@ -210,6 +211,7 @@ func (e *CallError) Error() string {
 		hint = ": compare with what events/list offers"
 	case errors.Is(e.Cause, ErrSilentFromStart): // its text says what to look at
 	case e.Kind == KindEnded: // the cause says how
+	case e.Kind == KindSession: // the server is up
 	case errors.Is(e, ErrUnreachable):
 		hint = ": " + wayOut(e.Cause)
 	}
@@ -218,14 +220,7 @@ func (e *CallError) Error() string {
 
 // wayOut returns what mends that the target cannot be reached because of err.
 func wayOut(err error) string {
-	var unknown x509.UnknownAuthorityError
-	switch {
-	case isPortless(err):
-		return "the local ports of this machine are used up: widen net.ipv4.ip_local_port_range, or open fewer connections"
-	case errors.As(err, &unknown):
-		return "name the authority's certificate in target.caFile"
-	}
-	return "is the server up, and the URL right?"
+	return cmp.Or(errtext.WayOut(err), "is the server up, and the URL right?")
 }
 
 // quote adds the first line of an answer that has no JSON-RPC error, without the secrets

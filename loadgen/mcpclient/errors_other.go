@@ -9,9 +9,6 @@ import (
 
 func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// isPortless reports whether no local port was free for a connection.
-func isPortless(err error) bool { return errors.Is(err, syscall.EADDRNOTAVAIL) }
-
 func isReset(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNABORTED)
 }

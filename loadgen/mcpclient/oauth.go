@@ -88,6 +88,7 @@ type TokenCounts struct {
 type tokens struct {
 	endpoint  *Endpoint
 	opts      OAuth
+	secrets   *errtext.Secrets  // that were sent
 	transport http.RoundTripper // to the issuer
 	hangUp    func()
 	finding   chan struct{} // holds a token while the token endpoint is looked for
@@ -399,7 +400,7 @@ func (t *tokens) failure(err error) *CallError {
 	case errors.Is(err, errNoRefresh):
 		return &CallError{Method: methodToken, Kind: KindProtocol, Message: errtext.Of(err.Error()), denied: true}
 	case !errors.As(err, &said) || said.Response == nil:
-		e := &CallError{Method: methodToken, Kind: KindProtocol, Cause: errors.New(t.hide(err.Error()))}
+		e := &CallError{Method: methodToken, Kind: KindProtocol, Cause: t.secrets.ScrubError(err)}
 		var sending *url.Error
 		if errors.As(err, &sending) || errors.Is(err, context.DeadlineExceeded) {
 			e.Kind = KindOf(err)
@@ -414,22 +415,15 @@ func (t *tokens) failure(err error) *CallError {
 	if said.ErrorDescription != "" {
 		text += ": " + said.ErrorDescription
 	}
+	if to := said.Response.Header.Get("Location"); text == "" && to != "" {
+		text = redirected(to)
+	}
 	if text == "" {
 		text = errtext.FirstLine(said.Body[:min(len(said.Body), maxQuoted)])
 	}
-	e.Message = errtext.Of(t.hide(text))
+	e.Message = errtext.Of(t.secrets.Hide(text))
 	e.denied = e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden || said.ErrorCode != "" && !passing[said.ErrorCode]
 	return e
-}
-
-// hide replaces the secrets that were sent in a text.
-func (t *tokens) hide(text string) string {
-	for _, secret := range append([]string{t.opts.Secret}, t.opts.RefreshTokens...) {
-		if len(secret) >= errtext.MinSecret {
-			text = strings.ReplaceAll(text, secret, "…")
-		}
-	}
-	return text
 }
 
 // close cancels the requests under way, waits for them, and closes the connections.

@@ -278,6 +278,7 @@ func newTokens(e *Endpoint, o OAuth) (*tokens, error) {
 	t := &tokens{
 		endpoint: e,
 		opts:     o,
+		secrets:  errtext.NewSecrets(append([]string{o.Secret}, o.RefreshTokens...)...),
 		tokenURL: o.TokenURL,
 		inForm:   o.InForm,
 		finding:  make(chan struct{}, 1),

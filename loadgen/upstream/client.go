@@ -129,7 +129,11 @@ func (c *client) why(ctx context.Context, err error, req *http.Request) string {
 	if ctx.Err() == context.DeadlineExceeded {
 		return fmt.Sprintf("no answer within %v", c.timeout)
 	}
-	return errtext.Hide(errtext.FirstLine([]byte(err.Error())), req.URL, c.hidden)
+	text := errtext.Hide(errtext.FirstLine([]byte(err.Error())), req.URL, c.hidden)
+	if way := errtext.WayOut(err); way != "" {
+		text += ": " + way
+	}
+	return text
 }
 
 // maxSaid is how much of an answer's body is read for an error text.

@@ -24,6 +24,7 @@ type account struct {
 	background, fetchesFailed               atomic.Int64
 	cursorFailures, regressed, privatePages atomic.Int64
 	ttlMissing, scopesMixed, reordered      atomic.Int64
+	shown                                   atomic.Int64
 	changes, otherChanges, reconnects       atomic.Int64
 	bytes                                   atomic.Int64 // after attaching
 	ttl                                     atomic.Int64 // of the last answer, in nanoseconds
@@ -243,6 +244,7 @@ func (d *lane) Figures() driver.Figures {
 		"cursorFailures": n(&t.cursorFailures),
 		"regressed":      n(&t.regressed),
 		"reordered":      n(&t.reordered),
+		"shownAtEnd":     n(&t.shown),
 		"privatePages":   n(&t.privatePages),
 		"ttlMissing":     n(&t.ttlMissing),
 		"scopesMixed":    n(&t.scopesMixed),

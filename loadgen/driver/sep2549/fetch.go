@@ -205,6 +205,29 @@ func (d *lane) ask(
 	return p, a.At, nil
 }
 
+// Look implements [driver.Looker]. It leaves the copies as they are.
+func (d *lane) Look() {
+	c, key := d.First(), ""
+	for range mcpclient.MaxPages {
+		if c == nil {
+			return
+		}
+		p, _, err := d.ask(c.Ctx(), c.who, key, nil, eventmeter.Subscribe)
+		if err != nil {
+			return
+		}
+		c.Mu.Lock()
+		d.tally.shown.Add(int64(d.Shows(int(c.Sub.Index), p.stamps, func(s eventmeter.Stamp) bool {
+			return s.Seq <= c.known[sourceKey(s.Run, s.Source)]
+		})))
+		c.Mu.Unlock()
+		if p.next == "" || p.next == key {
+			return
+		}
+		key = p.next
+	}
+}
+
 // fits sets next and bounds the page's memory, which it charges to the budget until the page
 // is garbage collected.
 func (p *keptPage) fits(next []byte, b *budget.Budget) error {

@@ -134,6 +134,7 @@ var FigureTable = figure.Table{Name: "sep-2549", Systems: []string{"sep-2549"}, 
 		Help:   "marks in a copy that were older than what the client had seen before",
 		Metric: list("eventmeter_list_regressions_total", "Marks in a copy that were older than what the client had seen before."),
 	},
+	{Name: "shownAtEnd", Help: "events that one more read showed after the drain, in a lane that had received nothing"},
 	{Name: "reordered", Help: "uses that saw the same entries as the use before in another order"},
 	{
 		Name:   "privatePages",

@@ -22,6 +22,7 @@ var FigureTable = figure.Table{Name: "updates", Systems: []string{"updates"}, Fi
 	{Name: "readsFailed", Help: "reads that failed"},
 	{Name: "readsUnchanged", Help: "reads after a notification that found no change that the client did not know"},
 	{Name: "changesSuperseded", Help: "changes of which a client learned only by a later change of the same source"},
+	{Name: "shownAtEnd", Help: "events that one more read showed after the drain, in a lane that had received nothing"},
 	{Name: driver.FigureCoalesced, Help: "streams whose notifications arrived in coalesced reads, as through a buffer"},
 	{Name: "outage", Unit: "ns", Timing: true, Help: "from the loss of a stream until the next one was open"},
 }}

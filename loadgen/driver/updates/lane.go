@@ -94,6 +94,7 @@ func newLane(opts driver.Options) (*lane, error) {
 		"readsFailed",
 		"readsUnchanged",
 		"changesSuperseded",
+		"shownAtEnd",
 	)
 	d.tally.DeclareTiming("updateLatency", "updateLatencySent", "outage")
 	return d, nil

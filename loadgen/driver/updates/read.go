@@ -221,6 +221,16 @@ func (d *lane) page(c *client, cause eventmeter.Cause, cursor string) (content, 
 	return p, c.stream.judge(method, header, a)
 }
 
+// Look implements [driver.Looker].
+func (d *lane) Look() {
+	if c := d.First(); c != nil {
+		found, _ := d.read(c, eventmeter.Subscribe) // a read that fails shows nothing
+		d.tally.Count("shownAtEnd", d.Shows(int(c.Sub.Index), found.stamps, func(s eventmeter.Stamp) bool {
+			return !c.brings([]eventmeter.Stamp{s})
+		}))
+	}
+}
+
 // brings reports whether a page shows a change that the client does not know.
 func (c *client) brings(stamps []eventmeter.Stamp) bool {
 	c.Mu.Lock()
