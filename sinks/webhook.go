@@ -246,6 +246,7 @@ func (r *Receiver) serve(w http.ResponseWriter, req *http.Request, text []byte) 
 	if r.opts.Asked != nil {
 		r.opts.Asked(r.opts.Clock.Now(), headerSize(req), len(text))
 	}
+	w.Header().Set("Cache-Control", "no-store") // the next run's listener may have the same address
 	answer(w, Reply{Body: text})
 }
 

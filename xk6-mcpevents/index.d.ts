@@ -175,6 +175,8 @@ export interface SubscribeOptions extends EventOptions {
   answer?: AnswerOptions[];
   /** One callback for all these subscriptions, routed by X-MCP-Subscription-Id. Those of one principal must differ in their arguments. Default false. */
   shareUrl?: boolean;
+  /** Of events: the target's operator allows the callback, so that deliveries need neither a challenge nor the receiver document before them. Default false. */
+  proven?: boolean;
   /** Of events: what a delivery must have to be accepted: eventId (webhook-id is the event's id), zone (the timestamp has one), name (of the event type). Default: nothing. */
   require?: string[];
   /** Of events: what happens to a delivery while the answer to a subscribe or refresh is awaited; refuse answers 503. Default accept. */

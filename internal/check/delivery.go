@@ -18,7 +18,7 @@ func (p *probe) unchallenged(k *hook, a answer) bool {
 	case a.silent != "":
 		p.skipAll(a.silent)
 	case n == 0:
-		p.skipAll("the server sent no challenge; only another proof, such as an allow-list, permits that: " + a.text)
+		p.skipAll("the server sent no challenge; only another proof, such as an allow-list (webhook.proven), permits that: " + a.text)
 	}
 	return a.silent != "" || n == 0
 }

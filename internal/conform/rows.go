@@ -993,7 +993,7 @@ var sections = []section{
 			Level:    Must,
 			Requires: "no delivery before proof of intent",
 			At:       []Occasion{Challenged},
-			Broken:   "an event came before the first challenge",
+			Broken:   "an event came before the first challenge, or after none, the receiver document not read; not with webhook.proven",
 			Check:    "echoes a challenge wrongly: no event comes",
 		},
 		VerificationChallengeEcho: {

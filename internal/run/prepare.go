@@ -33,6 +33,7 @@ func (p *pass) prepare() error {
 	for i, l := range p.lanes {
 		o := l.options(uint16(i), r.clock, p.recorder, &r.target, r.profile.Schedule.Seed)
 		o.KernelTimestamps = r.stampedStreams(&l.Lane)
+		o.Webhook.Proven = o.Webhook.Proven || r.profile.Target.Embedded.Proof == "allow-list"
 		o.Published, o.Sole = p.ledger, p.ledger.Sole
 		d, err := systems.New(o)
 		if err != nil {

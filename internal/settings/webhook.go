@@ -56,6 +56,9 @@ type WebhookLane struct {
 	// https://load-1.example:8443. On a loopback address it may be http: the listener then speaks
 	// plain HTTP. Port 0 means the listener's own port, as in http://127.0.0.1:0.
 	Callback string `json:"callback,omitempty"`
+	// the target's operator allows the callback, so that deliveries need neither a challenge nor the
+	// receiver document before them; default false
+	Proven bool `json:"proven,omitempty"`
 	// address of the listener; empty = a free port of 127.0.0.1
 	Listen string `json:"listen,omitempty"`
 	// certificate of the listener in PEM, for a target that must already trust it. Without it, the

@@ -27,6 +27,7 @@ type judge struct {
 	gave, lacked atomic.Bool
 	listChanged  atomic.Bool // was advertised
 	notFound     atomic.Bool // broke unsubscribe-by-key
+	proven       atomic.Bool // all callbacks are: the receiver document was read, or the shared one was challenged
 }
 
 // saw counts an occasion of a run.

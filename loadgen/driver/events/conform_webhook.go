@@ -32,6 +32,8 @@ type hookJudge struct {
 	// retired are the secrets before the former one, the newest first. What is signed
 	// with one of them was on its way while secrets changed twice.
 	retired [4]*wire.Key
+	// unproven: an event came, and nothing had proved that the callback wants it.
+	unproven bool
 }
 
 func (k *hook) broke(in *sinks.Inbound, row conform.ID) { k.d.broke(k.r, in.At, row, in.Body) }
@@ -88,6 +90,10 @@ func (k *hook) judgeDelivery(in *sinks.Inbound, f *wire.Fields, got driver.Recei
 		k.d.saw(k.r, conform.Delivery)
 	}
 	k.d.judgeEvent(k.r, in.At, f, in.Body)
+	if k.unproven() {
+		k.d.saw(k.r, conform.Challenged)
+		k.broke(in, conform.VerificationRequiredBeforeDelivery)
+	}
 	if v := in.Header["Content-Type"]; len(v) != 1 || !strings.HasPrefix(v[0], "application/json") {
 		k.broke(in, conform.DeliveryPostJSON)
 	}
@@ -118,6 +124,20 @@ func (k *hook) judgeDelivery(in *sinks.Inbound, f *wire.Fields, got driver.Recei
 	if got.Refused || got.Former != 0 {
 		k.judgeRetry(in, got, id)
 	}
+}
+
+// unproven reports, once, that an event came after a grant although nothing proved that the callback
+// wants it. Where an origin belongs to several lanes, another one may have served the document.
+func (k *hook) unproven() bool {
+	d, of := k.d, &k.d.Opts.Listener
+	if d.Opts.Webhook.Proven || of.Shared != nil || of.Prefix != "" || d.judge.proven.Load() {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	found := k.granted > 0 && !k.challenged && !k.judge.unproven
+	k.judge.unproven = k.judge.unproven || found
+	return found
 }
 
 // judgeRetry judges the webhook-id and the timestamp of a copy that followed a refused one.

@@ -378,6 +378,9 @@ func TestTheReceiversDocumentIsProofEnough(t *testing.T) {
 	rec.Wait(t, "the event", func(m *systemstest.Memory) bool { return len(m.Seen(0, 1)) == 1 })
 	rec.Mu.Lock()
 	defer rec.Mu.Unlock()
+	if broken := brokenOf(judged(d)); len(broken) > 0 {
+		t.Errorf("broken: %v", broken)
+	}
 	if !slices.ContainsFunc(rec.Calls, func(c eventmeter.Call) bool {
 		return c.Cause == eventmeter.Verification && c.Method == http.MethodGet && c.Up > 0 && c.Down > 0
 	}) {
@@ -386,11 +389,21 @@ func TestTheReceiversDocumentIsProofEnough(t *testing.T) {
 }
 
 // A target that has a list of hosts asks its callbacks nothing, and those at other
-// hosts are refused.
+// hosts are refused. Without word of the list, events without any proof break a row, once for each
+// callback.
 func TestTheAllowListIsProofEnough(t *testing.T) {
-	for host, taken := range map[string]bool{"127.0.0.1": true, "hook.example": false} {
+	for _, c := range []struct {
+		host                  string
+		taken, proven, shared bool
+		broken                int64
+	}{
+		{host: "127.0.0.1", taken: true, broken: 1}, {host: "127.0.0.1", taken: true, shared: true, broken: 1},
+		{host: "127.0.0.1", taken: true, proven: true}, {host: "hook.example"},
+	} {
+		host, taken := c.host, c.taken
 		w := systemstest.NewWorld(t, refserver.Options{Proof: refserver.ProofAllowList, CallbackHosts: []string{host}})
 		opts := driver.Options{Mode: eventmeter.Webhook, Listener: driver.ListenerOptions{Authority: w.Authority}}
+		opts.Webhook.Proven, opts.Webhook.ShareURL = c.proven, c.shared
 		d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, opts)
 		if !taken {
 			err := d.Attach(t.Context(), 0)
@@ -401,7 +414,11 @@ func TestTheAllowListIsProofEnough(t *testing.T) {
 		}
 		systemstest.Attach(t, d, 1)
 		w.Fire(t, "c", 1, 1)
-		rec.Wait(t, "the event", func(m *systemstest.Memory) bool { return len(m.Seen(0, 1)) == 1 })
+		w.Fire(t, "c", 1, 2)
+		rec.Wait(t, "the events", func(m *systemstest.Memory) bool { return len(m.Seen(0, 1)) == 2 })
+		if got := judged(d)["verification-required-before-delivery"]; got.Broken != c.broken || got.Seen != c.broken {
+			t.Errorf("%+v: %+v", c, got)
+		}
 		rec.Mu.Lock()
 		defer rec.Mu.Unlock()
 		if slices.ContainsFunc(rec.Calls, func(c eventmeter.Call) bool { return c.Cause == eventmeter.Verification }) ||

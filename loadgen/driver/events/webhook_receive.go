@@ -166,6 +166,9 @@ func (k *hook) prove() (early int) {
 		early = k.early
 	}
 	k.challenged = true
+	if k.d.shared != nil {
+		k.d.judge.proven.Store(true)
+	}
 	return early
 }
 
