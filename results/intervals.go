@@ -213,19 +213,14 @@ func needs(percentile string) int64 {
 func Doubts(lanes []Lane) []Warning {
 	var few []string
 	var out []Warning
-	for _, x := range new(Quantiles).All() {
-		var names []string
-		for i := range lanes {
-			l := &lanes[i]
-			if slices.ContainsFunc(
-				l.Latency.parts(),
-				func(p latencyPart) bool { return l.Latency.Intervals[p.name+"."+x.Name].Doubt == FewEvents },
-			) {
-				names = append(names, l.Name)
-			}
-		}
-		if names != nil {
-			few = append(few, fmt.Sprintf("%s of %s (%d needed)", x.Label(), strings.Join(names, ", "), needs(x.Label())))
+	parts := new(Latency).parts()
+	intended, sent := tooFew(lanes, parts[0]), tooFew(lanes, parts[1])
+	if intended == sent {
+		parts[0].label, sent = parts[0].label+" and "+parts[1].label, ""
+	}
+	for i, text := range []string{intended, sent} {
+		if text != "" {
+			few = append(few, parts[i].label+", "+text)
 		}
 	}
 	if few != nil {
@@ -251,6 +246,23 @@ func Doubts(lanes []Lane) []Warning {
 		}
 	}
 	return out
+}
+
+// tooFew lists the percentiles of a latency for which lanes have too few events.
+func tooFew(lanes []Lane, part latencyPart) string {
+	var all []string
+	for _, x := range new(Quantiles).All() {
+		var names []string
+		for i := range lanes {
+			if lanes[i].Latency.Intervals[part.name+"."+x.Name].Doubt == FewEvents {
+				names = append(names, lanes[i].Name)
+			}
+		}
+		if names != nil {
+			all = append(all, fmt.Sprintf("%s of %s (%d needed)", x.Label(), strings.Join(names, ", "), needs(x.Label())))
+		}
+	}
+	return strings.Join(all, "; ")
 }
 
 // doubted returns the figures with that doubt, and why the first has it.

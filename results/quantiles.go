@@ -1,6 +1,8 @@
 package results
 
 import (
+	"strings"
+
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/eventmeter/eventmeter/sinks/ledger"
@@ -90,6 +92,17 @@ type latencyPart struct {
 	name, tag string
 	label     string // for people
 	q         *Quantiles
+}
+
+// FigureName returns the name of a latency for people, such as "scheduled → received, p99.9", and any other path
+// of a figure as it is.
+func FigureName(path string) string {
+	for _, part := range new(Latency).parts() {
+		if name, ok := strings.CutPrefix(path, "latency."+part.name+"."); ok {
+			return part.label + ", " + percentile(name)
+		}
+	}
+	return path
 }
 
 func (l *Latency) parts() []latencyPart {

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/eventmeter/eventmeter/internal/stats"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // CompareText writes a comparison for a terminal or a chat: a table for each lane like benchstat's,
@@ -121,12 +122,12 @@ func (p *printer) columns(label, finding string, cells ...string) {
 	p.printf("%s\n", strings.TrimRight(line+"  "+finding, " "))
 }
 
-// figureLabel is the figure's path, which can be copied into a gate.
+// figureLabel is the figure's path, which can be copied into a gate, or the name of a latency.
 func figureLabel(c *stats.Change) string {
 	if c.Per != "" {
 		return c.Figure + "/" + c.Per
 	}
-	return c.Figure
+	return results.FigureName(c.Figure)
 }
 
 // findingMark is the finding in the width of the last column.
@@ -219,6 +220,7 @@ func compareNotes(c *stats.Comparison) []string {
 			100*c.MinEffect,
 			100*c.Resolution,
 		),
+		"Gates name scheduled → received latency.fromIntended, and published → received latency.fromSent.",
 	}
 	if d := c.Duet; d != nil {
 		notes = append(
@@ -288,10 +290,10 @@ func typicalStretch(figures []stats.Change) string {
 	var names []string
 	for i := range figures {
 		if figures[i].Method == stats.TypicalStretch {
-			names = append(names, figures[i].Figure)
+			names = append(names, results.FigureName(figures[i].Figure))
 		}
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(names, "; ")
 }
 
 // detectable names the smallest detectable effects on the latency scheduled → received.
@@ -299,11 +301,11 @@ func detectable(figures []stats.Change) string {
 	var parts []string
 	for i := range figures {
 		c := &figures[i]
-		if name, ok := strings.CutPrefix(c.Figure, "latency.fromIntended."); ok && c.Detectable != nil && !c.Absolute {
-			parts = append(parts, fmt.Sprintf("%s of %s", percent(*c.Detectable), name))
+		if strings.HasPrefix(c.Figure, "latency.fromIntended.") && c.Detectable != nil && !c.Absolute {
+			parts = append(parts, fmt.Sprintf("%s of %s", percent(*c.Detectable), results.FigureName(c.Figure)))
 		}
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(parts, "; ")
 }
 
 // reasons explains the figures without a finding, grouped by reason.
@@ -318,11 +320,11 @@ func reasons(figures []stats.Change) []string {
 		if of[c.Reason] == nil {
 			order = append(order, c.Reason)
 		}
-		of[c.Reason] = append(of[c.Reason], c.Figure)
+		of[c.Reason] = append(of[c.Reason], results.FigureName(c.Figure))
 	}
 	var out []string
 	for _, r := range order {
-		out = append(out, fmt.Sprintf("? %s: %s", r, strings.Join(of[r], ", ")))
+		out = append(out, fmt.Sprintf("? %s: %s", r, strings.Join(of[r], "; ")))
 	}
 	return out
 }

@@ -207,7 +207,7 @@ func TestCompareDuet(t *testing.T) {
 		"both published 1 200 events at the same instants, A first in 610 of them",
 		"push: latencies are compared in 5 995 pairs of deliveries, of 1 199 events that both sides received",
 		"lists: no delivery could be paired",
-		"push: the change is that of a typical stretch of the run, where other work of the machine hides it least: latency.fromIntended.p99",
+		"push: the change is that of a typical stretch of the run, where other work of the machine hides it least: scheduled → received, p99",
 	} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("no %q in\n%s", want, notes)
