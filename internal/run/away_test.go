@@ -8,18 +8,20 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/witness"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
 
 // awayServer is an MCP server with push streams that replay from a cursor, written for these
-// tests. Once away events were published it ends all streams, with the field retry if that
-// is not 0, and answers the next request for a stream with Retry-After if refuse is not 0.
+// tests. Once away events were published it ends the stream of each client, with the field retry
+// if that is not 0, and answers its next request for a stream with Retry-After if refuse is not 0.
 // Later streams end after piece events if that is not 0. Publishing is a POST to /publish.
 type awayServer struct {
 	away   int
@@ -30,8 +32,8 @@ type awayServer struct {
 	mu      sync.Mutex
 	log     []string
 	changed chan struct{} // closed at each publication
-	ended   bool
-	refused bool
+	ended   map[bool]bool // of the witness, and of the run
+	refused map[bool]bool
 }
 
 func (s *awayServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -62,21 +64,21 @@ func (s *awayServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "events/list":
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"events":[{"name":"log.line","delivery":["push"]}]}}`, m.ID)
 	case "events/stream":
-		s.stream(w, r, m.Params.Cursor)
+		s.stream(w, r, m.Params.Cursor, strings.Contains(string(body), `"witness"`))
 	default:
 		w.WriteHeader(http.StatusNotFound)
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, m.ID)
 	}
 }
 
-func (s *awayServer) stream(w http.ResponseWriter, r *http.Request, cursor *string) {
+func (s *awayServer) stream(w http.ResponseWriter, r *http.Request, cursor *string, of bool) {
 	s.mu.Lock()
 	at := len(s.log)
 	if cursor != nil {
 		at, _ = strconv.Atoi(*cursor)
 	}
-	if s.ended && s.refuse > 0 && !s.refused {
-		s.refused = true
+	if s.ended[of] && s.refuse > 0 && !s.refused[of] {
+		s.refused[of] = true
 		s.mu.Unlock()
 		w.Header().Set("Retry-After", strconv.Itoa(s.refuse))
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -92,8 +94,8 @@ func (s *awayServer) stream(w http.ResponseWriter, r *http.Request, cursor *stri
 	send("active", fmt.Sprintf(`"cursor":"%d","truncated":false`, at))
 	for {
 		s.mu.Lock()
-		log, changed, over := s.log, s.changed, !s.ended && len(s.log) >= s.away
-		s.ended = s.ended || over
+		log, changed, over := s.log, s.changed, !s.ended[of] && len(s.log) >= s.away
+		s.ended[of] = s.ended[of] || over
 		s.mu.Unlock()
 		if over {
 			if s.retry > 0 {
@@ -136,7 +138,7 @@ func TestDrainWaitsForStreams(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := c.server
-			s.away, s.changed = 10, make(chan struct{})
+			s.away, s.changed, s.ended, s.refused = 10, make(chan struct{}), map[bool]bool{}, map[bool]bool{}
 			srv := httptest.NewServer(s)
 			t.Cleanup(srv.Close)
 			p, err := profiles.Parse("test", []byte(fmt.Sprintf(`name: test
@@ -149,8 +151,16 @@ phases: {warmup: 0, measure: 1s, drain: 200ms}
 			if err != nil {
 				t.Fatal(err)
 			}
+			seen := witness.PushAgain(t.Context(), witness.Options{URL: srv.URL + "/mcp", Event: "log.line"})
+			defer func() { _ = seen.Close() }() // its streams are lost
+			<-seen.Ready()
 			r := runs(t, Options{Profile: p, patience: c.patience}).Result
 			l := r.Lanes[0]
+			if c.patience == 0 {
+				if n := caughtUp(seen, l.Delivered); n != l.Delivered {
+					t.Errorf("%d delivered, the witness saw %d", l.Delivered, n)
+				}
+			}
 			switch {
 			case l.LostSilent+l.LostAnnounced != 0 || l.Expected != l.Delivered:
 				t.Errorf("%d delivered of %d expected, %d silent loss", l.Delivered, l.Expected, l.LostSilent)

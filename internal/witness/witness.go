@@ -3,8 +3,8 @@
 //
 // They deliberately share no code with the generator: plain net/http and
 // encoding/json, one goroutine per subscription, no figure but a count by probe
-// id. Where a report claims a loss, a witness must have missed the event as
-// well.
+// id. Each keeps the book of one subscription: where a report claims a loss, the witness
+// of the subscription must have missed the event as well.
 package witness
 
 import (
@@ -16,6 +16,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -162,48 +163,85 @@ func Poll(ctx context.Context, o Options) *Witness {
 // Push subscribes by events/stream and reads until the stream ends. It does not
 // reconnect.
 func Push(ctx context.Context, o Options) *Witness {
+	return run(ctx, func(ctx context.Context, w *Witness) error { return (&stream{w: w}).read(ctx, o) })
+}
+
+// PushAgain is Push with streams that are opened again for as long as ctx lasts, with the last
+// cursor, after the wait that the server asked for: retry of the stream, or Retry-After of a
+// refusal.
+func PushAgain(ctx context.Context, o Options) *Witness {
 	return run(ctx, func(ctx context.Context, w *Witness) error {
-		resp, err := o.post(ctx, "events/stream", map[string]any{"cursor": nil})
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		if t := resp.Header.Get("Content-Type"); !strings.HasPrefix(t, "text/event-stream") {
-			body, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
-			return fmt.Errorf("events/stream: status %d, %s: %s", resp.StatusCode, t, body)
-		}
-		lines := bufio.NewReader(resp.Body)
-		for {
-			line, err := lines.ReadBytes('\n')
-			if data, ok := bytes.CutPrefix(line, []byte("data:")); ok {
-				w.frame(data)
-			}
-			if err != nil {
-				return err
+		for s := (&stream{w: w}); ; {
+			_ = s.read(ctx, o) // the stream is lost, which it is here to survive
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(s.wait):
 			}
 		}
 	})
 }
 
+// stream is what a witness knows of its streams.
+type stream struct {
+	w      *Witness
+	cursor any           // of the last message that had one
+	wait   time.Duration // before the next stream
+}
+
+func (s *stream) read(ctx context.Context, o Options) error {
+	s.wait = 50 * time.Millisecond
+	resp, err := o.post(ctx, "events/stream", map[string]any{"cursor": s.cursor})
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if t := resp.Header.Get("Content-Type"); !strings.HasPrefix(t, "text/event-stream") {
+		if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
+			s.wait = time.Duration(seconds) * time.Second
+		}
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
+		return fmt.Errorf("events/stream: status %d, %s: %s", resp.StatusCode, t, body)
+	}
+	lines := bufio.NewReader(resp.Body)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if data, ok := bytes.CutPrefix(line, []byte("data:")); ok {
+			s.frame(data)
+		} else if retry, ok := bytes.CutPrefix(line, []byte("retry:")); ok {
+			if ms, err := strconv.Atoi(string(bytes.TrimSpace(retry))); err == nil {
+				s.wait = time.Duration(ms) * time.Millisecond
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
 // frame handles one message of a stream.
-func (w *Witness) frame(data []byte) {
+func (s *stream) frame(data []byte) {
 	var m struct {
 		Method string `json:"method"`
 		Params struct {
 			Truncated bool `json:"truncated"`
+			Cursor    any  `json:"cursor"`
 		} `json:"params"`
 	}
 	if json.Unmarshal(data, &m) != nil {
 		return
 	}
+	if m.Params.Cursor != nil {
+		s.cursor = m.Params.Cursor
+	}
 	switch m.Method {
 	case "notifications/events/active":
-		w.readyOnce.Do(func() { close(w.ready) })
+		s.w.readyOnce.Do(func() { close(s.w.ready) })
 		if m.Params.Truncated {
-			w.countGap()
+			s.w.countGap()
 		}
 	case "notifications/events/event":
-		w.count(data)
+		s.w.count(data)
 	}
 }
 
