@@ -125,6 +125,15 @@ func TestDoubts(t *testing.T) {
 	}
 }
 
+// TestDriftByThirds: the ends of a drift are the quantiles of the first and of the last third.
+func TestDriftByThirds(t *testing.T) {
+	in := doubtful(laneAccount(30000, 1, func(i int) float64 { return 1 + float64(i)/30 }), Quantiles{}).Latency.Intervals["fromIntended.p50"]
+	// The factors of the thirds are 1 to 1.63 and 2.33 to 2.97.
+	if first, last := float64(in.First)/50e6, float64(in.Last)/50e6; math.Abs(first-1.31) > 0.03 || math.Abs(last-2.64) > 0.05 {
+		t.Errorf("from %v to %v of the median, want 1.31 to 2.64", first, last)
+	}
+}
+
 func TestDoubtsAreWarnings(t *testing.T) {
 	few := *doubtful(laneAccount(600, 1, steady), Quantiles{})
 	drifting := *doubtful(laneAccount(30000, 1, func(i int) float64 { return 1 + float64(i)/30 }), Quantiles{})

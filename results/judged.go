@@ -124,7 +124,7 @@ func laneWhole(path []string) whole {
 	case "subscriptions", "expected", "received", "ready", "failures", "process":
 		return ofNothing
 	case "overhead":
-		switch path[min(1, len(path)-1)] {
+		switch path[1] {
 		case "perDelivered", "totalPerDelivered":
 			return ofReceived
 		case "perSubscriptionHour":

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -19,6 +22,20 @@ func full() *Result {
 	r.Profile = json.RawMessage(`{"name":"x"}`)
 	r.Upstream = Upstream{Scheduled: 4, Published: 3, Accepted: 1, Uncertain: 1, Refused: 1, Dropped: 1}
 	return r
+}
+
+// TestRebuildCapacityErrors: an error names the directory.
+func TestRebuildCapacityErrors(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := RebuildCapacity(dir); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("no file: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, CapacityFile), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := RebuildCapacity(dir); !errors.Is(err, ErrFormat) || !strings.HasPrefix(err.Error(), dir+": ") {
+		t.Errorf("not a capacity: %v", err)
+	}
 }
 
 func TestReadWhatWasWritten(t *testing.T) {

@@ -431,11 +431,11 @@ func (n Nanos) Duration() time.Duration { return time.Duration(n) }
 // 12.3ms, 1.25s.
 func (n Nanos) String() string {
 	d := n.Duration()
-	if d == 0 {
-		return "0"
-	}
 	if d < 0 {
 		return "-" + (-max(n, -math.MaxInt64)).String()
+	}
+	if d == 0 {
+		return "0"
 	}
 	if d >= time.Minute {
 		return d.Round(time.Second).String()

@@ -227,6 +227,37 @@ func TestHistogramsAreTwofold(t *testing.T) {
 	}
 }
 
+// TestHistogramsAddUp: each sample counts in its classic bucket, and in the sum and the count, also those in the last bucket
+// and above all bounds.
+func TestHistogramsAddUp(t *testing.T) {
+	bucket := func(seconds, n int64) ledger.Bucket {
+		at := time.Duration(seconds)*time.Second - 1 // the middle is the whole second
+		return ledger.Bucket{Low: at, High: at, Count: n}
+	}
+	var m dto.Metric
+	if err := histogram(prometheus.NewDesc("x", "", nil, nil), []ledger.Distribution{
+		{Buckets: []ledger.Bucket{bucket(1, 3), bucket(100, 2)}}, {Buckets: []ledger.Bucket{bucket(300, 5), bucket(400, 7)}},
+	}).Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	h := m.Histogram
+	if want := 3. + 2*100 + 5*300 + 7*400; h.GetSampleCount() != 17 || h.GetSampleSum() != want {
+		t.Errorf("count %d, sum %v; want 17 and %v", h.GetSampleCount(), h.GetSampleSum(), want)
+	}
+	for _, b := range h.GetBucket() {
+		want := uint64(0)
+		switch bound := b.GetUpperBound(); {
+		case bound >= 300:
+			want = 10
+		case bound >= 1:
+			want = 3
+		}
+		if b.GetCumulativeCount() != want {
+			t.Errorf("%d up to %v s, want %d", b.GetCumulativeCount(), b.GetUpperBound(), want)
+		}
+	}
+}
+
 func join(labels []string) string {
 	for i := range labels {
 		for j := i; j > 0 && labels[j] < labels[j-1]; j-- {

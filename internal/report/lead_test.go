@@ -165,6 +165,8 @@ func TestSettingsExplain(t *testing.T) {
 		"its own pace":      {poll(10, 90, 1500e6), []string{"poll waits for its polls: poll.minInterval is 1.5s"}},
 		"the only lane":     {alone, []string{"poll waits for its polls: the server asked for 1s between polls (nextPollMs)"}},
 		"neither":           {poll(0, 0, 1000e6), nil},
+		"half of p99":       {poll(90, 10, 500e6), []string{"poll waits for its polls: the server asked for 1s between polls (nextPollMs)"}},
+		"less than half":    {poll(90, 10, 400e6), nil},
 		"too short a pace":  {poll(90, 0, 100e6), nil}, // 990 ms are not explained by 100 ms
 		"a cut of all":      {together, []string{"push cuts all of its streams at once for 2s (events.cutAt)"}},
 		"cuts and refusals": {cut, []string{"push cuts its streams every 3s (events.cutEvery)",

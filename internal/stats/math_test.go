@@ -25,6 +25,9 @@ func TestDistributions(t *testing.T) {
 	lower, upper = binomialTails(5, 5, 0.5)
 	near(t, "lower tail, all", lower, 1, 0)
 	near(t, "upper tail, all", upper, 1./32, 1e-9)
+	lower, upper = binomialTails(0, 5, 0.5)
+	near(t, "lower tail, none", lower, 1./32, 1e-9)
+	near(t, "upper tail, none", upper, 1, 0)
 	lo, hi := poissonBounds(0, 0.95)
 	near(t, "Garwood of 0, low", lo, 0, 0)
 	near(t, "Garwood of 0, high", hi, 3.6889, 1e-4)
@@ -34,6 +37,10 @@ func TestDistributions(t *testing.T) {
 	near(t, "10 choose 5", choose(10, 5), 252, 1e-9)
 	near(t, "median of even", median([]float64{1, 2, 4, 9}), 3, 0)
 	near(t, "quantile", quantileOf([]float64{0, 10, 20}, 0.75), 15, 0)
+	// Of five units: Student's 2.77645 with 4 degrees of freedom times the root of 5/4 is 3.10416 normal deviations.
+	lo, hi = percentiles([]float64{0, 1}, 5, 0.95)
+	near(t, "expanded percentile, low", lo, 0.00095408, 1e-7)
+	near(t, "expanded percentile, high", hi, 1-0.00095408, 1e-7)
 }
 
 // The example of Holm's paper in small: 0.01, 0.04, 0.03, 0.005 become
@@ -121,6 +128,11 @@ func TestCountEstimate(t *testing.T) {
 	// 6 of 6 are the fewest that pass; a mean of 7.906 shows them with 0.8.
 	near(t, "detectable", e.detectable*1000, 7.906, 1e-2)
 	near(t, "none", countEstimate(one(0, 5), one(0, 5), 0.05).p, 1, 0)
+	// The same out of a quarter: four times the ratio, with bounds four times as high.
+	e = countEstimate(one(1, 1000), one(9, 250), 0.05)
+	near(t, "effect of other wholes", e.effect, 35, 1e-9)
+	near(t, "low of other wholes", e.low, 4*0.55498/0.44502-1, 4e-3)
+	near(t, "high of other wholes", e.high, 4*0.99747/0.00253-1, 8)
 	// The same counts in clusters of 3 say as little as a third of them.
 	e = countEstimate([]tallied{{3, 1000, 1}}, []tallied{{27, 1000, 9}}, 0.05)
 	near(t, "p of clusters", e.p, 22./1024, 1e-9)

@@ -69,6 +69,27 @@ func TestErrorRates(t *testing.T) {
 	}
 }
 
+// TestIntervalsOfCorrelatedRuns: intervals of runs whose neighbouring intervals are alike hold the effect, on each side.
+func TestIntervalsOfCorrelatedRuns(t *testing.T) {
+	const pairs = 60
+	s := sim{intervals: 60, samples: 100, factor: 1, wobble: 0.1, memory: 0.8}
+	low, high := 0, 0
+	for i := range pairs {
+		c := compare(t, s.side(seeds(i, 0, 1)...), s.side(seeds(i, 1, 1)...), CompareOptions{Resamples: 200})
+		p50 := c.change("push", "latency.fromIntended.p50")
+		if *p50.High < 0 {
+			low++
+		}
+		if *p50.Low > 0 {
+			high++
+		}
+	}
+	t.Logf("of %d, %d are too low and %d too high", pairs, low, high)
+	if most := mostWrong(pairs) / 2; low > most || high > most {
+		t.Errorf("of %d intervals, %d are too low and %d too high, and %d may be", pairs, low, high, most)
+	}
+}
+
 // mostWrong is 5 of 100 where there are pairs enough to tell; of fewer, a count
 // that true rates of 5 of 100 exceed in one of 200 cases.
 func mostWrong(pairs int) int {

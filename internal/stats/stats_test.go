@@ -143,6 +143,23 @@ func TestCompareMethods(t *testing.T) {
 	}
 }
 
+// TestRunsOfASideDiffer: two runs that differ as much as these say next to nothing about a third.
+func TestRunsOfASideDiffer(t *testing.T) {
+	s := defaultSim()
+	a, b := s.side(1), &Side{}
+	for i, factor := range []float64{1.3, 1.5} {
+		s.factor = factor
+		b.Runs = append(b.Runs, s.run(uint64(2+i)))
+	}
+	got := compare(t, a, b, CompareOptions{}).change("push", "latency.fromIntended.p50")
+	// The mean of the logarithms, ln 1.4, has the noise of two values, and Student's quantile with one degree of freedom is 12.7.
+	if got.Finding == Worse || *got.Low > -0.5 || *got.High < 4 {
+		t.Errorf("%s, from %v to %v", got.Finding, *got.Low, *got.High)
+	}
+	// The bounds are as far from the effect in logarithms, on both sides.
+	near(t, "product of the bounds", (1+*got.Low)*(1+*got.High), (1+*got.Effect)*(1+*got.Effect), 1e-9)
+}
+
 func TestMinEffect(t *testing.T) {
 	s := sim{intervals: 40, samples: 2000, factor: 1, wobble: 0.001}
 	slow := s
@@ -243,6 +260,23 @@ func TestGatesOfNothing(t *testing.T) {
 			if got := c.Failed([]Gate{g}); len(got) != 1 || !got[0].Unjudged || !strings.Contains(got[0].Text, tt.reason) {
 				t.Errorf("%s, %s: %+v", name, f, got)
 			}
+		}
+	}
+}
+
+// TestGatesOfZero: none on either side passes, whatever is known of it; one out of none does not.
+func TestGatesOfZero(t *testing.T) {
+	g, err := ParseGate("push.lostSilent <= +0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		a, b float64
+		want int
+	}{{0, 0, 0}, {0, 1, 1}, {1, 0, 1}, {1, 1, 1}} {
+		of := Comparison{Lanes: []LaneChange{{Name: "push", Figures: []Change{{Figure: "lostSilent", A: &c.a, B: &c.b}}}}}
+		if got := of.Failed([]Gate{g}); len(got) != c.want {
+			t.Errorf("%v and %v: %+v", c.a, c.b, got)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // Changes of lists that nobody saw are no proof of a loss where copies outlive
@@ -27,6 +28,22 @@ func TestCopiesThatOutliveTheDrain(t *testing.T) {
 		) != tt.want {
 			t.Errorf("%s: %+v", name, s.Result.Warnings)
 		}
+	}
+}
+
+// TestTurnsAddUp: events of all passes count, those of their warm-ups apart, and one without an answer is uncertain.
+func TestTurnsAddUp(t *testing.T) {
+	s := New(Options{Profile: &profiles.Profile{}, Result: &results.Result{}})
+	for i := range int64(2) {
+		s.Add(ledger.Account{
+			Measured: ledger.Scheduled{Fired: 20 + i, Accepted: 8 + i, Uncertain: 3, Refused: 4, Pending: 5, Dropped: 6},
+			WarmUp:   ledger.Scheduled{Fired: 1 + i, Accepted: 1 + i},
+		}, nil, results.Generator{}, nil)
+	}
+	u := s.Result.Upstream
+	got := [...]int64{u.Scheduled, u.Published, u.Accepted, u.Uncertain, u.Refused, u.Dropped, u.Warmup}
+	if want := [...]int64{53, 41, 17, 16, 8, 12, 3}; got != want {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

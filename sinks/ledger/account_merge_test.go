@@ -97,6 +97,12 @@ func TestAccountAsJSON(t *testing.T) {
 	if got := asText(t, b); got != text {
 		t.Errorf("read as\n%s\nwritten as\n%s", got, text)
 	}
+	was, is := a.Lanes[0].Series[0], b.Lanes[0].Series[0]
+	for _, h := range [][2]*hdrhistogram.PackedHistogram{{was.FromIntended, is.FromIntended}, {was.FromSent, is.FromSent}} {
+		if h[1] == nil || h[1].TotalCount() != h[0].TotalCount() || h[1].Max() != h[0].Max() {
+			t.Errorf("%v of an interval is read as %v", h[0], h[1])
+		}
+	}
 	if !b.FireLag.Histogram.Equals(a.FireLag.Histogram) {
 		t.Error("buckets differ")
 	}

@@ -17,6 +17,7 @@ func TestOrderConflicts(t *testing.T) {
 	for seq := 2; seq <= 40; seq++ { // nobody else gets event 1
 		long += " 1:a" + strconv.Itoa(100+seq) + " 2:a" + strconv.Itoa(100+seq)
 	}
+	restart := strings.TrimPrefix(long, "0:a1 ")
 	for _, c := range []struct {
 		name, hears, arrivals string
 		want                  int64
@@ -38,6 +39,8 @@ func TestOrderConflicts(t *testing.T) {
 		{"second copies", "abc abc", "0:a1 0:b1 0:a1 1:a1 1:b1 1:a1", 0},
 		{"warm-up", "abc abc", "0:a9 0:b9 1:b9 1:a9", 0},
 		{"the last one came to one stream alone", "abc abc abc", long + " 1:b1 1:c1 2:c1 2:b1", 1},
+		{"an event of the order that ended", "abc abc abc abc", long + " 1:b1 3:b1 3:a1", 0},
+		{"an event of the order that ended came before", "abc abc abc abc", "0:a1 3:b1 3:a1 " + restart + " 1:b1 3:c1", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

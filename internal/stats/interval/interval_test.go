@@ -19,6 +19,16 @@ func spans(n int, b Block, others map[int]Block) []Block {
 	return out
 }
 
+// inTurns makes n blocks of 100 samples, of which 60 and 40 count, each so many times in a row.
+func inTurns(n, times int) []Block {
+	out := make([]Block, n)
+	for i := range out {
+		hits := int64(60 - 20*(i/times%2))
+		out[i] = Block{All: 100, Below: hits, AtMost: hits}
+	}
+	return out
+}
+
 func TestOf(t *testing.T) {
 	even := Block{All: 100, Below: 98, AtMost: 99}
 	for _, c := range []struct {
@@ -40,6 +50,11 @@ func TestOf(t *testing.T) {
 		{"trend", 0.5, spans(30, Block{1000, 899, 900}, map[int]Block{
 			0: {1000, 99, 100}, 1: {1000, 99, 100}, 2: {1000, 99, 100}, 3: {1000, 99, 100}, 4: {1000, 99, 100},
 		}), [2]float64{1, 40}, true},
+		// Neighbours that take turns: by hand, 1,000 samples, a design effect of 10²·10·10/9 / 250, and the
+		// square of 1.95996 / 2.26216, which is Student's quantile with 9 degrees of freedom.
+		{"no memory", 0.5, inTurns(10, 1), [2]float64{168.89, 168.92}, false},
+		// Pairs that take turns have a memory of 1/12, corrected to 3/16: the variance grows by 19/13.
+		{"memory", 0.5, inTurns(12, 2), [2]float64{149.19, 149.22}, false},
 		{"all of one value", 0.99, spans(30, Block{100, 0, 100}, nil), [2]float64{3000, 3000}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -198,6 +198,25 @@ func TestConnectionsHideNoLeak(t *testing.T) {
 	}
 }
 
+// TestFinding: a rise by 10 in each window, without noise.
+func TestFinding(t *testing.T) {
+	var g Gauge
+	for s := range 2 * Windows {
+		g.Measured = append(g.Measured, Point{Seconds: float64(s), Value: float64(100 + 10*(s/2))})
+	}
+	// The levels are the means of 100 to 170, 180 to 250, and 260 to 330.
+	const start, slope = 135, 160 * 1.5 * 60 / 47.
+	want := Finding{Verdict: Rises, Slope: slope, Low: slope, High: slope, Rise: 240, Start: start, Before: start, After: start}
+	if got, ok := Judge(g); !ok || got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	g.Before, g.After = []Point{{Value: 95}, {Value: 90}}, []Point{{Value: 380}, {Value: 400}}
+	want.Verdict, want.Before, want.After = Leak, 90, 380
+	if got, ok := Judge(g); !ok || got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
 // TestTheIntervalOfTheSlope: of 99 % intervals, 97 of 100 hold the slope at least.
 func TestTheIntervalOfTheSlope(t *testing.T) {
 	const runs, size = 1000, 30.0

@@ -42,6 +42,24 @@ func (*deaf) Called(eventmeter.Call) {}
 const occurrence = `"eventId":"e-90","name":"ticket.moved","timestamp":"2026-11-20T10:00:00.120Z","data":{"board":"b3",` +
 	`"note":"some text around evtm-00000001-0000-00000001-26 and after it some more"},"cursor":"c42"`
 
+// TestRestored: only a call that began after the last end was about a new subscription for sure.
+func TestRestored(t *testing.T) {
+	k := &hook{}
+	k.ended(3)
+	k.ended(5)
+	for began, again := range map[eventmeter.Instant]bool{4: true, 5: true} {
+		if over, got := k.restored(began); over != 3 || got != again {
+			t.Errorf("a call at %d: over since %d, again %t", began, over, got)
+		}
+	}
+	if over, again := k.restored(6); over != 3 || again {
+		t.Errorf("a call after it: over since %d, again %t", over, again)
+	}
+	if over, again := k.restored(7); over != 0 || again {
+		t.Errorf("restored: over since %d, again %t", over, again)
+	}
+}
+
 func idle(t testing.TB, mode eventmeter.Mode, unjudged bool) (*lane, *run, *deaf) {
 	t.Helper()
 	d, rec := idleLane(t, mode, 1, unjudged)

@@ -165,7 +165,7 @@ func (d *lane) Make(i int, last *run) (*run, error) {
 	}
 	r := &run{who: d.principal(i), args: args}
 	d.Ready(&r.Attachment, i)
-	r.group = eventmeter.HashID(args) ^ uint64(r.who.Index+1)<<40
+	r.group = eventmeter.HashID(args) ^ uint64(r.who.Index)<<40
 	if d.streams != nil {
 		r.stream = d.newStream(r)
 	} else {

@@ -68,6 +68,38 @@ func TestPollOfACursorThatNeverStops(t *testing.T) {
 	rec.Mu.Unlock()
 }
 
+// TestBytesOfTheFirstPoll: those of its events are not part of what it costs to open the subscription.
+func TestBytesOfTheFirstPoll(t *testing.T) {
+	const event = `{"eventId":"e-1","name":"ticket.moved","timestamp":"2026-11-20T10:00:00Z","data":{}}`
+	down := func(events string) map[eventmeter.Cause]int64 {
+		srv, _ := polled(t, func(n int32, r *http.Request) string {
+			if n > 1 {
+				<-r.Context().Done()
+			}
+			return fmt.Sprintf(`{"events":[%s],"cursor":"c1","hasMore":false}`, events)
+		})
+		d, rec := systemstest.Lane(
+			t,
+			mcpclient.EndpointOptions{URL: srv.URL},
+			driver.Options{Mode: eventmeter.Poll, Poll: &driver.Poll{MinInterval: time.Millisecond}},
+		)
+		systemstest.Attach(t, d, 1)
+		out := map[eventmeter.Cause]int64{}
+		rec.Mu.Lock()
+		defer rec.Mu.Unlock()
+		for _, c := range rec.Calls {
+			out[c.Cause] += c.Down
+		}
+		return out
+	}
+	with, without := down(event), down("")
+	// A longer response may have one more digit in its Content-Length.
+	more := with[eventmeter.Subscribe] - without[eventmeter.Subscribe]
+	if with[eventmeter.Events] != int64(len(event)) || more < 0 || more > 1 {
+		t.Errorf("%v with an event of %d bytes, %v without", with, len(event), without)
+	}
+}
+
 // TestPollOfNothingMore: each answer that says hasMore and leads nowhere is counted.
 func TestPollOfNothingMore(t *testing.T) {
 	srv, polls := polled(t, func(n int32, _ *http.Request) string {
