@@ -42,7 +42,7 @@ var packages = map[string][]string{
 	"results":                {"./results"},
 	"internal/stats":         {"./internal/stats"},
 	"internal/metrics":       {"./internal/metrics"},
-	"loadgen/driver":         {"./loadgen/driver/events", "./loadgen/driver/sep1803", "./loadgen/systems"},
+	"loadgen/driver":         {"./loadgen/driver", "./loadgen/driver/events", "./loadgen/driver/sep1803", "./loadgen/systems"},
 	"loadgen/driver/events":  {"./loadgen/driver/events", "./loadgen/systems"},
 	"loadgen/driver/sep1803": {"./loadgen/driver/sep1803", "./loadgen/systems"},
 	"loadgen/driver/sep2549": {"./loadgen/driver/sep2549", "./loadgen/systems"},
@@ -57,11 +57,12 @@ type mutant struct {
 	old      string
 	text     string
 	operator string
+	within   string // the line
 }
 
 // String is also the line of equivalent.txt, without the number of the line, which changes.
 func (m mutant) String() string {
-	return fmt.Sprintf("%s: %s: %s → %s", m.file, m.operator, oneLine(m.old), oneLine(cmp.Or(m.text, "nothing")))
+	return fmt.Sprintf("%s: %s: %s → %s in: %s", m.file, m.operator, oneLine(m.old), oneLine(cmp.Or(m.text, "nothing")), m.within)
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
@@ -83,9 +84,11 @@ func mutantsOf(file string, source []byte) (all []mutant, err error) {
 		return nil, err
 	}
 	at := func(p token.Pos) int { return fset.Position(p).Offset }
+	lines := strings.Split(string(source), "\n")
 	add := func(operator string, from, to token.Pos, text string) {
 		all = append(all, mutant{
-			file: file, line: fset.Position(from).Line, from: at(from), to: at(to), old: string(source[at(from):at(to)]),
+			within: strings.TrimSpace(lines[fset.Position(from).Line-1]),
+			file:   file, line: fset.Position(from).Line, from: at(from), to: at(to), old: string(source[at(from):at(to)]),
 			text: text, operator: operator,
 		})
 	}
@@ -290,7 +293,8 @@ func f(a, b int) int {
 	}
 	var got []string
 	for _, m := range all {
-		got = append(got, strings.TrimPrefix(m.String(), "p.go: "))
+		change, _, _ := strings.Cut(strings.TrimPrefix(m.String(), "p.go: "), " in: ")
+		got = append(got, change)
 	}
 	want := []string{
 		"bound: 7 → 8", "comparison: < → <=", "sign: += → -=", "dropped: n += g(a, b) → nothing", "swapped: a, b → b, a",
