@@ -94,7 +94,7 @@ func (l *Levels) Stop() map[string][]leak.Point {
 }
 
 func (l *Levels) follow(ctx context.Context) {
-	pause := l.every
+	pause, last := l.every, time.Duration(0)
 	for {
 		t := time.NewTimer(pause)
 		select {
@@ -104,7 +104,9 @@ func (l *Levels) follow(ctx context.Context) {
 			l.take()
 			return
 		case <-t.C:
-			pause = max(l.every, levelRest*l.take())
+			took := l.take()
+			// The shorter of two: one that other processes held up does not thin the samples.
+			pause, last = max(l.every, levelRest*min(took, last)), took
 		}
 	}
 }
