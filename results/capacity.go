@@ -214,9 +214,26 @@ type CostOf struct {
 	Basis string `json:"basis"`
 }
 
-// Write writes c as indented JSON with a final newline.
+// Write writes c as indented JSON with a final newline, as [Result.Write] does.
 func (c *Capacity) Write(w io.Writer) error {
+	c.Warnings = append(c.Warnings, bound(c)...)
+	if err := c.check(); err != nil {
+		return fmt.Errorf("write capacity: %w: %w", ErrFormat, err)
+	}
 	return writeJSON(w, "capacity", c)
+}
+
+// check verifies the invariants of a capacity.
+func (c *Capacity) check() error {
+	if err := plausible(c); err != nil {
+		return err
+	}
+	for i, s := range c.Steps {
+		if s.Expected != s.Delivered+s.Lost || s.Number != i+1 {
+			return fmt.Errorf("step %d of %d: %d expected are not %d delivered + %d lost", s.Number, i+1, s.Expected, s.Delivered, s.Lost)
+		}
+	}
+	return nil
 }
 
 // ReadCapacity reads one capacity strictly. An unknown field, another schema or trailing data is an
@@ -230,21 +247,8 @@ func ReadCapacity(in io.Reader) (*Capacity, error) {
 	if err := decode(data, CapacitySchema, c); err != nil {
 		return nil, err
 	}
-	if err := plausible(c); err != nil {
+	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
-	}
-	for i, s := range c.Steps {
-		if s.Expected != s.Delivered+s.Lost || s.Number != i+1 {
-			return nil, fmt.Errorf(
-				"%w: step %d of %d: %d expected are not %d delivered + %d lost",
-				ErrFormat,
-				s.Number,
-				i+1,
-				s.Expected,
-				s.Delivered,
-				s.Lost,
-			)
-		}
 	}
 	errtext.CleanAll(c)
 	return c, nil

@@ -61,7 +61,34 @@ func checkLaneName(field, name string) error {
 
 // plausible returns an error for the first number in v that no run can give, with its path of JSON
 // names. Counts are 0 or more; durations and shares may be negative, within bounds.
-func plausible(v any) error { return plausibleAt(reflect.ValueOf(v), "") }
+func plausible(v any) (err error) {
+	eachNumber(reflect.ValueOf(v), "", func(n reflect.Value, at string) bool {
+		if _, wrong := nearest(n); wrong != "" && err == nil {
+			err = fmt.Errorf("%s: %s", at, wrong)
+		}
+		return false
+	})
+	return err
+}
+
+// bound replaces every number in v, a pointer, that no run can give by the nearest that one can, and NaN by 0. It
+// returns the warning about them; nil if there are none.
+func bound(v any) []Warning {
+	var where []string
+	eachNumber(reflect.ValueOf(v), "", func(n reflect.Value, at string) bool {
+		to, wrong := nearest(n)
+		if wrong != "" {
+			where = append(where, at+": "+wrong)
+			n.Set(to)
+		}
+		return wrong != ""
+	})
+	if where == nil {
+		return nil
+	}
+	text := strings.Join(where[:min(len(where), 3)], "; ")
+	return []Warning{{Code: "implausible", Text: fmt.Sprintf("%d numbers are out of bounds, and were brought within: %s", len(where), text)}}
+}
 
 var (
 	typeNanos    = reflect.TypeFor[Nanos]()
@@ -70,60 +97,65 @@ var (
 	typeRaw      = reflect.TypeFor[json.RawMessage]()
 )
 
-func plausibleAt(v reflect.Value, at string) error {
+// eachNumber calls visit for each number in v with its path. It reports whether a call returned true, which it does
+// if it has set the number.
+func eachNumber(v reflect.Value, at string, visit func(n reflect.Value, at string) bool) (set bool) {
 	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface:
+	case reflect.Pointer:
 		if !v.IsNil() {
-			return plausibleAt(v.Elem(), at)
+			return eachNumber(v.Elem(), at, visit)
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
 			f := v.Type().Field(i)
-			if !f.IsExported() && !f.Anonymous {
-				continue
-			}
-			if err := plausibleAt(v.Field(i), jsonPath(at, f)); err != nil {
-				return err
+			if f.IsExported() || f.Anonymous {
+				set = eachNumber(v.Field(i), jsonPath(at, f), visit) || set
 			}
 		}
 	case reflect.Slice, reflect.Array:
 		if v.Type() == typeRaw {
-			return nil
+			return false
 		}
 		for i := range v.Len() {
-			if err := plausibleAt(v.Index(i), at+"["+strconv.Itoa(i)+"]"); err != nil {
-				return err
-			}
+			set = eachNumber(v.Index(i), at+"["+strconv.Itoa(i)+"]", visit) || set
 		}
 	case reflect.Map:
 		for _, key := range v.MapKeys() {
-			if err := plausibleAt(v.MapIndex(key), at+"."+fmt.Sprintf("%.80q", key)); err != nil {
-				return err
+			elem := reflect.New(v.Type().Elem()).Elem()
+			elem.Set(v.MapIndex(key))
+			if eachNumber(elem, at+"."+fmt.Sprintf("%.80q", key), visit) {
+				v.SetMapIndex(key, elem)
+				set = true
 			}
 		}
-	case reflect.Int, reflect.Int64:
-		return plausibleInt(v, at)
-	case reflect.Float64:
-		if f := v.Float(); !(math.Abs(f) <= maxFigure) {
-			return fmt.Errorf("%s: %v is no figure of a run", at, f)
-		}
+	case reflect.Int, reflect.Int64, reflect.Float64:
+		return visit(v, at)
 	}
-	return nil
+	return set
 }
 
-func plausibleInt(v reflect.Value, at string) error {
-	n := v.Int()
-	switch v.Type() {
-	case typeNanos, typeDuration, typeInstant:
-		if n < -maxTime*int64(time.Second) || n > maxTime*int64(time.Second) {
-			return fmt.Errorf("%s: %d ns is no time of a run", at, n)
+// nearest returns the number nearest to n that a run can give, and what is wrong with n; "" = nothing.
+func nearest(n reflect.Value) (to reflect.Value, wrong string) {
+	if n.Kind() == reflect.Float64 {
+		f := n.Float()
+		if math.Abs(f) <= maxFigure {
+			return n, ""
 		}
-	default:
-		if n < 0 || n > maxCount {
-			return fmt.Errorf("%s: %d is no count", at, n)
+		to := 0.0
+		if !math.IsNaN(f) {
+			to = math.Copysign(maxFigure, f)
 		}
+		return reflect.ValueOf(to).Convert(n.Type()), fmt.Sprintf("%v is no figure of a run", f)
 	}
-	return nil
+	i, least, most, format := n.Int(), int64(0), int64(maxCount), "%d is no count"
+	switch n.Type() {
+	case typeNanos, typeDuration, typeInstant:
+		least, most, format = -maxTime*int64(time.Second), maxTime*int64(time.Second), "%d ns is no time of a run"
+	}
+	if i >= least && i <= most {
+		return n, ""
+	}
+	return reflect.ValueOf(min(max(i, least), most)).Convert(n.Type()), fmt.Sprintf(format, i)
 }
 
 func jsonPath(at string, f reflect.StructField) string {

@@ -194,7 +194,10 @@ func TestRebuildIntervals(t *testing.T) {
 			t.Fatal(err)
 		}
 		change(&changed.Lanes[0].Latency)
-		if err := WriteFile(filepath.Join(dir, File), changed.Write); err != nil {
+		if data, err = json.Marshal(&changed); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, File), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		_, err = Rebuild(dir)

@@ -60,8 +60,12 @@ type PartFigures struct {
 	Conform conform.Account          `json:"conform,omitempty"` // what was seen of the rows of conformance
 }
 
-// SavePart writes a shard's part into its directory.
+// SavePart writes a shard's part into its directory, so that [LoadPart] can read it, as [Result.Write] does.
 func SavePart(dir string, p *Part) error {
+	p.Warnings = append(p.Warnings, bound(p)...)
+	if err := p.check(); err != nil {
+		return fmt.Errorf("save the shard: %w: %w", ErrFormat, err)
+	}
 	err := WriteFile(filepath.Join(dir, PartFile), func(w io.Writer) error {
 		data, err := json.Marshal(p)
 		if err != nil {

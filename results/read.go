@@ -20,8 +20,13 @@ var ErrFormat = errors.New("bad result file")
 // File is the name of the result within a run's directory.
 const File = "result.json"
 
-// Write writes r as indented JSON with a final newline.
+// Write writes r as indented JSON with a final newline, so that [Read] can read it. Numbers that no run can give are
+// brought within bounds, with a warning. Sums that do not add up are an error that wraps [ErrFormat].
 func (r *Result) Write(w io.Writer) error {
+	r.Warnings = append(r.Warnings, bound(r)...)
+	if err := r.Check(); err != nil {
+		return fmt.Errorf("write result: %w: %w", ErrFormat, err)
+	}
 	return writeJSON(w, "result", r)
 }
 

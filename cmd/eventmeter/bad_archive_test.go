@@ -871,7 +871,7 @@ func TestPartIsWrittenFirst(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(dir, results.File, "in the way"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := write(dir, &run.Outcome{Result: &results.Result{}, Part: &results.Part{}}); err == nil {
+		if err := write(dir, &run.Outcome{Result: &results.Result{}, Part: &results.Part{Schema: results.PartSchema, Count: 2}}); err == nil {
 			t.Errorf("%s: the result was written in place of a directory", name)
 		}
 		if _, err := os.Stat(filepath.Join(dir, results.PartFile)); err != nil {

@@ -22,13 +22,13 @@ import (
 // a thousand events.
 func writeNight(t *testing.T, dir string, number int, lost int64, edit func(*results.Result)) {
 	t.Helper()
-	push := results.Lane{Name: "push", Expected: 1000, Delivered: 1000 - lost}
+	push := results.Lane{Name: "push", Expected: 1000, Delivered: 1000 - lost, LostSilent: lost}
 	push.Latency.FromIntended = results.Quantiles{Count: 1000 - lost, P50: 1_500_000, P99: results.Nanos(20_000_000 + number)}
 	started := time.Unix(1_700_000_000+int64(number)*86400, 123456789).UTC()
 	r := &results.Result{
 		Schema: results.Schema, Version: "test", Run: fmt.Sprintf("%08x", number), Started: started, Finished: started.Add(time.Second),
 		Profile: json.RawMessage(fmt.Sprintf(`{"name":"night","target":{"commit":"c%d"}}`, number)),
-		Lanes:   []results.Lane{push, {Name: "poll", Expected: 1000, Delivered: 5}},
+		Lanes:   []results.Lane{push, {Name: "poll", Expected: 1000, Delivered: 5, LostSilent: 995}},
 	}
 	if edit != nil {
 		edit(r)

@@ -299,6 +299,9 @@ func unsaved(dir string, err error, printed bool) error {
 	case loadErr == nil:
 		err = fmt.Errorf("%w; %s is a checkpoint from some seconds before the end", err, filepath.Join(dir, results.File))
 	}
+	if errors.Is(err, results.ErrFormat) {
+		return fmt.Errorf("%w; the archive is not saved: this is a defect of eventmeter, please report it", err)
+	}
 	if printed {
 		return fmt.Errorf("%w; the figures above are not saved: free some space or choose another --out, and run again", err)
 	}

@@ -12,7 +12,7 @@ import (
 // why the first event could not be published.
 func (s *Summary) Finish(failed error, firstFailure string) {
 	res := s.Result
-	res.Finished = time.Now().UTC()
+	res.Finished = res.Started.Add(time.Since(res.Started)) // not before Started where the clock was set
 	if failed != nil {
 		res.Partial, res.Reason = true, failed.Error()
 	}
