@@ -130,7 +130,12 @@ func KeyOf(tag reflect.StructTag) string {
 
 // Problem returns the first problem of settings that belong to no profile. It checks
 // the values that are not zero.
-func Problem(set Settings) (err error) {
+func Problem(set Settings) error { return problem(set, Settings.Check) }
+
+// Invalid returns the first value of settings that is not zero and that its tag forbids.
+func Invalid(set Settings) error { return problem(set, func(Settings, Lane) {}) }
+
+func problem(set Settings, check func(Settings, Lane)) (err error) {
 	given := map[string]bool{}
 	bad := func(key, what, fix string) {
 		if what != "" {
@@ -162,7 +167,7 @@ func Problem(set Settings) (err error) {
 		}
 	}
 	walk(set.Key(), reflect.ValueOf(set).Elem())
-	set.Check(Lane{
+	check(set, Lane{
 		Given:   func(key string) bool { return given[key] },
 		Bad:     bad,
 		Missing: func(key, fix string) { bad(key, "is missing", fix) },

@@ -306,6 +306,26 @@ func (l *Lane[T]) Rand(part uint64) *rand.Rand {
 // RandOf is Rand for subscription i.
 func (l *Lane[T]) RandOf(i int) *rand.Rand { return l.Rand(uint64(l.Opts.NumberOf(i))) }
 
+// Attached returns the last attachment of each subscription that had one.
+func (l *Lane[T]) Attached() (all []T) {
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
+	var none T
+	for _, r := range l.Turns {
+		if r != none {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// Retry calls try as [RetryThrottled] does, with the lane's backoff and the random source r.
+func (l *Lane[T]) Retry(ctx context.Context, r *rand.Rand, try func(eventmeter.Cause) error) error {
+	backoff := l.Backoff(r)
+	_, err := RetryThrottled(ctx, &backoff, func(cause eventmeter.Cause) (struct{}, error) { return struct{}{}, try(cause) })
+	return err
+}
+
 // NewWatch returns a watch for the silence of the lane's streams.
 func (l *Lane[T]) NewWatch() *sinks.Watch {
 	return sinks.NewWatch(l.Clock, min(max(l.Opts.Push.Heartbeat/8, 10*time.Millisecond), time.Second))
@@ -354,14 +374,4 @@ func (l *Lane[T]) Report(c eventmeter.Call) {
 func (l *Lane[T]) Observe(c eventmeter.Call) {
 	c.Lane, c.At = l.Opts.Lane, l.Clock.Now()
 	l.Recorder.Called(c)
-}
-
-// Lost reports whether e means that the server no longer knows session s. If so, the
-// principal forgets it.
-func (l *Lane[T]) Lost(who *mcpclient.Principal, s *mcpclient.Session, e *mcpclient.CallError) bool {
-	if s.ID == "" || !e.Forgotten() {
-		return false
-	}
-	who.Forget(s)
-	return true
 }

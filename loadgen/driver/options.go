@@ -91,27 +91,23 @@ type Published interface {
 	Sources() int
 }
 
-// SettingsOf returns the settings of a lane whose system has settings of type S.
-func SettingsOf[S any](o *Options) (set S, err error) {
+// SettingsOr returns the settings of a lane, or the defaults of its mode if it has
+// none. The error names a value that the settings do not allow.
+func SettingsOr[S any, P interface {
+	*S
+	settings.Settings
+}](o *Options, defaults func(mode string) P) (set S, err error) {
 	switch s := o.Settings.(type) {
 	case nil:
+		return *defaults(string(o.Mode)), nil
 	case S:
 		set = s
 	case *S:
 		set = *s
 	default:
-		err = fmt.Errorf("settings are of type %T", o.Settings)
+		return set, fmt.Errorf("settings are of type %T", o.Settings)
 	}
-	return set, err
-}
-
-// SettingsOr returns the settings of a lane, or the defaults of its mode if it has
-// none.
-func SettingsOr[S any](o *Options, defaults func(mode string) *S) (S, error) {
-	if o.Settings == nil {
-		return *defaults(string(o.Mode)), nil
-	}
-	return SettingsOf[S](o)
+	return set, settings.Invalid(P(&set))
 }
 
 // NumberOf returns the number of subscription i in the whole run.

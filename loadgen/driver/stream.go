@@ -27,7 +27,8 @@ var (
 )
 
 // StreamProtocol is the part of a [Stream] that its system implements. Its methods are
-// called by one goroutine at a time. Only Request and Refused may block.
+// called by one goroutine at a time. Only Request and Refused may block. A Stream has
+// those methods that several systems share.
 type StreamProtocol interface {
 	// Request returns the request that opens the next connection. It may make calls
 	// before, such as a handshake.
@@ -77,6 +78,26 @@ type StreamRequest struct {
 	// server does not take the end of the connection for it.
 	Cancels bool
 }
+
+// Answered implements [StreamProtocol] for systems whose streams of the legacy era are
+// confirmed by the answer.
+func (s *Stream) Answered() {
+	if s.id == 0 {
+		s.Confirm(0)
+	}
+}
+
+// Comment implements [StreamProtocol].
+func (s *Stream) Comment(e wire.Event) { s.Overhead(e.Size, "comment") }
+
+// Rand implements [StreamProtocol] with the global random source.
+func (s *Stream) Rand() *rand.Rand { return nil }
+
+// Called implements [StreamProtocol].
+func (s *Stream) Called(c eventmeter.Call) { s.streams.caller.Recorder.Called(c) }
+
+// TooLarge implements [StreamProtocol]: it reports to no subscription.
+func (s *Stream) TooLarge(at eventmeter.Instant, err error) { s.streams.caller.TooLarge(at, err) }
 
 // Stream is a stream that is opened again whenever it is lost. It has one connection
 // after another.

@@ -364,6 +364,11 @@ const (
 	KindSession = "session lost"
 )
 
+// SessionLost returns the error of a call in a session that the server no longer knows.
+func SessionLost(method string) *CallError {
+	return &CallError{Method: method, Kind: KindSession}
+}
+
 // KindOf returns the CallError.Kind for an error of the transport.
 func KindOf(err error) string {
 	var timeout interface{ Timeout() bool }

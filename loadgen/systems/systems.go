@@ -150,7 +150,10 @@ func declared[S settings.Settings](defaults func(mode string) S) func(string) se
 }
 
 // filledBy returns the Defaults of a system whose settings have the given defaults.
-func filledBy[S any](defaults func(mode string) *S) func(driver.Options) (driver.Options, error) {
+func filledBy[S any, P interface {
+	*S
+	settings.Settings
+}](defaults func(mode string) P) func(driver.Options) (driver.Options, error) {
 	return func(o driver.Options) (driver.Options, error) {
 		o = o.WithDefaults()
 		set, err := driver.SettingsOr(&o, defaults)
@@ -216,6 +219,9 @@ func New(opts driver.Options) (driver.Driver, error) {
 	s, err := Find(opts.System)
 	if err != nil {
 		return nil, err
+	}
+	if !slices.Contains(s.Modes, string(opts.Mode)) {
+		return nil, fmt.Errorf("driver %s: mode %q does not fit: use %s", s.Name, opts.Mode, strings.Join(s.Modes, " or "))
 	}
 	return s.New(opts)
 }

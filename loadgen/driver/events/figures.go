@@ -1,8 +1,6 @@
 package events
 
 import (
-	"slices"
-
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 )
@@ -72,14 +70,8 @@ func (d *lane) wishes() bool {
 
 // Figures implements [driver.Figurer].
 func (d *lane) Figures() driver.Figures {
-	var runs []*run
 	if d.agenda != nil { // the lane has webhooks
-		d.Mu.Lock()
-		runs = slices.Clone(d.Turns)
-		d.Mu.Unlock()
-	}
-	for _, r := range runs {
-		if r != nil {
+		for _, r := range d.Attached() {
 			r.hook.mu.Lock()
 			r.hook.tell()
 			r.hook.mu.Unlock()

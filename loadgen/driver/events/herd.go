@@ -1,7 +1,6 @@
 package events
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -24,16 +23,12 @@ type herd struct {
 
 // cutAll cuts all streams of the lane.
 func (d *lane) cutAll() {
-	d.Mu.Lock()
-	runs := slices.Clone(d.Turns)
-	d.Mu.Unlock()
+	runs := d.Attached()
 	d.herd.mu.Lock()
 	d.herd.from = d.Clock.Now().Add(d.set.CutFor)
 	d.herd.mu.Unlock()
 	for _, r := range runs {
-		if r != nil {
-			r.stream.GiveUp(driver.ErrCut)
-		}
+		r.stream.GiveUp(driver.ErrCut)
 	}
 }
 

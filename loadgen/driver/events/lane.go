@@ -145,13 +145,10 @@ func newLane(opts driver.Options) (*lane, error) {
 		if d.streams, err = d.OpenStreams(d.streamOptions()); err != nil {
 			return nil, err
 		}
-	case eventmeter.Webhook:
+	default:
 		if err = d.openWebhooks(); err != nil {
 			return nil, err
 		}
-	default:
-		d.Cancel()
-		return nil, fmt.Errorf("mode %q is not known: use poll, push or webhook", opts.Mode)
 	}
 	d.declare()
 	return d, nil

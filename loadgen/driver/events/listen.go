@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -63,12 +62,7 @@ func (l *listening) Request(ctx context.Context) (driver.StreamRequest, error) {
 	req := driver.StreamRequest{Who: l.who, Session: session, Method: mcpclient.MethodListen}
 	switch session.Era {
 	case mcpclient.Modern:
-		what := wire.BeginObject(nil)
-		what.Raw("eventsListChanged", []byte("true"))
-		o := wire.BeginObject(nil)
-		o.Raw("notifications", what.End())
-		req.ID, req.Body = l.d.build(mcpclient.MethodListen, o, session)
-		req.Header = session.Header(mcpclient.MethodListen, "")
+		l.d.Listen(&req, "eventsListChanged")
 	case mcpclient.Legacy:
 		req.Header = session.StreamHeader()
 	default:
@@ -79,9 +73,6 @@ func (l *listening) Request(ctx context.Context) (driver.StreamRequest, error) {
 
 // Answered implements [driver.StreamProtocol].
 func (l *listening) Answered() { l.Confirm(0) }
-
-// Rand implements [driver.StreamProtocol].
-func (l *listening) Rand() *rand.Rand { return nil }
 
 // Confirmed implements [driver.StreamProtocol]. It has the list read, because changes
 // before the stream was open are not notified.
@@ -158,9 +149,6 @@ func (l *listening) Notice(k eventmeter.NoticeKind, _ eventmeter.Instant, _ stri
 		l.d.tally.Count("listensDead", 1)
 	}
 }
-
-// TooLarge implements [driver.StreamProtocol].
-func (l *listening) TooLarge(at eventmeter.Instant, err error) { l.d.TooLarge(at, err) }
 
 // wake makes follow read the list again. at is the time of the notification, 0 if there
 // was none.

@@ -31,14 +31,8 @@ func (d *lane) Behind(since eventmeter.Instant) (behind, open int) {
 	if d.Opts.Mode != eventmeter.Poll {
 		return d.Lane.Behind(since)
 	}
-	d.Mu.Lock()
-	runs := slices.Clone(d.Turns)
-	d.Mu.Unlock()
 	now := d.Clock.Now()
-	for _, r := range runs {
-		if r == nil {
-			continue
-		}
+	for _, r := range d.Attached() {
 		r.Mu.Lock()
 		if r.Active && !r.Over {
 			open++
@@ -250,10 +244,7 @@ func (d *lane) pollFailed(
 		}
 		return sinks.PollAnswer{Moved: true}, nil
 	}
-	if d.Lost(r.who, session, a.Err) {
-		return failed, &mcpclient.CallError{Method: methodPoll, Status: a.Status, Kind: mcpclient.KindSession}
-	}
-	return failed, a.Err
+	return failed, d.Refusal(r.who, session, a.Err)
 }
 
 // eventsFromNow is the detail of the notice about events in the answer to a poll without a

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
@@ -137,15 +136,8 @@ func flavourOf(o driver.Options) (flavour, Settings, error) {
 		list: smitheryList, subscribe: smitherySubscribe, unsubscribe: smitheryUnsubscribe, arguments: "params",
 		plain: true, clientID: set.ClientID, capabilities: []string{"ai.smithery/events"},
 	}
-	switch k := cmp.Or(set.ArgumentsKey, f.arguments); k {
-	case "params", "arguments":
-		f.arguments = k
-	default:
-		return f, Settings{}, fmt.Errorf("argumentsKey %q is not known: use params or arguments", k)
-	}
+	f.arguments = cmp.Or(set.ArgumentsKey, f.arguments)
 	switch {
-	case o.Mode != eventmeter.Webhook:
-		return f, Settings{}, fmt.Errorf("mode %q: there is only webhook", o.Mode)
 	case o.MaxAge != 0:
 		return f, Settings{}, fmt.Errorf("there is no replay: leave maxAge out")
 	case o.Webhook.TTL != "" && o.Webhook.TTL != settings.TTLDefault:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/conform"
@@ -119,10 +118,7 @@ func (s *stream) Refused(a *mcpclient.Answer, session *mcpclient.Session) error 
 	if s.d.heed(s.r, a.Err) {
 		return a.Err
 	}
-	if s.d.Lost(s.r.who, session, a.Err) {
-		return &mcpclient.CallError{Method: methodStream, Kind: mcpclient.KindSession, Status: a.Status}
-	}
-	return a.Err
+	return s.d.Refusal(s.r.who, session, a.Err)
 }
 
 // Over implements [driver.StreamProtocol]: the first connection has to succeed. After that
@@ -146,9 +142,6 @@ func (s *stream) Over(err error) bool {
 	}
 	return false
 }
-
-// Called implements [driver.StreamProtocol].
-func (s *stream) Called(c eventmeter.Call) { s.d.Recorder.Called(c) }
 
 // Notice implements [driver.StreamProtocol].
 func (s *stream) Notice(k eventmeter.NoticeKind, at eventmeter.Instant, detail string) {
@@ -186,12 +179,9 @@ func (d *lane) at(when eventmeter.Instant, do func()) {
 
 // stall makes a share of the streams stop reading.
 func (d *lane) stall() {
-	d.Mu.Lock()
-	runs := slices.Clone(d.Turns)
-	d.Mu.Unlock()
-	for i, r := range runs {
-		if r == nil ||
-			d.set.StallShare > 0 && rand.New(rand.NewPCG(d.Opts.Seed, uint64(d.Opts.NumberOf(i)))).Float64() >= d.set.StallShare {
+	for _, r := range d.Attached() {
+		number := uint64(d.Opts.NumberOf(int(r.Sub.Index)))
+		if d.set.StallShare > 0 && rand.New(rand.NewPCG(d.Opts.Seed, number)).Float64() >= d.set.StallShare {
 			continue
 		}
 		if r.stream.Hold(d.set.StallFor) {

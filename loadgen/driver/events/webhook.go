@@ -106,11 +106,10 @@ func (d *lane) attachWebhook(ctx context.Context, r *run) error {
 	close(r.done) // there is no goroutine
 	k := r.hook
 	stop := context.AfterFunc(ctx, r.Cancel)
-	backoff := d.Backoff(r.rand)
-	_, err := driver.RetryThrottled(ctx, &backoff, func(cause eventmeter.Cause) (struct{}, error) {
+	err := d.Retry(ctx, r.rand, func(cause eventmeter.Cause) error {
 		k.calling.Lock()
 		defer k.calling.Unlock()
-		return struct{}{}, d.subscribe(r, cause)
+		return d.subscribe(r, cause)
 	})
 	if !stop() && err == nil {
 		err = driver.NotConfirmed(nil, ctx.Err())
@@ -201,7 +200,7 @@ func (d *lane) subscribe(r *run, cause eventmeter.Cause) error {
 			return d.subscribe(r, eventmeter.Retry)
 		}
 		if d.Lost(r.who, session, a.Err) {
-			return &mcpclient.CallError{Method: method, Status: a.Status, Kind: mcpclient.KindSession}
+			return mcpclient.SessionLost(method)
 		}
 		if a.Err.Gone() && k.toldAt() != 0 {
 			k.suspended(k.toldAt(), a.Began(), "a refresh was answered "+a.Err.Failure())

@@ -43,8 +43,6 @@ func newLane(opts driver.Options) (*lane, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case opts.Mode != eventmeter.Poll:
-		return nil, fmt.Errorf("mode %q does not fit: clients make requests, so use poll", opts.Mode)
 	case set.bounds() != nil:
 		return nil, fmt.Errorf("rate %w", set.bounds())
 	case set.Method == "":
@@ -74,12 +72,10 @@ func (d *lane) Make(i int, _ *client) (*client, error) {
 // Open implements [driver.Protocol]. It makes a first request, to find out whether the
 // target has the method.
 func (d *lane) Open(ctx context.Context, c *client) error {
-	backoff := d.Backoff(d.RandOf(int(c.Sub.Index)))
-	_, err := driver.RetryThrottled(ctx, &backoff, func(cause eventmeter.Cause) (struct{}, error) {
+	if err := d.Retry(ctx, d.RandOf(int(c.Sub.Index)), func(cause eventmeter.Cause) error {
 		_, err := d.request(ctx, c, cause)
-		return struct{}{}, err
-	})
-	if err != nil {
+		return err
+	}); err != nil {
 		return err
 	}
 	c.Activate(d.Clock.Now())
@@ -95,11 +91,7 @@ func (d *lane) request(ctx context.Context, c *client, cause eventmeter.Cause) (
 	if err != nil {
 		return false, err
 	}
-	o := wire.BeginObject(nil)
-	if session.Meta != nil {
-		o.Raw("_meta", session.Meta)
-	}
-	a := d.Call(ctx, d.set.Method, session.Header(d.set.Method, ""), wire.AppendRequest(nil, d.Endpoint.NextID(), d.set.Method, o.End()))
+	a := d.Ask(ctx, session, d.set.Method, "", wire.BeginObject(nil))
 	defer a.Release()
 	if a.Err != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return false, a.Err // this side gave it up: the server did not fail

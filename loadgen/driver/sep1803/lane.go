@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 
@@ -53,10 +52,6 @@ func newLane(opts driver.Options) (*lane, error) {
 		return nil, err
 	case opts.Event == "":
 		return nil, errors.New("no event: set the lane's event to its name, or to an event:// template")
-	case set.PerSession < 0:
-		return nil, fmt.Errorf("%d subscriptions in a session", set.PerSession)
-	case set.Secret != "" && set.Secret != secretRaw && set.Secret != secretStandard && set.Secret != secretNone:
-		return nil, fmt.Errorf("secret %q is not known: use raw, standard or none", set.Secret)
 	}
 	d := &lane{set: set, per: set.PerSession}
 	if opts.Endpoint.IsProgram() { // a pipe is one session
@@ -80,16 +75,13 @@ func newLane(opts driver.Options) (*lane, error) {
 			d.tally.Declare("cuts", "resumes", "resumesRefused", "redelivered")
 			d.tally.DeclareTiming("outage")
 		}
-	case eventmeter.Webhook:
+	default:
 		if err = d.OpenInbox(sinks.ReceiverOptions{}); err != nil {
 			return nil, err
 		}
 		d.tally.Declare("registrations", "registrationsUnanswered", "registrationsRaced", "beforeSecret", "beforeSecretRefused",
 			"secretsRaw", "secretsStandard", "secretsNone")
 		d.tally.DeclareTiming("secretWindow", "secretLate")
-	default:
-		d.Cancel()
-		return nil, fmt.Errorf("mode %q: there is push, in band, and webhook, out of band", opts.Mode)
 	}
 	return d, nil
 }
@@ -171,10 +163,8 @@ func (d *lane) exchange(
 	if err != nil {
 		return nil, err
 	}
-	if session.Meta != nil {
-		o.Raw("_meta", withWish(session.Meta, method, d.set.Secret))
-	} else if method == methodRegister && d.set.Secret != "" {
-		o.Raw("_meta", withWish([]byte("{}"), method, d.set.Secret))
+	if meta := withWish(session.Meta, method, d.set.Secret); meta != nil {
+		o.Raw("_meta", meta)
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
 	defer cancel()
@@ -182,10 +172,7 @@ func (d *lane) exchange(
 	defer a.Release()
 	d.Called(cause, method, a)
 	if a.Err != nil {
-		if d.Lost(who, session, a.Err) {
-			return a, &mcpclient.CallError{Method: method, Status: a.Status, Kind: mcpclient.KindSession}
-		}
-		return a, a.Err
+		return a, d.Refusal(who, session, a.Err)
 	}
 	if into == nil {
 		return a, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 
@@ -33,10 +32,9 @@ type resourceSession struct {
 	modern    bool
 	asked     map[string]bool // modern: the requested URIs, also those of later subscriptions
 	honoured  map[string]bool // modern: the URIs in the acknowledgement
-	id        string          // legacy
-	header    http.Header     // legacy: header fields of the session's POSTs
 	routes    map[string][]*resourceRun
 
+	own    driver.OwnSession // legacy
 	stream resourceStream
 }
 
@@ -95,7 +93,10 @@ func (s *resourceSession) dismiss(ctx context.Context, r *resourceRun) error {
 	s.cancel()
 	s.stream.HangUp()
 	<-s.stream.Done()
-	return s.endSession(ctx)
+	if d.Pipe != nil {
+		return nil
+	}
+	return d.EndOwn(ctx, &s.own, s.who)
 }
 
 // attachPush opens the session if need be, and subscribes in it.
@@ -137,19 +138,17 @@ func (d *lane) attachPush(ctx context.Context, r *resourceRun) error {
 		r.Activate(d.Clock.Now()) // if the acknowledgement has not
 		return nil
 	}
-	backoff := d.Backoff(nil)
-	_, err = driver.RetryThrottled(ctx, &backoff, func(cause eventmeter.Cause) (struct{}, error) {
-		a, err := s.call(ctx, cause, methodResourceSubscribe, r.uri)
+	return d.Retry(ctx, nil, func(cause eventmeter.Cause) error {
+		at, err := s.call(ctx, cause, driver.MethodSubscribe, r.uri)
 		if err == nil {
 			if d.Pipe != nil && !r.held {
 				d.Pipe.Hold(r.uri)
 				r.held = true
 			}
-			r.Activate(a.At)
+			r.Activate(at)
 		}
-		return struct{}{}, err
+		return err
 	})
-	return err
 }
 
 // detachPush ends a subscription, and the session with its last one. It unsubscribes only
@@ -163,14 +162,13 @@ func (d *lane) detachPush(ctx context.Context, r *resourceRun) error {
 	}
 	s.mu.Lock()
 	shared := slices.ContainsFunc(s.routes[r.uri], func(o *resourceRun) bool { return o != r && !o.IsOver() })
-	legacy := s.id != ""
 	s.mu.Unlock()
 	if d.Pipe != nil { // other lanes use the same session
 		shared = !r.held || !d.Pipe.Release(r.uri)
 	}
 	var err error
-	if legacy && !shared {
-		_, err = s.call(ctx, eventmeter.Unsubscribe, methodResourceUnsubscribe, r.uri)
+	if s.own.Current(s.who) != nil && !shared {
+		_, err = s.call(ctx, eventmeter.Unsubscribe, driver.MethodUnsubscribe, r.uri)
 	}
 	if bye := d.part(ctx, s, r); err == nil {
 		err = bye
@@ -212,71 +210,45 @@ func (s *resourceSession) runs() (all []*resourceRun) {
 	return all
 }
 
-// call makes a request about one resource in the session.
-func (s *resourceSession) call(ctx context.Context, cause eventmeter.Cause, method, uri string) (*mcpclient.Answer, error) {
-	d := s.d
-	header, id := s.credentials()
-	if id == "" { // lost, and being opened again
-		return nil, &mcpclient.CallError{Method: method, Kind: mcpclient.KindSession}
+// call makes a request about one resource in the session, and returns when the answer came.
+func (s *resourceSession) call(ctx context.Context, cause eventmeter.Cause, method, uri string) (eventmeter.Instant, error) {
+	d, session := s.d, s.own.Current(s.who)
+	if session == nil { // lost, and being opened again
+		return 0, mcpclient.SessionLost(method)
 	}
 	o := wire.BeginObject(nil)
 	o.String("uri", uri)
-	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
-	defer cancel()
-	a := d.Caller.Call(ctx, method, header, wire.AppendRequest(nil, d.Endpoint.NextID(), method, o.End()))
+	a := d.Ask(ctx, session, method, "", o)
 	defer a.Release()
 	d.Called(cause, method, a)
-	if a.Err == nil {
-		return a, nil
+	switch {
+	case a.Err == nil:
+		return a.At, nil
+	case a.Err.Forgotten():
+		s.lose(session)
+		return 0, mcpclient.SessionLost(method)
 	}
-	if a.Err.Forgotten() {
-		s.lose(id)
-		return a, &mcpclient.CallError{Method: method, Status: a.Status, Kind: mcpclient.KindSession}
-	}
-	return a, a.Err
-}
-
-// credentials returns the header fields and the id of the session of the legacy era; the
-// id is empty if there is none, or if it was lost.
-func (s *resourceSession) credentials() (http.Header, string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.header != nil {
-		s.header = s.who.Current(s.header)
-	}
-	return s.header, s.id
+	return 0, a.Err
 }
 
 // lose forgets a session that the server no longer knows, and ends its stream, which is
 // then opened again in a new session.
-func (s *resourceSession) lose(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.id != id {
-		return
-	}
-	s.id = ""
-	s.stream.GiveUp(&mcpclient.CallError{Method: methodSessionStream, Kind: mcpclient.KindSession})
+func (s *resourceSession) lose(session *mcpclient.Session) {
+	s.own.Lose(session, func() { s.stream.GiveUp(mcpclient.SessionLost(driver.MethodGet)) })
 }
 
-// pipeSession is used as the session id over a pipe, which is one session.
-const pipeSession = "pipe"
-
-// initialize opens a session of the legacy era.
-func (s *resourceSession) initialize(session *mcpclient.Session, cause eventmeter.Cause) error {
-	id, header := pipeSession, http.Header(nil)
-	if s.d.Pipe == nil {
-		own, err := s.d.OpenSession(s.ctx, s.who, session.Version, cause)
-		if err != nil {
-			return err
+// initialize opens a session of the legacy era. A pipe is one session, that of all lanes.
+func (s *resourceSession) initialize(session *mcpclient.Session, cause eventmeter.Cause) (*mcpclient.Session, error) {
+	if s.d.Pipe != nil {
+		s.own.Set(session)
+	} else {
+		var err error
+		if session, err = s.d.OpenOwn(s.ctx, &s.own, s.who, session.Version, cause); err != nil {
+			return nil, err
 		}
-		id, header = own.ID, own.NamedHeader("", "")
 	}
 	s.d.tally.Count("sessions", 1)
-	s.mu.Lock()
-	s.id, s.header = id, header
-	s.mu.Unlock()
-	return nil
+	return session, nil
 }
 
 // resubscribe subscribes again in a new session, after the former one was lost.
@@ -287,19 +259,10 @@ func (s *resourceSession) resubscribe() {
 			continue
 		}
 		seen[r.uri] = true
-		if _, err := s.call(s.ctx, eventmeter.Reconnect, methodResourceSubscribe, r.uri); err != nil && s.ctx.Err() == nil {
+		if _, err := s.call(s.ctx, eventmeter.Reconnect, driver.MethodSubscribe, r.uri); err != nil && s.ctx.Err() == nil {
 			s.d.Notice(r.Sub, eventmeter.TransientError, s.d.Clock.Now(), "subscribing again: "+err.Error())
 		}
 	}
-}
-
-// endSession ends a session of the legacy era.
-func (s *resourceSession) endSession(ctx context.Context) error {
-	header, id := s.credentials()
-	if id == "" || s.d.Pipe != nil {
-		return nil
-	}
-	return s.d.EndSession(ctx, header)
 }
 
 // resourceStream is the one stream of a session.
@@ -309,7 +272,7 @@ type resourceStream struct {
 	lastID []byte // the last event id; empty = there is none
 
 	// Of the current connection.
-	session string // id of the session of its GET
+	session *mcpclient.Session // of its GET
 	modern  bool
 	fresh   bool // the session was opened for it
 	resumed bool // it was requested with Last-Event-ID

@@ -87,13 +87,10 @@ func settingsOf(o *driver.Options) (Settings, error) {
 
 // The methods of SEP-1803, and of the base protocol where it builds on them.
 const (
-	methodEventResources      = "resources/list"
-	methodEventTemplates      = "resources/templates/list"
-	methodResourceSubscribe   = "resources/subscribe"
-	methodResourceUnsubscribe = "resources/unsubscribe"
-	methodRegister            = "resources/subscriptions/register"
-	methodDeregister          = "resources/subscriptions/deregister"
-	methodSessionStream       = "GET stream"
+	methodEventResources = "resources/list"
+	methodEventTemplates = "resources/templates/list"
+	methodRegister       = "resources/subscriptions/register"
+	methodDeregister     = "resources/subscriptions/deregister"
 )
 
 // Unit returns how many consecutive subscriptions share a session.
@@ -118,6 +115,9 @@ const (
 func withWish(meta []byte, method, wish string) []byte {
 	if method != methodRegister || wish == "" {
 		return meta
+	}
+	if meta == nil {
+		meta = []byte("{}")
 	}
 	out := append(make([]byte, 0, len(meta)+64), meta[:len(meta)-1]...)
 	if len(meta) > len("{}") {

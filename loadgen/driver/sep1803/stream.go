@@ -2,7 +2,6 @@ package sep1803
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
-	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
@@ -58,20 +56,6 @@ func (t *resourceStream) malformed(detail string) {
 	t.Notice(eventmeter.Malformed, t.s.d.Clock.Now(), detail)
 }
 
-// Called implements [driver.StreamProtocol].
-func (t *resourceStream) Called(c eventmeter.Call) { t.s.d.Recorder.Called(c) }
-
-// TooLarge implements [driver.StreamProtocol].
-func (t *resourceStream) TooLarge(at eventmeter.Instant, err error) { t.s.d.TooLarge(at, err) }
-
-// Answered implements [driver.StreamProtocol]: in the legacy era the answer is the
-// confirmation.
-func (t *resourceStream) Answered() {
-	if !t.modern {
-		t.Confirm(0)
-	}
-}
-
 // Request implements [driver.StreamProtocol]. It opens the session of the legacy
 // era if there is none.
 func (t *resourceStream) Request(ctx context.Context) (driver.StreamRequest, error) {
@@ -84,7 +68,10 @@ func (t *resourceStream) Request(ctx context.Context) (driver.StreamRequest, err
 	req := driver.StreamRequest{Who: s.who, Session: session}
 	switch t.modern = session.Era == mcpclient.Modern; session.Era {
 	case mcpclient.Modern:
-		err = t.listen(&req)
+		var uris []string
+		if uris, err = s.wanted(); err == nil {
+			d.Listen(&req, "", uris...)
+		}
 	case mcpclient.Legacy:
 		err = t.get(&req)
 	default:
@@ -96,50 +83,25 @@ func (t *resourceStream) Request(ctx context.Context) (driver.StreamRequest, err
 	return req, err
 }
 
-// listen fills in the request of the modern era, subscriptions/listen.
-func (t *resourceStream) listen(req *driver.StreamRequest) error {
-	s, d := t.s, t.s.d
-	uris, err := s.wanted()
-	if err != nil {
-		return err
-	}
-	list, err := json.Marshal(uris)
-	if err != nil {
-		return err
-	}
-	what := wire.BeginObject(nil)
-	what.Raw("resourceSubscriptions", list)
-	o := wire.BeginObject(nil)
-	o.Raw("notifications", what.End())
-	o.Raw("_meta", req.Session.Meta)
-	req.Method, req.ID, req.Header = mcpclient.MethodListen, d.Endpoint.NextID(), req.Session.Header(mcpclient.MethodListen, "")
-	req.Body = wire.AppendRequest(nil, req.ID, mcpclient.MethodListen, o.End())
-	return nil
-}
-
 // get fills in the request of the legacy era, the GET of a session.
 func (t *resourceStream) get(req *driver.StreamRequest) error {
 	s, d := t.s, t.s.d
-	req.Method = methodSessionStream
-	header, id := s.credentials()
-	if id == "" {
-		if err := s.initialize(req.Session, t.Cause()); err != nil {
+	req.Method = driver.MethodGet
+	if t.session = s.own.Current(s.who); t.session == nil {
+		var err error
+		if t.session, err = s.initialize(req.Session, t.Cause()); err != nil {
 			return err
 		}
 		t.fresh, t.lastID = true, t.lastID[:0]
-		header, id = s.credentials()
 	}
-	if t.session = id; d.Pipe != nil {
+	if d.Pipe != nil {
 		return nil
 	}
-	header = header.Clone()
-	header.Del("Content-Type")
-	header.Set("Accept", "text/event-stream")
+	req.Header = t.session.StreamHeader()
 	if len(t.lastID) > 0 && d.set.Redelivery {
 		t.resumed = true
-		header.Set("Last-Event-Id", string(t.lastID))
+		req.Header.Set("Last-Event-Id", string(t.lastID))
 	}
-	req.Header = header
 	return nil
 }
 
@@ -191,7 +153,7 @@ func (t *resourceStream) Confirmed(again bool) {
 
 // Refused implements [driver.StreamProtocol].
 func (t *resourceStream) Refused(a *mcpclient.Answer, _ *mcpclient.Session) error {
-	lost := &mcpclient.CallError{Method: a.Err.Method, Status: a.Status, Kind: mcpclient.KindSession}
+	lost := mcpclient.SessionLost(a.Err.Method)
 	switch {
 	case !t.modern && a.Status == http.StatusNotFound && !t.fresh:
 		t.s.lose(t.session)

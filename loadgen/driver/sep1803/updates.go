@@ -10,6 +10,7 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
@@ -17,9 +18,9 @@ import (
 func (t *resourceStream) Message(e wire.Event, m *wire.Message) {
 	t.note(e.ID)
 	switch string(m.Method) {
-	case "notifications/resources/updated":
+	case driver.MethodUpdated:
 		t.updated(e, m)
-	case "notifications/subscriptions/acknowledged":
+	case driver.MethodAcknowledged:
 		t.acknowledged(e)
 	case "":
 		t.answered(e, m)

@@ -60,10 +60,7 @@ func (d *lane) attachWebhook(ctx context.Context, r *resourceRun) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.Ctx(), cancel)()
-	backoff := d.Backoff(nil)
-	_, err := driver.RetryThrottled(ctx, &backoff, func(cause eventmeter.Cause) (struct{}, error) {
-		return struct{}{}, k.register(ctx, cause)
-	})
+	err := d.Retry(ctx, nil, func(cause eventmeter.Cause) error { return k.register(ctx, cause) })
 	if err != nil {
 		k.settle("", "", nil, "")
 		d.retire(r)

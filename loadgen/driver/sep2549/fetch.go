@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
-	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // cursorError is the error of a page whose cursor the server refuses.
@@ -50,7 +48,7 @@ func (d *lane) walk(c *client, cause eventmeter.Cause) ([]*keptPage, error) {
 		}
 		pages = append(pages, p)
 		if size += p.size; size > mcpclient.MaxListBytes {
-			err := &mcpclient.CallError{Method: d.method, Kind: mcpclient.KindOversized, Cause: mcpclient.ErrList}
+			err := &mcpclient.CallError{Method: d.list.Read, Kind: mcpclient.KindOversized, Cause: mcpclient.ErrList}
 			d.TooLarge(d.Clock.Now(), err)
 			return nil, err
 		}
@@ -63,7 +61,7 @@ func (d *lane) walk(c *client, cause eventmeter.Cause) ([]*keptPage, error) {
 		}
 		if p.next == key || len(pages) >= mcpclient.MaxPages {
 			return nil, &mcpclient.CallError{
-				Method:  d.method,
+				Method:  d.list.Read,
 				Kind:    mcpclient.KindProtocol,
 				Message: errtext.Of(fmt.Sprintf("the pages do not end (%d so far)", len(pages))),
 			}
@@ -153,39 +151,32 @@ func (d *lane) ask(
 		return nil, 0, err
 	}
 	o := wire.BeginObject(nil)
-	if d.want == "" {
+	if d.list.Want == "" {
 		o.String("uri", d.set.URI)
 	} else if key != "" {
 		o.String("cursor", key)
 	}
-	body := d.build(d.method, &o, session, nil)
-	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
-	defer cancel()
-	a := d.Call(ctx, d.method, session.Header(d.method, d.named), body)
+	a := d.Ask(ctx, session, d.list.Read, d.named, o)
 	defer a.Release()
 	attaching := cause == eventmeter.Subscribe || cause == eventmeter.Retry
 	var c wire.Cacheable
 	if a.Err == nil && !wire.ScanCacheable(*a.Buf, &c) {
-		a.Err = &mcpclient.CallError{Method: d.method, Kind: mcpclient.KindProtocol, Message: "the answer is not a JSON object"}
+		a.Err = &mcpclient.CallError{Method: d.list.Read, Kind: mcpclient.KindProtocol, Message: "the answer is not a JSON object"}
 	}
 	if a.Err != nil {
 		failure := a.Err
 		if errors.Is(ctx.Err(), context.Canceled) { // this side gave it up: the target did not fail
 			a.Err = nil
 		}
-		d.called(cause, d.method, a, !attaching)
-		if session.ID != "" && failure.Forgotten() {
-			who.Forget(session)
-			return nil, 0, &mcpclient.CallError{Method: d.method, Status: a.Status, Kind: mcpclient.KindSession}
-		}
-		return nil, 0, failure
+		d.called(cause, d.list.Read, a, !attaching)
+		return nil, 0, d.Refusal(who, session, failure)
 	}
 	p := &keptPage{key: key, stamps: driver.StampsIn(*a.Buf), order: c.Order, public: c.Public, ttl: c.TTL, number: d.number()}
 	p.size = len(*a.Buf)
 	if err := p.fits(c.NextCursor, d.Budget); err != nil {
 		d.TooLarge(a.At, err)
-		a.Err = &mcpclient.CallError{Method: d.method, Kind: mcpclient.KindOversized, Cause: err}
-		d.called(cause, d.method, a, !attaching)
+		a.Err = &mcpclient.CallError{Method: d.list.Read, Kind: mcpclient.KindOversized, Cause: err}
+		d.called(cause, d.list.Read, a, !attaching)
 		return nil, 0, a.Err
 	}
 	if c.Interim || !c.HasTTL {
@@ -201,7 +192,7 @@ func (d *lane) ask(
 	if !attaching && brings(p, kept) {
 		cause = eventmeter.Events
 	}
-	d.called(cause, d.method, a, !attaching)
+	d.called(cause, d.list.Read, a, !attaching)
 	return p, a.At, nil
 }
 
@@ -271,18 +262,6 @@ func (d *lane) number() uint64 {
 	return d.pages
 }
 
-// build returns a request with params o. If id is not nil, it is set to the request's id.
-func (d *lane) build(method string, o *wire.Object, a *mcpclient.Session, id *uint64) []byte {
-	if a.Meta != nil {
-		o.Raw("_meta", a.Meta)
-	}
-	n := d.Endpoint.NextID()
-	if id != nil {
-		*id = n
-	}
-	return wire.AppendRequest(nil, n, method, o.End())
-}
-
 // called reports an exchange. ongoing is false for the exchanges of attaching.
 func (d *lane) called(cause eventmeter.Cause, method string, a *mcpclient.Answer, ongoing bool) {
 	if ongoing {
@@ -294,14 +273,10 @@ func (d *lane) called(cause eventmeter.Cause, method string, a *mcpclient.Answer
 	d.Called(cause, method, a)
 }
 
-func (d *lane) backoff(r *rand.Rand) sinks.Backoff {
-	return d.Backoff(r)
-}
-
 // refreshAll refreshes copies in the background until ctx ends, each a random time before it
 // becomes stale.
 func (d *lane) refreshAll(ctx context.Context, cache *cache, who *mcpclient.Principal) {
-	backoff := d.backoff(nil)
+	backoff := d.Backoff(nil)
 	t := time.NewTimer(time.Hour)
 	defer t.Stop()
 	for {

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"sync"
 
 	"github.com/eventmeter/eventmeter"
@@ -19,11 +19,9 @@ import (
 // lane is one lane of clients that use a list.
 type lane struct {
 	driver.Lane[*client]
-	set    Settings
-	method string // that reads the list
-	about  string // the notification of its changes
-	want   string // the member that asks for that notification; "" = a resource
-	named  string // the URI of the resource; "" = a list
+	set   Settings
+	list  driver.List // without Want: a resource
+	named string      // the URI of the resource; "" = a list
 
 	tally   account
 	shared  *cache          // nil: each client has its own
@@ -57,21 +55,16 @@ func New(opts driver.Options) (driver.Driver, error) { return driver.New("sep-25
 
 func newLane(opts driver.Options) (*lane, error) {
 	set, err := settingsOf(&opts)
-	form, known := forms[set.List]
 	switch {
 	case err != nil:
 		return nil, err
-	case opts.Mode != eventmeter.Poll:
-		return nil, fmt.Errorf("mode %q does not fit: clients fetch lists, so use poll", opts.Mode)
-	case !known:
-		return nil, fmt.Errorf("list %q is not known: use tools, prompts, resources, templates or resource", set.List)
-	case set.Use < 0 || set.Jitter < 0 || set.Jitter > 1:
-		return nil, fmt.Errorf("use %v or jitter %v is out of bounds", set.Use, set.Jitter)
+	case set.Use < 0:
+		return nil, fmt.Errorf("use %v is out of bounds", set.Use)
 	case set.Background && set.Jitter == 0:
 		return nil, errors.New("background refresh needs jitter, or all clients refresh at once")
 	}
 	d := &lane{
-		set: set, method: form.method, about: form.changed, want: form.want, listeners: map[int]*listener{}, lead: -1,
+		set: set, list: listOf(set.List), listeners: map[int]*listener{}, lead: -1,
 	}
 	if err := d.Init(opts, d, func(t *wire.Traffic) (http.RoundTripper, func(), error) {
 		return opts.Endpoint.NewTransport(opts.HTTP, t, false)
@@ -83,8 +76,8 @@ func newLane(opts driver.Options) (*lane, error) {
 			return nil, err
 		}
 	}
-	d.What, d.Noun, d.EndFirst = form.method, "client", true
-	if form.want == "" {
+	d.What, d.Noun, d.EndFirst = d.list.Read, "client", true
+	if d.list.Want == "" {
 		d.named = set.URI
 	}
 	if set.Shared {
@@ -161,7 +154,7 @@ func (d *lane) open(ctx context.Context, c *client) error {
 			})
 		})
 	}
-	backoff := d.backoff(c.rand)
+	backoff := d.Backoff(c.rand)
 	pages, err := driver.RetryThrottled(ctx, &backoff, func(cause eventmeter.Cause) ([]*keptPage, error) {
 		return d.read(c, cause)
 	})
@@ -184,20 +177,10 @@ func (d *lane) open(ctx context.Context, c *client) error {
 
 // openWindows returns the windows of the attached clients, up to now.
 func (d *lane) openWindows(now eventmeter.Instant) (ws []window) {
-	d.Mu.Lock()
-	clients := slices.Clone(d.Turns)
-	d.Mu.Unlock()
-	for i, c := range clients {
-		if c == nil {
-			continue
-		}
+	for _, c := range d.Attached() {
 		c.Mu.Lock()
 		if !c.Over && c.since != 0 {
-			known := make(map[uint64]uint32, len(c.known))
-			for k, v := range c.known {
-				known[k] = v
-			}
-			ws = append(ws, window{index: i, active: c.since, left: now, known: known})
+			ws = append(ws, window{index: int(c.Sub.Index), active: c.since, left: now, known: maps.Clone(c.known)})
 		}
 		c.Mu.Unlock()
 	}

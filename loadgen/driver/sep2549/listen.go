@@ -2,24 +2,15 @@ package sep2549
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
-	"slices"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
-)
-
-const (
-	methodFollow       = "resources/subscribe"
-	methodUnfollow     = "resources/unsubscribe"
-	methodAcknowledged = "notifications/subscriptions/acknowledged"
 )
 
 // listener is a stream of notifications: in the modern era the answer to
@@ -102,7 +93,7 @@ func (d *lane) join(c *client, session *mcpclient.Session) *listener {
 			who:     who,
 			own:     own,
 			sub:     c.Sub,
-			follows: legacy && d.want == "",
+			follows: legacy && d.list.Want == "",
 			named:   make(chan struct{}),
 			caches:  map[*cache]int{},
 		}
@@ -156,7 +147,7 @@ func (d *lane) unlisten(c *client) {
 	if e.follows && e.complete() && d.Pipe != nil && d.Pipe.Release(d.set.URI) { // over HTTP the subscription ends with the session
 		ctx, cancel := context.WithTimeout(context.Background(), mcpclient.CancelTime)
 		defer cancel()
-		_ = e.name(ctx, methodUnfollow, eventmeter.Unsubscribe) // the error is reported
+		_ = e.name(ctx, driver.MethodUnsubscribe, eventmeter.Unsubscribe) // the error is reported
 	}
 }
 
@@ -208,29 +199,9 @@ func (e *listener) Request(ctx context.Context) (driver.StreamRequest, error) {
 		req.Header = session.StreamHeader()
 		return req, nil
 	}
-	want := wire.BeginObject(nil)
-	if d.want != "" {
-		want.Raw(d.want, []byte("true"))
-	} else {
-		want.Raw("resourceSubscriptions", append(wire.AppendString([]byte{'['}, d.set.URI), ']'))
-	}
-	o := wire.BeginObject(nil)
-	o.Raw("notifications", want.End())
-	req.Body = d.build(mcpclient.MethodListen, &o, session, &req.ID)
-	req.Header = session.Header(mcpclient.MethodListen, "")
+	d.Listen(&req, d.list.Want, d.set.URI)
 	return req, nil
 }
-
-// Answered implements [driver.StreamProtocol]: in the legacy era the answer is the
-// confirmation.
-func (e *listener) Answered() {
-	if e.ID() == 0 {
-		e.Confirm(0)
-	}
-}
-
-// Rand implements [driver.StreamProtocol].
-func (e *listener) Rand() *rand.Rand { return nil }
 
 // Confirmed implements [driver.StreamProtocol]. Changes while the stream was lost are
 // unknown, so all copies become stale when it is opened again.
@@ -255,7 +226,7 @@ func (e *listener) Confirmed(again bool) {
 // follow subscribes to the resource in the session. again is true after the stream was lost:
 // copies may have become stale meanwhile.
 func (e *listener) follow(again bool) {
-	switch err := e.name(e.ctx, methodFollow, eventmeter.Subscribe); {
+	switch err := e.name(e.ctx, driver.MethodSubscribe, eventmeter.Subscribe); {
 	case err != nil:
 		e.GiveUp(err)
 	case again:
@@ -277,9 +248,7 @@ func (e *listener) name(ctx context.Context, method string, cause eventmeter.Cau
 	}
 	o := wire.BeginObject(nil)
 	o.String("uri", d.set.URI)
-	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
-	defer cancel()
-	a := d.Call(ctx, method, session.Header(method, ""), d.build(method, &o, session, nil))
+	a := d.Ask(ctx, session, method, "", o)
 	defer a.Release()
 	d.called(cause, method, a, false)
 	return a.Err
@@ -287,13 +256,10 @@ func (e *listener) name(ctx context.Context, method string, cause eventmeter.Cau
 
 // Refused implements [driver.StreamProtocol].
 func (e *listener) Refused(a *mcpclient.Answer, session *mcpclient.Session) error {
-	switch {
-	case e.d.Lost(e.who, session, a.Err):
-		return &mcpclient.CallError{Method: mcpclient.MethodListen, Kind: mcpclient.KindSession, Status: a.Status}
-	case a.Err.Status == http.StatusMethodNotAllowed:
+	if a.Err.Status == http.StatusMethodNotAllowed {
 		return fmt.Errorf("notifications: %w: %w", mcpclient.ErrNotOffered, a.Err)
 	}
-	return a.Err
+	return e.d.Refusal(e.who, session, a.Err)
 }
 
 // Called implements [driver.StreamProtocol].
@@ -327,9 +293,6 @@ func (e *listener) invalidate(at eventmeter.Instant) {
 	}
 }
 
-// Comment implements [driver.StreamProtocol].
-func (e *listener) Comment(ev wire.Event) { e.Overhead(ev.Size, "comment") }
-
 // Message implements [driver.StreamProtocol]. Notifications carry no event, so all of them
 // count as overhead.
 func (e *listener) Message(ev wire.Event, m *wire.Message) {
@@ -342,9 +305,9 @@ func (e *listener) Message(ev wire.Event, m *wire.Message) {
 			err = mcpclient.RPCError(mcpclient.MethodListen, &m.Error)
 		}
 		e.End(err)
-	case method == methodAcknowledged:
+	case method == driver.MethodAcknowledged:
 		e.acknowledged(ev)
-	case method == d.about && (d.want != "" || names(ev.Data, d.set.URI)):
+	case method == d.list.Changed && (d.list.Want != "" || names(ev.Data, d.set.URI)):
 		e.Overhead(ev.Size, method)
 		d.tally.changes.Add(1)
 		e.invalidate(e.At())
@@ -358,25 +321,10 @@ func (e *listener) Message(ev wire.Event, m *wire.Message) {
 // the acknowledgement leaves out what was requested.
 func (e *listener) acknowledged(ev wire.Event) {
 	d := e.d
-	var m struct {
-		Params struct {
-			Notifications map[string]json.RawMessage `json:"notifications"`
-		} `json:"params"`
-	}
-	_ = json.Unmarshal(ev.Data, &m) // a malformed one grants nothing
-	granted := string(m.Params.Notifications[d.want]) == "true"
-	if d.want == "" {
-		granted = slices.ContainsFunc(uris(m.Params.Notifications["resourceSubscriptions"]), func(u string) bool { return u == d.set.URI })
-	}
-	if granted {
+	if driver.Granted(ev.Data, d.list.Want, d.set.URI) {
 		e.Confirm(ev.Size)
 		return
 	}
-	e.Overhead(ev.Size, methodAcknowledged)
+	e.Overhead(ev.Size, driver.MethodAcknowledged)
 	e.End(fmt.Errorf("notifications: %w: the acknowledgement leaves out changes of this list", mcpclient.ErrNotOffered))
-}
-
-func uris(raw json.RawMessage) (list []string) {
-	_ = json.Unmarshal(raw, &list) // a malformed list is empty
-	return list
 }

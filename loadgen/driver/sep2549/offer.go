@@ -39,8 +39,8 @@ func keeps(l mcpclient.ListAbility) string {
 // empty, if there is one.
 func Starter(a mcpclient.Abilities) driver.Starter {
 	for _, l := range a.Lists {
-		for name, form := range forms {
-			if form.method == l.Method && l.Entries > 0 {
+		for name, list := range driver.Lists {
+			if list.Read == l.Method && l.Entries > 0 {
 				return driver.Starter{Lane: starter(name, l.HasTTL)}
 			}
 		}

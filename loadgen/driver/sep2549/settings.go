@@ -79,14 +79,13 @@ func settingsOf(o *driver.Options) (Settings, error) {
 	return set, err
 }
 
-// forms has for each list the method that reads it, the notification of its changes, and
-// the member that asks for that notification; "" = a resource.
-var forms = map[string]struct{ method, changed, want string }{
-	"tools":     {"tools/list", "notifications/tools/list_changed", "toolsListChanged"},
-	"prompts":   {"prompts/list", "notifications/prompts/list_changed", "promptsListChanged"},
-	"resources": {"resources/list", "notifications/resources/list_changed", "resourcesListChanged"},
-	"templates": {"resources/templates/list", "notifications/resources/list_changed", "resourcesListChanged"},
-	"resource":  {"resources/read", "notifications/resources/updated", ""},
+// listOf returns the list of Settings.List, or for resource what reads it and tells of its
+// changes.
+func listOf(name string) driver.List {
+	if name == "resource" {
+		return driver.List{Read: driver.MethodRead, Changed: driver.MethodUpdated}
+	}
+	return driver.Lists[name]
 }
 
 // Connections returns how many connections a client has: one for its fetches, and one for

@@ -8,7 +8,6 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -43,14 +42,6 @@ func newLane(opts driver.Options) (*lane, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case opts.Mode != eventmeter.Push:
-		return nil, fmt.Errorf("mode %q: use push", opts.Mode)
-	case set.Steps < 0, set.LogEvery < 0, set.HangUp < 0:
-		return nil, errors.New("steps, logEvery and hangUp must be 0 or more")
-	case !slices.Contains([]string{CutNone, CutOne, CutShare, CutAll}, set.Disconnect):
-		return nil, fmt.Errorf("disconnect %q is not known: use none, one, share or all", set.Disconnect)
-	case !slices.Contains([]string{ViaToken, ViaLastEventID}, set.Via):
-		return nil, fmt.Errorf("via %q is not known: use token or lastEventId", set.Via)
 	case !set.byID() && !opts.Endpoint.Advertises(ResumableRequests):
 		return nil, errors.New("the endpoint does not advertise the capability " + ResumableRequests)
 	}
@@ -153,7 +144,7 @@ func (d *lane) arguments(r *run, note string) ([]byte, error) {
 type run struct {
 	driver.Attachment
 	who  *mcpclient.Principal
-	own  *mcpclient.Session // with lastEventId: the client's own session, nil = none now
+	own  driver.OwnSession // with lastEventId: the client's own session
 	args json.RawMessage
 	rand *rand.Rand    // used by the run's goroutine
 	done chan struct{} // closed when the run's goroutine is over
@@ -208,7 +199,7 @@ func (d *lane) Open(ctx context.Context, r *run) (err error) {
 func (d *lane) Abandon(r *run) {
 	r.Cancel()
 	<-r.done
-	_ = d.endSession(d.Life, r) // the error of Open matters more
+	_ = d.EndOwn(d.Life, &r.own, r.who) // the error of Open matters more
 }
 
 // End implements [driver.Protocol]. It gives up the request in progress. The draft has no
@@ -217,7 +208,7 @@ func (d *lane) Abandon(r *run) {
 func (d *lane) End(ctx context.Context, r *run) error {
 	r.Cancel()
 	<-r.done
-	return d.endSession(ctx, r)
+	return d.EndOwn(ctx, &r.own, r.who)
 }
 
 // Stop implements [driver.Protocol]. The account is complete afterwards.
@@ -232,20 +223,14 @@ func (d *lane) session(ctx context.Context, r *run) (*mcpclient.Session, error) 
 	if !d.set.byID() {
 		return r.who.Session(ctx, d.Observe)
 	}
-	if r.own != nil {
-		r.own.Authorize(r.who)
-		return r.own, nil
+	if own := r.own.Current(r.who); own != nil {
+		return own, nil
 	}
 	cause := eventmeter.Subscribe
 	if r.IsActive() {
 		cause = eventmeter.Reconnect
 	}
-	own, err := d.OpenSession(ctx, r.who, d.Endpoint.SessionVersion(), cause)
-	if err != nil {
-		return nil, err
-	}
-	r.own = own
-	return own, nil
+	return d.OpenOwn(ctx, &r.own, r.who, d.Endpoint.SessionVersion(), cause)
 }
 
 // lost reports whether a refusal says that the server no longer knows the session. If so,
@@ -257,18 +242,8 @@ func (d *lane) lost(r *run, s *mcpclient.Session, e *mcpclient.CallError) bool {
 	if !e.Forgotten() {
 		return false
 	}
-	r.own = nil
+	r.own.Lose(s, func() {})
 	return true
-}
-
-// endSession ends the client's own session, if there is one. Its requests must be over.
-func (d *lane) endSession(ctx context.Context, r *run) error {
-	if r.own == nil {
-		return nil
-	}
-	header := r.own.Header(http.MethodDelete, "")
-	r.own = nil
-	return d.EndSession(ctx, header)
 }
 
 // serve makes one request after another until the run is over or the lane drains. It calls

@@ -80,14 +80,8 @@ func (t *task) poll(ctx context.Context) *mcpclient.CallError {
 	o := wire.BeginObject(nil)
 	o.Raw("requestId", t.token)
 	o.String("resumeToken", t.resume)
-	if session.Meta != nil {
-		o.Raw("_meta", session.Meta)
-	}
-	body := wire.AppendRequest(nil, d.Endpoint.NextID(), methodGetStatus, o.End())
-	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
-	defer cancel()
 	before := d.Clock.Now()
-	a := d.Caller.Call(ctx, methodGetStatus, d.header(session, methodGetStatus), body)
+	a := d.Ask(ctx, session, methodGetStatus, "", o)
 	defer a.Release()
 	d.Report(eventmeter.Call{
 		Cause: eventmeter.EmptyPoll, At: a.At, Requests: 1, Up: a.Up, Down: a.Down, Took: a.Took,

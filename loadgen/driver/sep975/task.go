@@ -285,7 +285,7 @@ func (t *task) call(ctx context.Context) (end, error) {
 		)
 	})
 	if e.kind == endRefused && d.lost(t.r, session, e.err) {
-		return e, &mcpclient.CallError{Method: mcpclient.MethodCall, Kind: mcpclient.KindSession, Status: e.err.Status}
+		return e, mcpclient.SessionLost(mcpclient.MethodCall)
 	}
 	return e, nil
 }

@@ -17,7 +17,7 @@ import (
 type lane struct {
 	driver.Lane[*client]
 	set     Settings
-	list    form // of set.List; zero = a resource
+	list    driver.List // of set.List; zero = a resource
 	tally   driver.Tally
 	streams *driver.Streams
 	pipe    *stream // shared by all clients of a pipe; nil = there is none. Guarded by Mu.
@@ -57,26 +57,19 @@ func New(opts driver.Options) (driver.Driver, error) { return driver.New("update
 func newLane(opts driver.Options) (*lane, error) {
 	set, err := driver.SettingsOr(&opts, Defaults)
 	set = set.WithDefaults()
-	list, known := forms[set.List]
 	switch {
 	case err != nil:
 		return nil, err
-	case opts.Mode != eventmeter.Push:
-		return nil, fmt.Errorf("mode %q does not fit: updates come on a stream, so use push", opts.Mode)
 	case set.Resource != "" && set.List != "":
 		return nil, errors.New("resource and list are both given: a lane subscribes to one of them")
-	case set.List != "" && !known:
-		return nil, fmt.Errorf("list %q is not known: use tools, prompts or resources", set.List)
-	case set.Identify != IdentifyRead && set.Identify != IdentifyNone:
-		return nil, fmt.Errorf("identify %q is not known: use read or none", set.Identify)
 	}
-	d := &lane{set: set, list: list}
+	d := &lane{set: set, list: driver.Lists[set.List]}
 	if err := d.Init(opts, d, func(t *wire.Traffic) (http.RoundTripper, func(), error) {
 		return opts.Endpoint.NewTransport(opts.HTTP, t, false)
 	}); err != nil {
 		return nil, err
 	}
-	d.What, d.Noun = set.Resource+list.read, "client"
+	d.What, d.Noun = set.Resource+d.list.Read, "client"
 	if d.streams, err = d.OpenStreams(driver.StreamOptions{Tally: &d.tally}); err != nil {
 		return nil, err
 	}
@@ -133,10 +126,7 @@ func (d *lane) Open(ctx context.Context, c *client) error {
 		return err
 	}
 	if session.Era == mcpclient.Legacy && c.uri != "" {
-		backoff := d.Backoff(nil)
-		if _, err := driver.RetryThrottled(ctx, &backoff, func(cause eventmeter.Cause) (struct{}, error) {
-			return struct{}{}, c.stream.subscribe(ctx, c, cause)
-		}); err != nil {
+		if err := d.Retry(ctx, nil, func(cause eventmeter.Cause) error { return c.stream.subscribe(ctx, c, cause) }); err != nil {
 			return err
 		}
 	}
@@ -179,28 +169,25 @@ func (d *lane) Stop(context.Context) error { return d.streams.Close() }
 // Figures implements [driver.Figurer].
 func (d *lane) Figures() driver.Figures { return d.tally.Figures() }
 
-// send makes a request of a client outside its stream. It also returns the header fields
-// of the request.
-func (d *lane) send(ctx context.Context, c *client, method, name string, o wire.Object) (*mcpclient.Answer, http.Header, error) {
+// send makes a request of a client outside its stream, and also returns its session.
+func (d *lane) send(ctx context.Context, c *client, method, name string, o wire.Object) (*mcpclient.Answer, *mcpclient.Session, error) {
 	session, err := c.who.Session(ctx, d.Observe)
 	if err != nil {
 		return nil, nil, err
 	}
-	header, err := c.stream.header(session, method, name)
-	if err != nil {
-		return nil, nil, err
+	if session.Era != mcpclient.Modern && d.Pipe == nil {
+		if session = c.stream.own.Current(c.who); session == nil { // lost, and being opened again
+			return nil, nil, mcpclient.SessionLost(method)
+		}
 	}
+	header := session.Header(method, "")
+	if session.Era == mcpclient.Modern && name != "" { // few requests share a name
+		header = session.NamedHeader(method, name)
+	}
+	_, body := d.Body(session, method, o)
 	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
 	defer cancel()
-	return d.Call(ctx, method, header, d.build(session, d.Endpoint.NextID(), method, o)), header, nil
-}
-
-// build returns a request with params o.
-func (d *lane) build(session *mcpclient.Session, id uint64, method string, o wire.Object) []byte {
-	if session.Meta != nil {
-		o.Raw("_meta", session.Meta)
-	}
-	return wire.AppendRequest(nil, id, method, o.End())
+	return d.Call(ctx, method, header, body), session, nil
 }
 
 // refused counts err if it is a refusal of the server, and adds to its text if it came

@@ -184,18 +184,18 @@ func (d *lane) walk(c *client, cause eventmeter.Cause) (all content, err error) 
 		}
 		all.next = p.next
 	}
-	return content{}, &mcpclient.CallError{Method: d.list.read, Kind: mcpclient.KindProtocol, Message: "the pages do not end"}
+	return content{}, &mcpclient.CallError{Method: d.list.Read, Kind: mcpclient.KindProtocol, Message: "the pages do not end"}
 }
 
 func (d *lane) page(c *client, cause eventmeter.Cause, cursor string) (content, error) {
-	method, o := d.list.read, wire.BeginObject(nil)
+	method, o := d.list.Read, wire.BeginObject(nil)
 	if c.uri != "" {
-		method = methodRead
+		method = driver.MethodRead
 		o.String("uri", c.uri)
 	} else if cursor != "" {
 		o.String("cursor", cursor)
 	}
-	a, header, err := d.send(c.Ctx(), c, method, c.uri, o)
+	a, session, err := d.send(c.Ctx(), c, method, c.uri, o)
 	if err != nil {
 		return content{}, err
 	}
@@ -218,7 +218,7 @@ func (d *lane) page(c *client, cause eventmeter.Cause, cursor string) (content, 
 	}
 	d.Called(cause, method, a)
 	a.Err = failure
-	return p, c.stream.judge(method, header, a)
+	return p, c.stream.judge(method, session, a)
 }
 
 // Look implements [driver.Looker].

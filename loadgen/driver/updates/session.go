@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 
 	"github.com/eventmeter/eventmeter"
@@ -85,104 +84,62 @@ func (s *stream) leave(ctx context.Context, c *client) error {
 	}
 	s.HangUp()
 	<-s.Done()
-	fields, id := s.credentials()
-	if id == "" {
-		return err
-	}
-	return errors.Join(err, d.EndSession(ctx, fields))
+	return errors.Join(err, d.EndOwn(ctx, &s.own, s.who))
 }
 
-// initialize opens a session for the stream if there is none.
-func (s *stream) initialize(ctx context.Context, version string) error {
-	if _, id := s.credentials(); id != "" {
-		return nil
+// session returns the session of the legacy era, which it opens if there is none.
+func (s *stream) session(ctx context.Context, version string) (*mcpclient.Session, error) {
+	if own := s.own.Current(s.who); own != nil {
+		return own, nil
 	}
-	own, err := s.d.OpenSession(ctx, s.who, version, s.Cause())
-	if err != nil {
-		return err
+	own, err := s.d.OpenOwn(ctx, &s.own, s.who, version, s.Cause())
+	if err == nil {
+		s.d.tally.Count("sessions", 1)
 	}
-	s.d.tally.Count("sessions", 1)
-	s.mu.Lock()
-	s.id, s.fields, s.opened = own.ID, own.NamedHeader("", ""), s.opened+1
-	s.mu.Unlock()
-	return nil
-}
-
-// credentials returns the header fields and the id of the session of the legacy era; the
-// id is empty if there is none, or if it was lost.
-func (s *stream) credentials() (http.Header, string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.fields != nil {
-		s.fields = s.who.Current(s.fields)
-	}
-	return s.fields, s.id
-}
-
-// header returns the header fields of a request that a client makes outside the stream.
-// The error says that there is no session for it.
-func (s *stream) header(now *mcpclient.Session, method, name string) (http.Header, error) {
-	switch {
-	case s.d.Pipe != nil:
-		return nil, nil
-	case now.Era == mcpclient.Modern:
-		return now.NamedHeader(method, name), nil
-	}
-	fields, id := s.credentials()
-	if id == "" { // lost, and being opened again
-		return nil, &mcpclient.CallError{Method: method, Kind: mcpclient.KindSession}
-	}
-	return fields, nil
+	return own, err
 }
 
 // judge returns the error of a request. If the server no longer knows the session, it
 // forgets the session and returns an error of the kind [mcpclient.KindSession].
-func (s *stream) judge(method string, request http.Header, a *mcpclient.Answer) error {
-	id := request.Get(mcpclient.HeaderSession)
+func (s *stream) judge(method string, session *mcpclient.Session, a *mcpclient.Answer) error {
 	switch {
 	case a.Err == nil:
 		return nil
-	case a.Err.Forgotten() && id != "":
-		s.lose(id)
-		return &mcpclient.CallError{Method: method, Status: a.Status, Kind: mcpclient.KindSession}
+	case a.Err.Forgotten() && session.ID != "":
+		s.lose(session)
+		return mcpclient.SessionLost(method)
 	}
 	return a.Err
 }
 
 // lose forgets a session that the server no longer knows, and ends its stream, which is
 // then opened again in a new session.
-func (s *stream) lose(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.id != id { // it was forgotten before
-		return
-	}
-	s.id = ""
-	s.d.tally.Count("sessionsForgotten", 1)
-	s.GiveUp(&mcpclient.CallError{Method: methodStream, Kind: mcpclient.KindSession})
+func (s *stream) lose(session *mcpclient.Session) {
+	s.own.Lose(session, func() {
+		s.d.tally.Count("sessionsForgotten", 1)
+		s.GiveUp(mcpclient.SessionLost(driver.MethodGet))
+	})
 }
 
 // subscribe makes the request resources/subscribe of the legacy era for a client.
 func (s *stream) subscribe(ctx context.Context, c *client, cause eventmeter.Cause) error {
 	d := s.d
-	s.mu.Lock()
-	in := s.opened
-	s.mu.Unlock()
+	in := s.own.Opened()
 	o := wire.BeginObject(nil)
 	o.String("uri", c.uri)
-	a, header, err := d.send(ctx, c, methodSubscribe, "", o)
+	a, session, err := d.send(ctx, c, driver.MethodSubscribe, "", o)
 	if err != nil {
 		return err
 	}
 	defer a.Release()
-	d.Called(cause, methodSubscribe, a)
-	if err := s.judge(methodSubscribe, header, a); err != nil {
+	d.Called(cause, driver.MethodSubscribe, a)
+	if err := s.judge(driver.MethodSubscribe, session, a); err != nil {
 		return d.refused(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.opened != in { // the session was lost meanwhile
-		return &mcpclient.CallError{Method: methodSubscribe, Kind: mcpclient.KindSession}
+	if s.own.Opened() != in { // the session was lost meanwhile
+		return mcpclient.SessionLost(driver.MethodSubscribe)
 	}
 	if d.Pipe != nil && !c.subscribed {
 		d.Pipe.Hold(c.uri)
@@ -226,7 +183,7 @@ func (s *stream) unsubscribed() *client {
 	defer s.mu.Unlock()
 	for _, list := range s.clients {
 		for _, c := range list {
-			if c.subscribed && c.in != s.opened {
+			if c.subscribed && c.in != s.own.Opened() {
 				return c
 			}
 		}
@@ -238,11 +195,11 @@ func (s *stream) unsubscribed() *client {
 func (s *stream) unsubscribe(ctx context.Context, c *client) error {
 	o := wire.BeginObject(nil)
 	o.String("uri", c.uri)
-	a, header, err := s.d.send(ctx, c, methodUnsubscribe, "", o)
+	a, session, err := s.d.send(ctx, c, driver.MethodUnsubscribe, "", o)
 	if err == nil {
 		defer a.Release()
-		s.d.Called(eventmeter.Unsubscribe, methodUnsubscribe, a)
-		err = s.judge(methodUnsubscribe, header, a)
+		s.d.Called(eventmeter.Unsubscribe, driver.MethodUnsubscribe, a)
+		err = s.judge(driver.MethodUnsubscribe, session, a)
 	}
 	var e *mcpclient.CallError
 	if errors.As(err, &e) && (e.Kind == mcpclient.KindSession || e.Kind == mcpclient.KindEnded) {

@@ -67,26 +67,6 @@ func (s Settings) WithDefaults() Settings {
 	return s
 }
 
-// form has the member that asks for notifications of a list's changes, the notification,
-// and the method that reads the list.
-type form struct{ want, changed, read string }
-
-var forms = map[string]form{
-	"tools":     {"toolsListChanged", "notifications/tools/list_changed", "tools/list"},
-	"prompts":   {"promptsListChanged", "notifications/prompts/list_changed", "prompts/list"},
-	"resources": {"resourcesListChanged", "notifications/resources/list_changed", "resources/list"},
-}
-
-// The methods of the base protocol.
-const (
-	methodSubscribe    = "resources/subscribe"
-	methodUnsubscribe  = "resources/unsubscribe"
-	methodRead         = "resources/read"
-	methodUpdated      = "notifications/resources/updated"
-	methodAcknowledged = "notifications/subscriptions/acknowledged"
-	methodStream       = "GET stream"
-)
-
 // Connections returns how many connections a client has: one for its stream, and one for
 // its reads if it reads.
 func Connections(o *driver.Options) int {

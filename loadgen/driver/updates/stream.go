@@ -3,7 +3,6 @@ package updates
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -38,14 +37,12 @@ type stream struct {
 
 	mu      sync.Mutex
 	clients map[string][]*client // by URI; "" = of a list
-	id      string               // of the session; "" = there is none
-	fields  http.Header          // header fields of requests in the session
-	opened  int                  // number of sessions so far
+	own     driver.OwnSession    // of the legacy era
 
 	// Of the current connection.
 	method  string
-	inID    string // id of the session of its GET
-	strange bool   // a notification that names another request was reported
+	in      *mcpclient.Session // of its GET
+	strange bool               // a notification that names another request was reported
 }
 
 // Request implements [driver.StreamProtocol]. It opens the session of the legacy
@@ -57,55 +54,26 @@ func (s *stream) Request(ctx context.Context) (driver.StreamRequest, error) {
 	if err != nil {
 		return driver.StreamRequest{}, err
 	}
-	req := driver.StreamRequest{Who: s.who, Session: now, Method: methodStream}
+	req := driver.StreamRequest{Who: s.who, Session: now, Method: driver.MethodGet}
 	switch {
 	case now.Era == mcpclient.Modern:
-		req.Method, req.ID, req.Header = mcpclient.MethodListen, d.Endpoint.NextID(), now.Header(mcpclient.MethodListen, "")
-		req.Body = d.build(now, req.ID, req.Method, s.wanted())
+		d.Listen(&req, d.list.Want, s.first.uri)
 	case d.Pipe == nil:
-		if err := s.initialize(ctx, now.Version); err != nil {
+		if s.in, err = s.session(ctx, now.Version); err != nil {
 			return driver.StreamRequest{}, d.refused(err)
 		}
-		var fields http.Header
-		fields, s.inID = s.credentials()
-		req.Header = fields.Clone()
-		req.Header.Del("Content-Type")
-		req.Header.Set("Accept", "text/event-stream")
+		req.Header = s.in.StreamHeader()
 	}
 	s.method = req.Method
 	return req, nil
 }
-
-// wanted returns the params of subscriptions/listen.
-func (s *stream) wanted() wire.Object {
-	what := wire.BeginObject(nil)
-	if uri := s.first.uri; uri != "" {
-		what.Raw("resourceSubscriptions", append(wire.AppendString([]byte{'['}, uri), ']'))
-	} else {
-		what.Raw(s.d.list.want, []byte("true"))
-	}
-	o := wire.BeginObject(nil)
-	o.Raw("notifications", what.End())
-	return o
-}
-
-// Answered implements [driver.StreamProtocol]: in the legacy era the answer is the
-// confirmation.
-func (s *stream) Answered() {
-	if s.ID() == 0 {
-		s.Confirm(0)
-	}
-}
-
-// Comment implements [driver.StreamProtocol].
-func (s *stream) Comment(e wire.Event) { s.Overhead(e.Size, "comment") }
 
 // Message implements [driver.StreamProtocol].
 func (s *stream) Message(e wire.Event, m *wire.Message) {
 	switch method := string(m.Method); {
 	case method == "" && (m.HasResult || m.HasError):
 		s.responded(e, m)
-	case s.ID() != 0 && method == methodAcknowledged:
+	case s.ID() != 0 && method == driver.MethodAcknowledged:
 		s.acknowledged(e)
 	default:
 		if !s.strange && s.d.Pipe == nil && s.ID() != 0 && !mcpclient.IsRequest(m) &&
@@ -129,7 +97,7 @@ func (s *stream) notification(e wire.Event, m *wire.Message) {
 		return
 	}
 	s.Overhead(size, method)
-	if method == methodUpdated && s.d.set.Resource != "" && !s.shared {
+	if method == driver.MethodUpdated && s.d.set.Resource != "" && !s.shared {
 		s.d.tally.Count("unrouted", 1)
 		return
 	}
@@ -143,10 +111,10 @@ func (s *stream) notification(e wire.Event, m *wire.Message) {
 func (s *stream) of(m *wire.Message) []*client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if string(m.Method) == s.d.list.changed {
+	if string(m.Method) == s.d.list.Changed {
 		return slices.Clone(s.clients[""])
 	}
-	if string(m.Method) != methodUpdated || s.d.set.Resource == "" {
+	if string(m.Method) != driver.MethodUpdated || s.d.set.Resource == "" {
 		return nil
 	}
 	var all []*client
@@ -179,33 +147,13 @@ func (s *stream) responded(e wire.Event, m *wire.Message) {
 // acknowledged handles the acknowledgement of subscriptions/listen. It ends the stream if
 // the acknowledgement leaves out what was requested.
 func (s *stream) acknowledged(e wire.Event) {
-	if err := s.first.granted(e.Data); err != nil {
-		s.Overhead(e.Size, methodAcknowledged)
-		s.End(err)
+	list, uri := s.d.list, s.first.uri
+	if driver.Granted(e.Data, list.Want, uri) {
+		s.Confirm(e.Size)
 		return
 	}
-	s.Confirm(e.Size)
-}
-
-// granted returns an error unless an acknowledgement covers what the client requested.
-func (c *client) granted(acknowledgement []byte) error {
-	var m struct {
-		Params struct {
-			Notifications map[string]json.RawMessage `json:"notifications"`
-		} `json:"params"`
-	}
-	_ = json.Unmarshal(acknowledgement, &m) // a malformed one grants nothing
-	what := c.d.list.read
-	granted := string(m.Params.Notifications[c.d.list.want]) == "true"
-	if c.uri != "" {
-		var uris []string
-		_ = json.Unmarshal(m.Params.Notifications["resourceSubscriptions"], &uris) // a malformed list grants nothing
-		what, granted = c.uri, slices.Contains(uris, c.uri)
-	}
-	if !granted {
-		return fmt.Errorf("updates: %w: the acknowledgement leaves %s out", mcpclient.ErrNotOffered, errtext.Line(what))
-	}
-	return nil
+	s.Overhead(e.Size, driver.MethodAcknowledged)
+	s.End(fmt.Errorf("updates: %w: the acknowledgement leaves %s out", mcpclient.ErrNotOffered, errtext.Line(list.Read+uri)))
 }
 
 // Rand implements [driver.StreamProtocol].
@@ -234,10 +182,10 @@ func (s *stream) reopened() {
 // Refused implements [driver.StreamProtocol].
 func (s *stream) Refused(a *mcpclient.Answer, _ *mcpclient.Session) error {
 	switch {
-	case s.method == methodStream && a.Err.Forgotten():
-		s.lose(s.inID)
-		return &mcpclient.CallError{Method: s.method, Status: a.Status, Kind: mcpclient.KindSession}
-	case s.method == methodStream && a.Status == http.StatusMethodNotAllowed:
+	case s.method == driver.MethodGet && a.Err.Forgotten():
+		s.lose(s.in)
+		return mcpclient.SessionLost(s.method)
+	case s.method == driver.MethodGet && a.Status == http.StatusMethodNotAllowed:
 		return fmt.Errorf("%w: it has no GET stream, and so no way to notify a client", mcpclient.ErrNotOffered)
 	}
 	return s.d.refused(a.Err)
@@ -267,9 +215,6 @@ func (s *stream) Over(err error) bool {
 	s.cancel()
 	return true
 }
-
-// Called implements [driver.StreamProtocol].
-func (s *stream) Called(c eventmeter.Call) { s.d.Recorder.Called(c) }
 
 // Notice implements [driver.StreamProtocol].
 func (s *stream) Notice(k eventmeter.NoticeKind, at eventmeter.Instant, detail string) {
