@@ -21,7 +21,7 @@ var ObservedFigures = figure.Table{Name: "observer", Figures: []figure.Figure{
 	{Name: "observedLeast", Rule: figure.Min, Help: "events of the subscription that received least"},
 	{Name: "observedMost", Rule: figure.Max, Help: "events of the subscription that received most"},
 	{Name: "observedPerSecond", Unit: "1/s", Help: "observedEvents over the measured time"},
-	{Name: "observedAge", Unit: "ns", Timing: true, Help: "from an event's own timestamp until it was received, by two clocks"},
+	figure.Duration("observedAge", "from an event's own timestamp until it was received, by two clocks"),
 }}
 
 // ObserverOptions describe an [Observer]. Clock and Lanes must be set.

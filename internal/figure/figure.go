@@ -30,6 +30,11 @@ type Figure struct {
 	Metric *Metric
 }
 
+// Duration returns a timing.
+func Duration(name, help string) Figure {
+	return Figure{Name: name, Unit: "ns", Timing: true, Help: help}
+}
+
 // Metric is a metric that shows one figure, or several by a label.
 type Metric struct {
 	Name string

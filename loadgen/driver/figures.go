@@ -2,11 +2,13 @@ package driver
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/eventmeter/eventmeter/internal/conform"
+	"github.com/eventmeter/eventmeter/internal/figure"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
@@ -52,6 +54,19 @@ func (t *Tally) DeclareTiming(names ...string) {
 	defer t.mu.Unlock()
 	for _, name := range names {
 		t.timing(name)
+	}
+}
+
+// DeclareTable declares all figures of a table, except some.
+func (t *Tally) DeclareTable(of *figure.Table, except ...string) {
+	for _, f := range of.Figures {
+		switch {
+		case slices.Contains(except, f.Name):
+		case f.Timing:
+			t.DeclareTiming(f.Name)
+		default:
+			t.Declare(f.Name)
+		}
 	}
 }
 

@@ -15,7 +15,7 @@ var FigureTables = figure.Tables{
 		{Name: "feedRepeated", Help: "changes in answers that had been served before"},
 		{Name: "feedBytes", Unit: "bytes", Help: "bytes of the answers' bodies"},
 		{Name: "feedUnfetched", Help: "measured changes that were never fetched"},
-		{Name: "feedLag", Unit: "ns", Timing: true, Help: "from a change being available until the first answer with it was written"},
+		figure.Duration("feedLag", "from a change being available until the first answer with it was written"),
 	}},
 	{Name: "tool", Figures: []figure.Figure{
 		{Name: "toolErrors", Help: "calls whose result says isError"},

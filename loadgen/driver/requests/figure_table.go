@@ -15,5 +15,5 @@ var FigureTable = figure.Table{Name: "requests", Systems: []string{"requests"}, 
 	{Name: "failedUnanswered", Help: "of those, requests without an answer that could be read"},
 	{Name: "sessionsForgotten", Help: "sessions that the server no longer knew (404), in place of which a client opened a new one"},
 	{Name: "latencyP95Ms", Rule: figure.Percentile("latency", 95), Help: "95th percentile of latency in milliseconds"},
-	{Name: "latency", Unit: "ns", Timing: true, Help: "from sending a request until its result was read"},
+	figure.Duration("latency", "from sending a request until its result was read"),
 }}

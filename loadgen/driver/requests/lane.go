@@ -56,9 +56,7 @@ func newLane(opts driver.Options) (*lane, error) {
 	}
 	d.What, d.Noun, d.EndFirst = set.Method, "client", true
 	d.attacker = vegeta.NewAttacker(vegeta.Client(&http.Client{Transport: d}), vegeta.Redirects(vegeta.NoFollow), vegeta.MaxBody(0))
-	d.tally.Declare("scheduled", "dropped", "requests", "abandoned", "failed",
-		"failedStatus", "failedInside200", "failedUnanswered", "sessionsForgotten")
-	d.tally.DeclareTiming("latency")
+	d.tally.DeclareTable(&FigureTable)
 	return d, nil
 }
 

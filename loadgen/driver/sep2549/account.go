@@ -7,10 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
-	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // herdBin is the width of the bins in which fetches are counted.
@@ -29,15 +27,14 @@ type account struct {
 	bytes                                   atomic.Int64 // after attaching
 	ttl                                     atomic.Int64 // of the last answer, in nanoseconds
 
-	mu           sync.Mutex
-	seen         int64
-	superseded   int64
-	undecided    []learned
-	staleness    stopwatch
-	invalidation stopwatch
-	fetch        stopwatch
-	bins         [5]map[int64]int64
-	windows      []window
+	times driver.Tally // has only durations
+
+	mu         sync.Mutex
+	seen       int64
+	superseded int64
+	undecided  []learned
+	bins       [5]map[int64]int64
+	windows    []window
 }
 
 // learned is one emission that a client has learned of.
@@ -53,43 +50,6 @@ type window struct {
 	index        int
 	active, left eventmeter.Instant
 	known        map[uint64]uint32
-}
-
-// stopwatch is a distribution of durations, with the bounds of the ledger's.
-type stopwatch struct {
-	h            *hdrhistogram.Histogram
-	below, above int64
-}
-
-const (
-	shortestTime = int64(time.Microsecond)
-	longestTime  = int64(10 * time.Minute)
-)
-
-func (s *stopwatch) add(d time.Duration) {
-	if s.h == nil {
-		s.h = hdrhistogram.New(shortestTime, longestTime, 3)
-	}
-	v := int64(d)
-	switch {
-	case v < shortestTime:
-		v = shortestTime
-		s.below++
-	case v > longestTime:
-		v = longestTime
-		s.above++
-	}
-	if err := s.h.RecordValue(v); err != nil {
-		panic("driver: a value within range was refused: " + err.Error())
-	}
-}
-
-func (s *stopwatch) export() ledger.Timing {
-	out := hdrhistogram.New(shortestTime, longestTime, 3)
-	if s.h != nil {
-		out.Merge(s.h)
-	}
-	return ledger.Timing{Histogram: out, Below: s.below, Above: s.above}
 }
 
 // ended adds the window of a client that has left. The caller holds the client's lock, so
@@ -147,9 +107,9 @@ func (t *account) decide(known driver.Published, l learned) bool {
 	} else {
 		t.seen++
 	}
-	t.staleness.add(l.at.Sub(e.Fired))
+	t.times.Took("staleness", l.at.Sub(e.Fired))
 	if l.after >= e.Fired {
-		t.invalidation.add(l.after.Sub(e.Fired))
+		t.times.Took("invalidation", l.after.Sub(e.Fired))
 	}
 	return true
 }
@@ -212,51 +172,25 @@ func (d *lane) Figures() driver.Figures {
 		windows = slices.DeleteFunc(windows, func(o window) bool { return o.index == w.index && o.active == w.active })
 	}
 	windows = append(windows, t.windows...)
-	n := func(c *atomic.Int64) float64 { return float64(c.Load()) }
 	var foreground int64
 	for i := range t.fetchesBy {
 		foreground += t.fetchesBy[i].Load()
 	}
 	reads := t.reads.Load()
-	v := map[string]float64{
-		"uses": n(
-			&t.uses,
-		),
-		"usesServed":     n(&t.served),
-		"usesFailed":     n(&t.failed),
-		"usesAbandoned":  n(&t.abandoned),
-		"usesMissed":     n(&t.missed),
-		"pageReads":      float64(reads),
-		"fetchesAvoided": n(&t.avoided),
-		"fetchesShared":  n(&t.waited),
-		"servedStale":    n(&t.servedStale),
-		"fetches": float64(
-			foreground + t.background.Load(),
-		),
-		"fetchesFirst":      n(&t.fetchesBy[missing]),
-		"fetchesExpired":    n(&t.fetchesBy[expired]),
-		"fetchesChanged":    n(&t.fetchesBy[changed]),
-		"fetchesUncached":   n(&t.fetchesBy[uncached]),
-		"fetchesBackground": n(&t.background),
-		"fetchesFailed": n(
-			&t.fetchesFailed,
-		),
-		"cursorFailures": n(&t.cursorFailures),
-		"regressed":      n(&t.regressed),
-		"reordered":      n(&t.reordered),
-		"shownAtEnd":     n(&t.shown),
-		"privatePages":   n(&t.privatePages),
-		"ttlMissing":     n(&t.ttlMissing),
-		"scopesMixed":    n(&t.scopesMixed),
-		"changesNotified": n(
-			&t.changes,
-		),
-		"otherChangesNotified": n(&t.otherChanges),
-		"listenReconnects":     n(&t.reconnects),
-		"ttlMs":                n(&t.ttl) / 1e6,
+	v := map[string]float64{"fetches": float64(foreground + t.background.Load()), "ttlMs": float64(t.ttl.Load()) / 1e6}
+	for name, n := range map[string]*atomic.Int64{
+		"uses": &t.uses, "usesServed": &t.served, "usesFailed": &t.failed, "usesAbandoned": &t.abandoned, "usesMissed": &t.missed,
+		"pageReads": &t.reads, "fetchesAvoided": &t.avoided, "fetchesShared": &t.waited, "servedStale": &t.servedStale,
+		"fetchesFirst": &t.fetchesBy[missing], "fetchesExpired": &t.fetchesBy[expired], "fetchesChanged": &t.fetchesBy[changed],
+		"fetchesUncached": &t.fetchesBy[uncached], "fetchesBackground": &t.background, "fetchesFailed": &t.fetchesFailed,
+		"cursorFailures": &t.cursorFailures, "regressed": &t.regressed, "reordered": &t.reordered, "shownAtEnd": &t.shown, "privatePages": &t.privatePages,
+		"ttlMissing": &t.ttlMissing, "scopesMixed": &t.scopesMixed, "changesNotified": &t.changes,
+		"otherChangesNotified": &t.otherChanges, "listenReconnects": &t.reconnects,
+	} {
+		v[name] = float64(n.Load())
 	}
 	if reads > 0 {
-		v["avoidedShare"] = n(&t.avoided) / float64(reads)
+		v["avoidedShare"] = v["fetchesAvoided"] / v["pageReads"]
 	}
 	unbalanced := reads - t.avoided.Load() - t.waited.Load() - foreground
 	unbalanced += t.uses.Load() - t.served.Load() - t.failed.Load() - t.abandoned.Load()
@@ -271,7 +205,7 @@ func (d *lane) Figures() driver.Figures {
 	}
 	v["clientHours"] = active.Hours()
 	if active > 0 {
-		v["bytesPerClientHour"] = n(&t.bytes) / active.Hours()
+		v["bytesPerClientHour"] = float64(t.bytes.Load()) / active.Hours()
 	}
 	v["herdExpired"], _ = herd(t.bins[expired], first, last)
 	v["herdChanged"], _ = herd(t.bins[changed], first, last)
@@ -280,9 +214,10 @@ func (d *lane) Figures() driver.Figures {
 		unbalanced += t.account(d, tables, windows, v)
 	}
 	v["unbalanced"] = float64(unbalanced)
-	return driver.Figures{Values: v, Timings: map[string]ledger.Timing{
-		"staleness": t.staleness.export(), "invalidation": t.invalidation.export(), "fetch": t.fetch.export(),
-	}}
+	t.times.DeclareTiming("staleness", "invalidation", "fetch")
+	f := t.times.Figures()
+	f.Values = v
+	return f
 }
 
 // account adds the figures about changes to v. It returns by how much their sums differ,
@@ -307,15 +242,8 @@ func (t *account) account(d *lane, tables []firedTable, windows []window, v map[
 			never += unseen
 		}
 	}
-	v["changesOwed"], v["changesSeen"], v["changesSuperseded"], v["changesNeverSeen"] = float64(
-		owed,
-	), float64(
-		t.seen,
-	), float64(
-		t.superseded,
-	), float64(
-		never,
-	)
+	v["changesOwed"], v["changesNeverSeen"] = float64(owed), float64(never)
+	v["changesSeen"], v["changesSuperseded"] = float64(t.seen), float64(t.superseded)
 	return owed - t.seen - t.superseded - never
 }
 

@@ -267,9 +267,7 @@ func (d *lane) called(cause eventmeter.Cause, method string, a *mcpclient.Answer
 	if ongoing {
 		d.tally.bytes.Add(a.Up + a.Down)
 	}
-	d.tally.mu.Lock()
-	d.tally.fetch.add(a.Took)
-	d.tally.mu.Unlock()
+	d.tally.times.Took("fetch", a.Took)
 	d.Called(cause, method, a)
 }
 

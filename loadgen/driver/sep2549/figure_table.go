@@ -195,31 +195,19 @@ var FigureTable = figure.Table{Name: "sep-2549", Systems: []string{"sep-2549"}, 
 	{Name: "fetchRatePeak", Unit: "1/s", Rule: figure.Peak, Help: "fetches in the fullest 100 ms, per second"},
 	{Name: "unbalanced", Help: "by how much the sums of the account differ; always 0"},
 
-	{
-		Name:   "staleness",
-		Unit:   "ns",
-		Timing: true,
-		Help:   "from a change until the first use that shows it or a later one",
-		Metric: &figure.Metric{Name: "eventmeter_list_staleness_seconds", Help: "From sending a change until a client had learned of it."},
-	},
-	{
-		Name:   "invalidation",
-		Unit:   "ns",
-		Timing: true,
-		Help:   "from a change until the notification that made the copy stale",
-		Metric: &figure.Metric{
-			Name: "eventmeter_list_invalidation_seconds",
-			Help: "From sending a change until a notification made the copy of it stale.",
-		},
-	},
-	{
-		Name:   "fetch",
-		Unit:   "ns",
-		Timing: true,
-		Help:   "one request for a page",
-		Metric: &figure.Metric{Name: "eventmeter_list_fetch_seconds", Help: "From requesting a page until it was received."},
-	},
+	duration("staleness", "from a change until the first use that shows it or a later one",
+		list("eventmeter_list_staleness_seconds", "From sending a change until a client had learned of it.")),
+	duration("invalidation", "from a change until the notification that made the copy stale",
+		list("eventmeter_list_invalidation_seconds", "From sending a change until a notification made the copy of it stale.")),
+	duration("fetch", "one request for a page",
+		list("eventmeter_list_fetch_seconds", "From requesting a page until it was received.")),
 }}
+
+func duration(name, help string, shown *figure.Metric) figure.Figure {
+	f := figure.Duration(name, help)
+	f.Metric = shown
+	return f
+}
 
 // list is a counter that shows one figure.
 func list(name, help string) *figure.Metric { return &figure.Metric{Name: name, Help: help} }

@@ -1,27 +1,12 @@
 package sep975
 
 import (
-	"maps"
+	"math"
 	"sync"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
-	"github.com/eventmeter/eventmeter/sinks/ledger"
-)
-
-// The figures of a lane that are counted directly. Each is in the result even if it is 0.
-var (
-	counts = []string{
-		"requestsBegun", outCompleted, outExpired, outOverslept, outFailed, outUnfinished, outAbandoned,
-		"messagesExpected", "messagesDelivered", "messagesLost", "messagesExcused",
-		"messagesRepeated", "messagesRepeatedOnOneConnection", "messagesOutOfOrder", "messagesUnexpected", "resultsWrong", "bytesRepeated",
-		"cuts", "hangUps", "breaks", "resumes", "policiesMissing", "policiesEarly", "policiesLeaked",
-		"statusPolls", "statusBytes", "statusFailed", "wrongTried", "wrongAccepted", "wrongUnclear",
-		"doubles", "doublesOneRefused", "doublesBothAnswered", "doublesBothRefused", "doublesUntold", "doublesInterrupted",
-	}
-	timings = []string{"policy", "resumeToFirst", "resumeToResult", "resumeToEnd", "status", "request"}
 )
 
 // tally has the counts and samples of one request.
@@ -54,8 +39,7 @@ type account struct {
 
 	mu             sync.Mutex
 	measure, until eventmeter.Instant
-	counts         map[string]int64
-	timings        map[string]*ledger.Timing
+	tally          driver.Tally
 	balance        int64 // requests whose messages do not add up
 	// fits is true if the tool is of the kind that the lane needs: a request brought progress, a log
 	// message or its note. unfit is what other completed requests lack: lost if the tool fits.
@@ -70,12 +54,9 @@ type account struct {
 }
 
 func newAccount(clock *eventmeter.Clock) *account {
-	a := &account{clock: clock, counts: make(map[string]int64), timings: make(map[string]*ledger.Timing)}
-	for _, name := range timings {
-		a.timings[name] = &ledger.Timing{Histogram: hdrhistogram.New(int64(time.Microsecond), int64(10*time.Minute), 3)}
-	}
-	a.last = clock.Now()
+	a := &account{clock: clock, last: clock.Now()}
 	a.measure = a.last
+	a.tally.DeclareTable(&FigureTable)
 	return a
 }
 
@@ -141,39 +122,26 @@ func (a *account) commit(t *task, outcome string) (fits bool) {
 		return a.fits
 	}
 	for name, n := range t.tally.counts {
-		a.counts[name] += n
+		a.tally.Count(name, float64(n))
 	}
 	for _, s := range t.tally.samples {
-		record(a.timings[s.name], s.took)
+		a.tally.Took(s.name, s.took)
 	}
 	if expected != t.tally.counts["messagesDelivered"]+missing {
 		a.balance++
 	}
-	a.counts["requestsBegun"]++
-	a.counts[outcome]++
-	a.counts["messagesExpected"] += expected
+	a.tally.Count("requestsBegun", 1)
+	a.tally.Count(outcome, 1)
+	a.tally.Count("messagesExpected", float64(expected))
 	switch {
 	case outcome == outExpired, outcome == outOverslept, outcome == outAbandoned:
-		a.counts["messagesExcused"] += missing
+		a.tally.Count("messagesExcused", float64(missing))
 	case outcome == outCompleted && !t.fits:
 		a.unfit += missing
 	default:
-		a.counts["messagesLost"] += missing
+		a.tally.Count("messagesLost", float64(missing))
 	}
 	return a.fits
-}
-
-func record(t *ledger.Timing, took time.Duration) {
-	v := int64(took)
-	switch low, high := t.Histogram.LowestTrackableValue(), t.Histogram.HighestTrackableValue(); {
-	case v < low:
-		v = low
-		t.Below++
-	case v > high:
-		v = high
-		t.Above++
-	}
-	_ = t.Histogram.RecordValue(v) // within its range now
 }
 
 func (a *account) figures() driver.Figures {
@@ -181,38 +149,30 @@ func (a *account) figures() driver.Figures {
 	defer a.mu.Unlock()
 	now := a.clock.Now()
 	a.advance(now)
-	f := driver.Figures{Values: make(map[string]float64), Timings: make(map[string]ledger.Timing)}
-	c := maps.Clone(a.counts)
+	f := a.tally.Figures()
+	v := f.Values
 	if a.fits {
-		c["messagesLost"] += a.unfit
+		v["messagesLost"] += float64(a.unfit)
 	} else {
-		c["messagesExcused"] += a.unfit
+		v["messagesExcused"] += float64(a.unfit)
 	}
-	off := func(whole string, parts ...string) int64 {
-		n := c[whole]
+	off := func(whole string, parts ...string) float64 {
+		n := v[whole]
 		for _, p := range parts {
-			n -= c[p]
+			n -= v[p]
 		}
-		return max(n, -n)
+		return math.Abs(n)
 	}
-	for _, name := range counts {
-		f.Values[name] = float64(c[name])
-	}
-	f.Values["unbalanced"] = float64(a.balance +
+	v["unbalanced"] = float64(a.balance) +
 		off("messagesExpected", "messagesDelivered", "messagesLost", "messagesExcused") +
 		off("requestsBegun", outCompleted, outExpired, outOverslept, outFailed, outUnfinished, outAbandoned) +
-		off("doubles", "doublesOneRefused", "doublesBothAnswered", "doublesBothRefused", "doublesUntold", "doublesInterrupted"))
-	f.Values["detachedMax"] = float64(a.most)
-	f.Values["detachedMean"] = 0
+		off("doubles", "doublesOneRefused", "doublesBothAnswered", "doublesBothRefused", "doublesUntold", "doublesInterrupted")
+	v["detachedMax"] = float64(a.most)
 	if span := a.last.Sub(a.measure); span > 0 {
-		f.Values["detachedMean"] = a.area / float64(span)
+		v["detachedMean"] = a.area / float64(span)
 	}
-	f.Values["statusBytesPerRequest"] = 0
-	if n := c["requestsBegun"]; n > 0 {
-		f.Values["statusBytesPerRequest"] = float64(c["statusBytes"]) / float64(n)
-	}
-	for name, t := range a.timings {
-		f.Timings[name] = ledger.Timing{Histogram: hdrhistogram.Import(t.Histogram.Export()), Below: t.Below, Above: t.Above}
+	if n := v["requestsBegun"]; n > 0 {
+		v["statusBytesPerRequest"] = v["statusBytes"] / n
 	}
 	return f
 }

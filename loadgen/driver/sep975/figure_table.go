@@ -52,10 +52,10 @@ var FigureTable = figure.Table{Name: "sep-975", Systems: []string{"sep-975"}, Fi
 	{Name: "detachedMax", Rule: figure.Peak, Help: "the most requests without a connection that the target should be holding"},
 	{Name: "detachedMean", Help: "the mean of requests without a connection over the measured part"},
 
-	{Name: "policy", Unit: "ns", Timing: true, Help: "from the call to its resume policy; by lastEventId, to the first event id"},
-	{Name: "resumeToFirst", Unit: "ns", Timing: true, Help: "from a resume to the first message, where one must have been waiting"},
-	{Name: "resumeToResult", Unit: "ns", Timing: true, Help: "from a resume to the result, where the work must have been done"},
-	{Name: "resumeToEnd", Unit: "ns", Timing: true, Help: "from a resume to the result"},
-	{Name: "status", Unit: "ns", Timing: true, Help: "from asking for the status to the answer"},
-	{Name: "request", Unit: "ns", Timing: true, Help: "from the call to its result"},
+	figure.Duration("policy", "from the call to its resume policy; by lastEventId, to the first event id"),
+	figure.Duration("resumeToFirst", "from a resume to the first message, where one must have been waiting"),
+	figure.Duration("resumeToResult", "from a resume to the result, where the work must have been done"),
+	figure.Duration("resumeToEnd", "from a resume to the result"),
+	figure.Duration("status", "from asking for the status to the answer"),
+	figure.Duration("request", "from the call to its result"),
 }}

@@ -14,8 +14,8 @@ var FigureTable = figure.Table{Name: "updates", Systems: []string{"updates"}, Fi
 	{Name: "notifications", Help: "notifications of a change that reached the client that subscribed to it"},
 	{Name: "updatesObserved", Help: "of those, notifications after which nothing was read (identify: none)"},
 	{Name: "updatesIdentified", Help: "notifications that stand for one certain change"},
-	{Name: "updateLatency", Unit: "ns", Timing: true, Help: "from scheduled until an identified notification was received"},
-	{Name: "updateLatencySent", Unit: "ns", Timing: true, Help: "from published until an identified notification was received"},
+	figure.Duration("updateLatency", "from scheduled until an identified notification was received"),
+	figure.Duration("updateLatencySent", "from published until an identified notification was received"),
 	{Name: "unrouted", Help: "notifications of a resource that the client did not subscribe to"},
 	{Name: "otherNotifications", Help: "notifications of anything else"},
 	{Name: "reads", Help: "times that a client read its resource or list, the first time included"},
@@ -24,5 +24,5 @@ var FigureTable = figure.Table{Name: "updates", Systems: []string{"updates"}, Fi
 	{Name: "changesSuperseded", Help: "changes of which a client learned only by a later change of the same source"},
 	{Name: "shownAtEnd", Help: "events that one more read showed after the drain, in a lane that had received nothing"},
 	{Name: driver.FigureCoalesced, Help: "streams whose notifications arrived in coalesced reads, as through a buffer"},
-	{Name: "outage", Unit: "ns", Timing: true, Help: "from the loss of a stream until the next one was open"},
+	figure.Duration("outage", "from the loss of a stream until the next one was open"),
 }}

@@ -73,23 +73,7 @@ func newLane(opts driver.Options) (*lane, error) {
 	if d.streams, err = d.OpenStreams(driver.StreamOptions{Tally: &d.tally}); err != nil {
 		return nil, err
 	}
-	d.tally.Declare(
-		"sessions",
-		"sessionsForgotten",
-		"refused",
-		"refusedInside200",
-		"notifications",
-		"updatesObserved",
-		"updatesIdentified",
-		"unrouted",
-		"otherNotifications",
-		"reads",
-		"readsFailed",
-		"readsUnchanged",
-		"changesSuperseded",
-		"shownAtEnd",
-	)
-	d.tally.DeclareTiming("updateLatency", "updateLatencySent", "outage")
+	d.tally.DeclareTable(&FigureTable, driver.FigureCoalesced) // which is rare
 	return d, nil
 }
 
