@@ -125,17 +125,8 @@ func (s *source) call(ctx context.Context, _ int, arguments []byte) upstream.Too
 	if err != nil {
 		return upstream.ToolAnswer{Failure: err.Error()}
 	}
-	a := ep.CallTool(ctx, 0, s.opts.Tool, arguments)
-	return upstream.ToolAnswer{
-		Sent:     a.Sent,
-		Answered: a.Answered,
-		Status:   a.Status,
-		Result:   a.Result,
-		IsError:  a.IsError,
-		Complete: a.Complete,
-		Code:     a.Code,
-		Failure:  a.Failure,
-	}
+	a, _ := ep.CallTool(ctx, 0, s.opts.Tool, arguments) // the answer has the error's text
+	return upstream.ToolAnswer(a)
 }
 
 // fireOptions are the argument of fire, where it is not a number.

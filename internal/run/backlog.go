@@ -2,11 +2,9 @@ package run
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/capacity"
-	"github.com/eventmeter/eventmeter/internal/crash"
 )
 
 // Backlog is the number of owed and undelivered events during the measured phase.
@@ -26,16 +24,7 @@ func (p *pass) readBacklog(ctx context.Context) func() {
 	if p.backlog == nil {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		defer crash.Guard()
-		p.readBacklogUntil(ctx)
-	})
-	return func() {
-		cancel()
-		wg.Wait()
-	}
+	return during(ctx, p.readBacklogUntil)
 }
 
 // readBacklogUntil reads the backlog from the end of the warm-up until the end of the

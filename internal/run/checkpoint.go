@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -30,16 +31,13 @@ func (p *pass) checkpoints() (stop func()) {
 	if p.opts.Checkpoint == nil {
 		return func() {}
 	}
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		defer crash.Guard()
+	return during(context.Background(), func(ctx context.Context) {
 		next := time.NewTimer(checkpointFirst)
 		defer next.Stop()
 		failed := false
 		for {
 			select {
-			case <-done:
+			case <-ctx.Done():
 				return
 			case <-next.C:
 			}
@@ -51,10 +49,17 @@ func (p *pass) checkpoints() (stop func()) {
 			next.Reset(max(checkpointEvery, checkpointShare*time.Since(began)))
 		}
 	})
-	return sync.OnceFunc(func() {
-		close(done)
+}
+
+// during starts work, and returns a function that cancels it and waits for it.
+func during(ctx context.Context, work func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(crash.Guarded(func() { work(ctx) }))
+	return func() {
+		cancel()
 		wg.Wait()
-	})
+	}
 }
 
 // checkpoint returns the outcome so far.

@@ -61,17 +61,16 @@ func discover(ctx context.Context, t profiles.Target, allowHosts []string, versi
 	opts.Guard = guard
 	// Some servers only offer what the client declares support for.
 	opts.Capabilities, opts.Extensions = systems.Capabilities(), []string{events.Extension}
-	e, err := mcpclient.NewEndpoint(opts)
-	if err != nil {
-		return found, fmt.Errorf("%w: %w", ErrProfile, err)
+	e, err := connect(ctx, opts)
+	if e != nil {
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+			defer cancel()
+			_ = e.Close(ctx) // a session that stays open is the server's to end
+		}()
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		defer cancel()
-		_ = e.Close(ctx) // a session that stays open is the server's to end
-	}()
-	if err := e.Connect(ctx); err != nil {
-		return found, fmt.Errorf("%w: %w", ErrTarget, err)
+	if err != nil {
+		return found, err
 	}
 	if err := found.askAll(ctx, e); err != nil {
 		return found, fmt.Errorf("%w: %w", ErrTarget, err)

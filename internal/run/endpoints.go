@@ -47,6 +47,11 @@ func (t *targetSide) lend(k *embedded.Keep) {
 	t.serves(k.Server.Ready())
 }
 
+// endpoints returns those that were made.
+func (t *targetSide) endpoints() []*mcpclient.Endpoint {
+	return slices.DeleteFunc([]*mcpclient.Endpoint{t.plain, t.tls}, func(e *mcpclient.Endpoint) bool { return e == nil })
+}
+
 func (t *targetSide) endpointFor(http string) *mcpclient.Endpoint {
 	if http == "2" && t.tls != nil {
 		return t.tls

@@ -253,15 +253,5 @@ func (p *pass) beside(ctx context.Context) (end func()) {
 			b.Inbox = inboxOf(d)
 		}
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer crash.Guard()
-		defer close(done)
-		p.opts.Beside(ctx, b)
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
+	return during(ctx, func(ctx context.Context) { p.opts.Beside(ctx, b) })
 }

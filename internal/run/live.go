@@ -4,11 +4,9 @@ import (
 	"context"
 	"os"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
@@ -24,15 +22,12 @@ func (p *pass) reportProgress() (stop func()) {
 	if p.opts.Progress == nil {
 		return func() {}
 	}
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		defer crash.Guard()
+	return during(context.Background(), func(ctx context.Context) {
 		tick := time.NewTicker(progressEvery)
 		defer tick.Stop()
 		for {
 			select {
-			case <-done:
+			case <-ctx.Done():
 				return
 			case <-tick.C:
 				name, elapsed, limit := p.current()
@@ -44,10 +39,6 @@ func (p *pass) reportProgress() (stop func()) {
 			}
 		}
 	})
-	return func() {
-		close(done)
-		wg.Wait()
-	}
 }
 
 // follow shows the run's metrics if there is a collector.

@@ -11,7 +11,6 @@ import (
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/summary"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
-	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
@@ -197,10 +196,8 @@ func (p *pass) measured(ctx context.Context) error {
 	if p.opts.Measured == nil {
 		return nil
 	}
-	for _, e := range []*mcpclient.Endpoint{p.target.plain, p.target.tls} {
-		if e != nil {
-			e.SettleTokens() // so that both ends have counted the same
-		}
+	for _, e := range p.target.endpoints() {
+		e.SettleTokens() // so that both ends have counted the same
 	}
 	admin := ""
 	if p.profile.Target.IsEmbedded() {
@@ -214,8 +211,7 @@ func (p *pass) driverFigures() []results.PartFigures {
 	out := make([]results.PartFigures, len(p.drivers))
 	for i, d := range p.drivers {
 		if f, ok := d.(driver.Figurer); ok {
-			own := f.Figures()
-			out[i] = results.PartFigures{Values: own.Values, Timings: own.Timings, Conform: own.Conform}
+			out[i] = results.PartFigures(f.Figures())
 			if p.lanes[i] == p.listedFor {
 				out[i].Conform = out[i].Conform.Plus(p.listed)
 			}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/metrics"
 	"github.com/eventmeter/eventmeter/internal/summary"
@@ -173,19 +172,12 @@ func (p *pass) endWhenKnown(ctx context.Context) (stop func()) {
 		return func() {}
 	}
 	p.ended = make(chan struct{})
-	ctx, cancel := context.WithCancel(ctx)
 	from := time.Now().Add(p.firing.Start().Sub(p.clock.Now()) + p.profile.Phases.Warmup)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		defer crash.Guard()
+	return during(ctx, func(ctx context.Context) {
 		if awaitKnown(ctx, from, p.profile.Phases.Measure, p.look) {
 			p.endMeasured()
 		}
 	})
-	return func() {
-		cancel()
-		wg.Wait()
-	}
 }
 
 // conditions returns those of phases.until that are about lanes of the pass.

@@ -162,11 +162,8 @@ func (r *run) connect(ctx context.Context) error {
 			opts.Tokens = []string{rand.Text()}
 		}
 	}
-	if t.plain, err = mcpclient.NewEndpoint(opts); err != nil {
-		return fmt.Errorf("%w: %w", ErrProfile, err)
-	}
-	if err := t.plain.Connect(ctx); err != nil {
-		return fmt.Errorf("%w: %w", ErrTarget, err)
+	if t.plain, err = connect(ctx, opts); err != nil {
+		return err
 	}
 	if err := r.findAdmin(ctx); err != nil {
 		return err
@@ -174,14 +171,23 @@ func (r *run) connect(ctx context.Context) error {
 	if t.embedded != nil && t.embedded.TLSURL != "" {
 		opts.URL, opts.Roots = t.embedded.TLSURL, x509.NewCertPool()
 		opts.Roots.AppendCertsFromPEM([]byte(t.embedded.Cert))
-		if t.tls, err = mcpclient.NewEndpoint(opts); err != nil {
-			return fmt.Errorf("%w: %w", ErrProfile, err)
-		}
-		if err := t.tls.Connect(ctx); err != nil {
-			return fmt.Errorf("%w: %w", ErrTarget, err)
+		if t.tls, err = connect(ctx, opts); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// connect makes an endpoint, which is not nil if it has to be closed, and its handshake.
+func connect(ctx context.Context, o mcpclient.EndpointOptions) (*mcpclient.Endpoint, error) {
+	e, err := mcpclient.NewEndpoint(o)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrProfile, err)
+	}
+	if err := e.Connect(ctx); err != nil {
+		return e, fmt.Errorf("%w: %w", ErrTarget, err)
+	}
+	return e, nil
 }
 
 // shares returns how many processes share the run's memory budget.
@@ -226,11 +232,8 @@ func (r *run) close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	for _, e := range []*mcpclient.Endpoint{t.plain, t.tls} {
-		if e != nil {
-			// The target may be gone, and nothing more is measured.
-			_ = e.Close(ctx)
-		}
+	for _, e := range t.endpoints() {
+		_ = e.Close(ctx) // the target may be gone, and nothing more is measured
 	}
 	if t.upstream != nil {
 		_ = t.upstream.Close()
@@ -318,28 +321,19 @@ func (r *run) findAdmin(ctx context.Context) error {
 // tokens.
 func (r *run) tokenFigures() *results.Tokens {
 	var out *results.Tokens
-	for _, e := range []*mcpclient.Endpoint{r.target.plain, r.target.tls} {
-		if e == nil {
-			continue
+	for _, e := range r.target.endpoints() {
+		if c, ok := e.TokenCounts(); ok {
+			tokens := results.Tokens(c)
+			out = out.Add(&tokens)
 		}
-		c, ok := e.TokenCounts()
-		if !ok {
-			continue
-		}
-		out = out.Add(&results.Tokens{
-			Requests: c.Requests, Issued: c.Issued, Renewed: c.Renewed, Failed: c.Failed, Cut: c.Cut, Discovery: c.Discovery,
-			Repeated: c.Repeated, Denied: c.Denied, Lost: c.Lost, Failures: c.Failures, FirstError: c.FirstError,
-		})
 	}
 	return out
 }
 
 // endTokens ends requests for tokens in progress. The lanes must be closed.
 func (r *run) endTokens() {
-	for _, e := range []*mcpclient.Endpoint{r.target.plain, r.target.tls} {
-		if e != nil {
-			e.EndTokens()
-		}
+	for _, e := range r.target.endpoints() {
+		e.EndTokens()
 	}
 }
 

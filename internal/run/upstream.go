@@ -197,17 +197,8 @@ func (r *run) openReplay(trusted *tls.Config) (upstream.Upstream, error) {
 
 // callTool calls the profile's tool as the principal with the source's number.
 func (r *run) callTool(ctx context.Context, source int, arguments []byte) upstream.ToolAnswer {
-	a := r.target.plain.CallTool(ctx, source, r.profile.Upstream.Tool.Name, arguments)
-	return upstream.ToolAnswer{
-		Sent:     a.Sent,
-		Answered: a.Answered,
-		Status:   a.Status,
-		Result:   a.Result,
-		IsError:  a.IsError,
-		Complete: a.Complete,
-		Code:     a.Code,
-		Failure:  a.Failure,
-	}
+	a, _ := r.target.plain.CallTool(ctx, source, r.profile.Upstream.Tool.Name, arguments) // the answer has the error's text
+	return upstream.ToolAnswer(a)
 }
 
 // prepareUpstream makes the agreements with the target that publishing needs.
@@ -235,7 +226,7 @@ func (r *run) upstreamFigures() results.PartFigures {
 	own := f.Figures()
 	out := results.PartFigures{Values: own.Values, Timings: map[string]ledger.Timing{}}
 	for name, t := range own.Timings {
-		out.Timings[name] = ledger.Timing{Histogram: t.Histogram, Below: t.Below, Above: t.Above}
+		out.Timings[name] = ledger.Timing(t)
 	}
 	return out
 }

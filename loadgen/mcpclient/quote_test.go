@@ -98,7 +98,7 @@ func TestToolsQuoteTheAnswer(t *testing.T) {
 			want = "tool brew at " + server.URL + ": " + want
 		}
 		answer = in
-		if a := ep.CallTool(t.Context(), 0, "brew", []byte("{}")); a.Failure != want {
+		if a, _ := ep.CallTool(t.Context(), 0, "brew", []byte("{}")); a.Failure != want {
 			t.Errorf("%s: %q, want %q", in, a.Failure, want)
 		}
 	}

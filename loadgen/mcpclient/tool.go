@@ -34,8 +34,6 @@ type ToolAnswer struct {
 	Result, IsError, Complete bool
 	// Code is the code of a JSON-RPC error, 0 if there was none.
 	Code int64
-	// Err is why there is no result, nil if there is one.
-	Err error
 	// Failure is one line: which tool was called where, and what came back. It
 	// is empty for a complete result without isError.
 	Failure string
@@ -43,30 +41,31 @@ type ToolAnswer struct {
 
 // CallTool calls a tool of the target as principal i modulo their number, after a
 // handshake if there was none. arguments is a JSON object. The call is reported to no
-// recorder, because it belongs to the upstream and not to a lane.
-func (e *Endpoint) CallTool(ctx context.Context, i int, tool string, arguments []byte) ToolAnswer {
-	out, said := e.callTool(ctx, i, tool, arguments)
+// recorder, because it belongs to the upstream and not to a lane. The error is why there is
+// no result.
+func (e *Endpoint) CallTool(ctx context.Context, i int, tool string, arguments []byte) (ToolAnswer, error) {
+	out, said, err := e.callTool(ctx, i, tool, arguments)
 	switch {
-	case out.Err != nil:
-		said = out.Err.Error()
+	case err != nil:
+		said = err.Error()
 	case out.IsError && said == "":
 		said = "isError"
 	case out.IsError:
 		said = "isError: " + said
 	case out.Complete:
-		return out
+		return out, nil
 	}
 	out.Failure = fmt.Sprintf("tool %s at %s: %s", tool, e.opts.URL, said)
-	return out
+	return out, err
 }
 
 // callTool also returns the text of a result with isError, or the resultType of one
 // that is not complete.
-func (e *Endpoint) callTool(ctx context.Context, i int, tool string, arguments []byte) (out ToolAnswer, said string) {
+func (e *Endpoint) callTool(ctx context.Context, i int, tool string, arguments []byte) (out ToolAnswer, said string, err error) {
 	p := e.Principal(i)
 	session, err := p.Session(ctx, nil)
 	if err != nil {
-		return ToolAnswer{Err: err}, ""
+		return out, "", err
 	}
 	params := wire.BeginObject(nil)
 	params.String("name", tool)
@@ -86,7 +85,6 @@ func (e *Endpoint) callTool(ctx context.Context, i int, tool string, arguments [
 	defer a.Release()
 	out = ToolAnswer{Sent: sent.Load() || a.sent, Status: a.Status}
 	if a.Err != nil {
-		out.Err = a.Err
 		out.Answered = a.Err.Kind == ""
 		if a.Err.HasCode {
 			out.Code = a.Err.code
@@ -94,7 +92,7 @@ func (e *Endpoint) callTool(ctx context.Context, i int, tool string, arguments [
 		if session.ID != "" && a.Err.Forgotten() {
 			p.Forget(session)
 		}
-		return out, ""
+		return out, "", a.Err
 	}
 	out.Answered, out.Result = true, true
 	var m struct {
@@ -107,20 +105,20 @@ func (e *Endpoint) callTool(ctx context.Context, i int, tool string, arguments [
 		} `json:"result"`
 	}
 	if err := json.Unmarshal(*a.Buf, &m); err != nil {
-		out.Answered, out.Result, out.Err = false, false, &CallError{Method: MethodCall, Kind: KindProtocol, Cause: err}
-		return out, ""
+		out.Answered, out.Result = false, false
+		return out, "", &CallError{Method: MethodCall, Kind: KindProtocol, Cause: err}
 	}
 	out.IsError = m.Result.IsError
 	out.Complete = m.Result.ResultType == "" || m.Result.ResultType == "complete"
 	if !out.Complete {
-		return out, "resultType " + errtext.Line(m.Result.ResultType)
+		return out, "resultType " + errtext.Line(m.Result.ResultType), nil
 	}
 	for _, c := range m.Result.Content {
 		if said = errtext.FirstLine([]byte(c.Text)); said != "" {
 			break
 		}
 	}
-	return out, said
+	return out, said, nil
 }
 
 // toolClock is the clock of calls that are not reported.

@@ -24,29 +24,29 @@ func TestCallTool(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range 3 { // the first call of each principal shakes hands
-				a := e.CallTool(t.Context(), i, "post_message", []byte(`{"channel":"c","text":"hello"}`))
-				if !a.Sent || !a.Answered || !a.Result || !a.Complete || a.IsError || a.Status != 200 || a.Code != 0 || a.Err != nil {
+				a, err := e.CallTool(t.Context(), i, "post_message", []byte(`{"channel":"c","text":"hello"}`))
+				if !a.Sent || !a.Answered || !a.Result || !a.Complete || a.IsError || a.Status != 200 || a.Code != 0 || err != nil {
 					t.Errorf("call %d: %+v", i, a)
 				}
 			}
 			if n := s.Stats().Events; n != 3 {
 				t.Errorf("%d events were published", n)
 			}
-			if a := e.CallTool(
+			if a, err := e.CallTool(
 				t.Context(),
 				0,
 				"shout",
 				[]byte(`{}`),
 			); !a.Sent || !a.Answered || a.Result || a.Code != -32602 ||
-				a.Err == nil {
+				err == nil {
 				t.Errorf("an unknown tool: %+v", a)
 			}
-			if a := e.CallTool(t.Context(), 0, "post_message", []byte(`{"channel":7}`)); !a.Answered || a.Err == nil && !a.IsError {
+			if a, err := e.CallTool(t.Context(), 0, "post_message", []byte(`{"channel":7}`)); !a.Answered || err == nil && !a.IsError {
 				t.Errorf("bad arguments: %+v", a)
 			}
 			over, cancel := context.WithCancel(t.Context())
 			cancel()
-			if a := e.CallTool(over, 0, "post_message", []byte(`{}`)); a.Answered || a.Err == nil {
+			if a, err := e.CallTool(over, 0, "post_message", []byte(`{}`)); a.Answered || err == nil {
 				t.Errorf("a call that was given up: %+v", a)
 			}
 			if err := e.Close(t.Context()); err != nil {
@@ -59,7 +59,7 @@ func TestCallTool(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if a := gone.CallTool(t.Context(), 0, "post_message", []byte(`{}`)); a.Sent || !errors.Is(a.Err, mcpclient.ErrUnreachable) {
+			if a, err := gone.CallTool(t.Context(), 0, "post_message", []byte(`{}`)); a.Sent || !errors.Is(err, mcpclient.ErrUnreachable) {
 				t.Errorf("nobody there: %+v", a)
 			}
 			_ = gone.Close(t.Context())

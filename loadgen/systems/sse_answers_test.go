@@ -214,8 +214,8 @@ func TestForeignSSEAnswers(t *testing.T) {
 				if _, err := ep.List(t.Context(), "tools"); err != nil {
 					t.Fatal(err)
 				}
-				if a := ep.CallTool(t.Context(), 0, "a", []byte("{}")); a.Err != nil {
-					t.Fatal(a.Err)
+				if _, err := ep.CallTool(t.Context(), 0, "a", []byte("{}")); err != nil {
+					t.Fatal(err)
 				}
 			}
 			if _, err := ep.Abilities(t.Context()); err != nil {
@@ -263,8 +263,8 @@ func TestSDKServerKeepsConnections(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range 20 {
-				if a := ep.CallTool(t.Context(), i, "a", []byte("{}")); a.Err != nil {
-					t.Fatal(a.Err)
+				if _, err := ep.CallTool(t.Context(), i, "a", []byte("{}")); err != nil {
+					t.Fatal(err)
 				}
 			}
 			if n := conns.Load(); n > 10 { // two for each handshake at most: the official client reads the ends of its answers beside what follows

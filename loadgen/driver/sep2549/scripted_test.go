@@ -72,7 +72,7 @@ func (s *scriptedLists) Open(_ context.Context, _ streamclient.Request, to strea
 	say := func(text string) error { return to.Piece([]byte("data: "+text+"\n\n"), now()) }
 	go func() {
 		err := to.Opened(streamclient.Head{Status: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}}, now())
-		for text := `{"method":"` + methodAcknowledged + `","params":{"notifications":{"toolsListChanged":true}}}`; err == nil; {
+		for text := `{"method":"` + driver.MethodAcknowledged + `","params":{"notifications":{"toolsListChanged":true}}}`; err == nil; {
 			if err = say(text); err != nil {
 				break
 			}
