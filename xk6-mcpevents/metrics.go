@@ -5,32 +5,25 @@ import "go.k6.io/k6/v2/metrics"
 // counts are the counters of a group in k6, by the field of totals.
 var counts = [...]struct {
 	name string
-	kind metrics.MetricType
 	unit metrics.ValueType
 	of   func(*totals) int64
 	// atEnd is set for figures known only when the group has ended.
 	atEnd bool
 }{
-	delivered: {"mcp_events_delivered", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.Delivered }, false},
-	copies: {
-		"mcp_event_duplicate_copies",
-		metrics.Counter,
-		metrics.Default,
-		func(t *totals) int64 { return t.Duplicates.Total() },
-		false,
-	},
-	{"mcp_events_out_of_order", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.OutOfOrder }, false},
-	{"mcp_events_unexpected", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.Unexpected.Total() }, false},
-	{"mcp_refresh_requests", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.refreshRequests }, false},
-	{"mcp_refresh_bytes", metrics.Counter, metrics.Data, func(t *totals) int64 { return t.refreshBytes }, false},
-	{"mcp_subscriptions_failed", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.failed }, false},
-	{"mcp_events_expected", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.Expected }, true},
-	{"mcp_events_lost", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.LostSilent }, true},
-	{"mcp_events_lost_announced", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.LostAnnounced }, true},
-	{"mcp_events_lost_order_unknown", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.LostOrderUnknown }, true},
-	{"mcp_events_lost_undeliverable", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.LostUndeliverable }, true},
-	{"mcp_events_lost_refused", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.LostRefused }, true},
-	{"mcp_events_lost_suspended", metrics.Counter, metrics.Default, func(t *totals) int64 { return t.LostSuspended }, true},
+	delivered: {"mcp_events_delivered", metrics.Default, func(t *totals) int64 { return t.Delivered }, false},
+	copies:    {"mcp_event_duplicate_copies", metrics.Default, func(t *totals) int64 { return t.Duplicates.Total() }, false},
+	{"mcp_events_out_of_order", metrics.Default, func(t *totals) int64 { return t.OutOfOrder }, false},
+	{"mcp_events_unexpected", metrics.Default, func(t *totals) int64 { return t.Unexpected.Total() }, false},
+	{"mcp_refresh_requests", metrics.Default, func(t *totals) int64 { return t.refreshRequests }, false},
+	{"mcp_refresh_bytes", metrics.Data, func(t *totals) int64 { return t.refreshBytes }, false},
+	{"mcp_subscriptions_failed", metrics.Default, func(t *totals) int64 { return t.failed }, false},
+	{"mcp_events_expected", metrics.Default, func(t *totals) int64 { return t.Expected }, true},
+	{"mcp_events_lost", metrics.Default, func(t *totals) int64 { return t.LostSilent }, true},
+	{"mcp_events_lost_announced", metrics.Default, func(t *totals) int64 { return t.LostAnnounced }, true},
+	{"mcp_events_lost_order_unknown", metrics.Default, func(t *totals) int64 { return t.LostOrderUnknown }, true},
+	{"mcp_events_lost_undeliverable", metrics.Default, func(t *totals) int64 { return t.LostUndeliverable }, true},
+	{"mcp_events_lost_refused", metrics.Default, func(t *totals) int64 { return t.LostRefused }, true},
+	{"mcp_events_lost_suspended", metrics.Default, func(t *totals) int64 { return t.LostSuspended }, true},
 }
 
 // Rows of counts that make up the rate of duplicates.
@@ -55,7 +48,7 @@ func registerMetrics(r *metrics.Registry) (*metricSet, error) {
 	m := &metricSet{}
 	var err error
 	for i, c := range counts {
-		if m.counts[i], err = r.NewMetric(c.name, c.kind, c.unit); err != nil {
+		if m.counts[i], err = r.NewMetric(c.name, metrics.Counter, c.unit); err != nil {
 			return nil, err
 		}
 	}

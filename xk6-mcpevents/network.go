@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/dialguard"
+	"github.com/eventmeter/eventmeter/internal/wire"
 	"go.k6.io/k6/v2/lib"
 	"go.k6.io/k6/v2/lib/netext"
 )
@@ -101,46 +102,9 @@ func (n *network) dial(ctx context.Context, proto, addr string) (net.Conn, error
 	return d.DialContext(ctx, proto, addr)
 }
 
-// passing counts the bytes of connections. It is safe for concurrent use.
-type passing struct{ sent, received atomic.Int64 }
-
-// totals are the bytes so far.
-func (p *passing) totals() (sent, received int64) { return p.sent.Load(), p.received.Load() }
-
-// through counts the bytes of a connection.
-func (p *passing) through(c net.Conn) net.Conn { return &passingConn{c, p} }
-
-// listener counts the bytes of a listener's connections.
-func (p *passing) listener(l net.Listener) net.Listener { return &passingListener{l, p} }
-
-type passingConn struct {
-	net.Conn
-	count *passing
-}
-
-func (c *passingConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	c.count.received.Add(int64(n))
-	return n, err
-}
-
-func (c *passingConn) Write(b []byte) (int, error) {
-	n, err := c.Conn.Write(b)
-	c.count.sent.Add(int64(n))
-	return n, err
-}
-
-type passingListener struct {
-	net.Listener
-	count *passing
-}
-
-func (l *passingListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return l.count.through(c), nil
+// totalsOf returns the bytes so far of the connections that t counts.
+func totalsOf(t *wire.Traffic) func() (sent, received int64) {
+	return func() (sent, received int64) { return t.Up(), t.Down() }
 }
 
 // meter makes samples of k6's data_sent and data_received from growing totals. If

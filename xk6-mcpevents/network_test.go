@@ -28,22 +28,22 @@ import (
 	"go.k6.io/k6/v2/lib/types"
 )
 
-// wire is a TCP relay that counts: what passes it was sent and received by
+// cable is a TCP relay that counts: what passes it was sent and received by
 // whoever connects to it.
-type wire struct {
+type cable struct {
 	port           net.Listener
 	sent, received atomic.Int64
 	work           sync.WaitGroup
 }
 
-// relay returns a wire to an address.
-func relay(t *testing.T, to string) *wire {
+// relay returns a cable to an address.
+func relay(t *testing.T, to string) *cable {
 	t.Helper()
 	port, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &wire{port: port}
+	w := &cable{port: port}
 	w.work.Go(func() {
 		for {
 			from, err := port.Accept()
@@ -59,12 +59,12 @@ func relay(t *testing.T, to string) *wire {
 
 // end takes no more connections, and waits until those that there are were
 // closed and everything that was written is counted.
-func (w *wire) end() {
+func (w *cable) end() {
 	w.port.Close()
 	w.work.Wait()
 }
 
-func (w *wire) carry(from net.Conn, address string) {
+func (w *cable) carry(from net.Conn, address string) {
 	defer from.Close()
 	to, err := net.Dial("tcp", address)
 	if err != nil {
@@ -90,8 +90,8 @@ func (t *tally) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// over replaces the host and port of an address by the wire's.
-func (w *wire) over(t *testing.T, address string) string {
+// over replaces the host and port of an address by the cable's.
+func (w *cable) over(t *testing.T, address string) string {
 	t.Helper()
 	u, err := url.Parse(address)
 	if err != nil {
@@ -111,7 +111,7 @@ func hostOf(t *testing.T, address string) string {
 	return u.Host
 }
 
-// k6's data_sent and data_received are what passed the wire, byte for byte. Only a poll
+// k6's data_sent and data_received are what passed the cable, byte for byte. Only a poll
 // that is under way when its subscription ends has an answer that nobody reads.
 func TestDataCounts(t *testing.T) {
 	noLeaks(t)
@@ -145,7 +145,7 @@ func TestDataCounts(t *testing.T) {
 					unread = 5 * 400 // of each poller, one without events
 				}
 				if got, _ := s.sum(metric); int64(got) > want || int64(got) < want-unread {
-					t.Errorf("%s is %v, %d passed the wire", metric, got, want)
+					t.Errorf("%s is %v, %d passed the cable", metric, got, want)
 				}
 				if got, _ := s.sum(metric, "mode", "poll", "scenario", "s"); got < 5000 {
 					t.Errorf("%s of mode poll is %v", metric, got)
@@ -187,7 +187,7 @@ func TestDataOfDeliveries(t *testing.T) {
 				t.Errorf("data_received grew from %v to %v, and 200 events of 1000 bytes came", before, after)
 			}
 			if sent, _ := setup.sum("data_sent"); sent < 10*100 || name != "webhook" && name != "sink" && int64(sent) != mcp.sent.Load() {
-				t.Errorf("data_sent is %v, %d passed the wire", sent, mcp.sent.Load())
+				t.Errorf("data_sent is %v, %d passed the cable", sent, mcp.sent.Load())
 			}
 		})
 	}

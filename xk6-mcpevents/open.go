@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/grafana/sobek"
@@ -150,8 +151,8 @@ func (c *client) driver(g *group, w way, o *subscribeOptions) (driver.Driver, er
 		if d.Listener.Authority, err = c.m.hub.authority(); err != nil {
 			return nil, err
 		}
-		own := new(passing)
-		d.Listener.Wrap, g.meters = own.listener, append(g.meters, &meter{totals: own.totals})
+		own := new(wire.Traffic)
+		d.Listener.Wrap, g.meters = own.Listener, append(g.meters, &meter{totals: totalsOf(own)})
 	}
 	lane, err := systems.New(d)
 	if m, ok := lane.(driver.Meter); ok && err == nil {

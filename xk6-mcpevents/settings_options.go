@@ -229,18 +229,14 @@ func methodsOf(name string) (methods []string) {
 	if isWebhook(name) {
 		return []string{"subscribe"}
 	}
-	for _, of := range systems.Table {
-		if !hasKey(of.Settings(""), name) {
-			continue
-		}
-		for method, names := range systemsOf {
-			if slices.Contains(names, of.Name) {
+	for _, of := range systems.All() {
+		for _, method := range of.Methods {
+			if hasKey(of.Settings(""), name) && !slices.Contains(methods, method) {
 				methods = append(methods, method)
 			}
 		}
 	}
-	slices.Sort(methods)
-	return slices.Compact(methods)
+	return methods
 }
 
 // hasKey reports whether settings have an option.

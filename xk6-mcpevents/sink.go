@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/sinks"
 	"github.com/grafana/sobek"
 )
@@ -65,14 +66,14 @@ func (s *sink) open() (*sharedSink, error) {
 		return nil, err
 	}
 	return sharedOf(&s.hub.life, "sink "+string(key), func() (*sharedSink, func(context.Context), error) {
-		count := new(passing)
+		count := new(wire.Traffic)
 		l, err := sinks.ListenShared(sinks.ListenerOptions{
-			Listen: s.opts.Listen, Callback: s.opts.Callback, Authority: a, Certificate: s.cert, Wrap: count.listener,
+			Listen: s.opts.Listen, Callback: s.opts.Callback, Authority: a, Certificate: s.cert, Wrap: count.Listener,
 		})
 		if err != nil {
 			return nil, nil, err
 		}
-		passed := &meter{totals: count.totals}
+		passed := &meter{totals: totalsOf(count)}
 		return &sharedSink{l, passed}, func(ctx context.Context) {
 			_ = l.Close(ctx) // deliveries that are cut off at the end do not count
 			passed.rest()

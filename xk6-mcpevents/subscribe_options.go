@@ -72,38 +72,32 @@ type subscribeOptions struct {
 	webhook  settings.WebhookLane
 }
 
-// onlyOf lists the methods that an option belongs to; all other options belong to
-// every method.
+// onlyOf lists the methods that an option belongs to; a setting that is not here belongs
+// to all methods of its system, and any other option to every method.
 var onlyOf = map[string][]string{
-	"arguments": {"stream", "poll", "subscribe", "resumable"},
-	"system":    {"stream", "poll", "subscribe"},
-	"maxAge":    {"stream", "poll", "subscribe"},
-	"payload":   {"stream", "poll", "subscribe"},
-	"listen":    {"stream", "poll", "subscribe"},
-	"cursor":    {"stream", "poll", "subscribe"},
-	"streams": {
-		"stream",
-	},
-	"heartbeat":    {"stream"},
-	"cutEvery":     {"stream"},
-	"cutAt":        {"stream"},
-	"cutFor":       {"stream"},
-	"stallFor":     {"stream"},
-	"stallShare":   {"stream"},
-	"perSession":   {"stream"},
-	"redelivery":   {"stream"},
-	"minInterval":  {"poll"},
-	"longPoll":     {"poll"},
-	"maxEvents":    {"poll"},
-	"sink":         {"subscribe"},
-	"client":       {"subscribe"},
-	"secret":       {"subscribe"},
-	"early":        {"subscribe"},
-	"argumentsKey": {"subscribe"},
-	"anonymous":    {"subscribe"},
-	"clientID":     {"subscribe"},
-	"clients":      {"watchLists"},
-	"requests":     {"resumable"},
+	"arguments":   {"stream", "poll", "subscribe", "resumable"},
+	"system":      {"stream", "poll", "subscribe"},
+	"maxAge":      {"stream", "poll", "subscribe"},
+	"payload":     {"stream", "poll", "subscribe"},
+	"streams":     {"stream"},
+	"heartbeat":   {"stream"},
+	"cutEvery":    {"stream"},
+	"cutAt":       {"stream"},
+	"cutFor":      {"stream"},
+	"stallFor":    {"stream"},
+	"stallShare":  {"stream"},
+	"perSession":  {"stream"},
+	"redelivery":  {"stream"},
+	"minInterval": {"poll"},
+	"longPoll":    {"poll"},
+	"maxEvents":   {"poll"},
+	"sink":        {"subscribe"},
+	"client":      {"subscribe"},
+	"secret":      {"subscribe"},
+	"early":       {"subscribe"},
+	"anonymous":   {"subscribe"},
+	"clients":     {"watchLists"},
+	"requests":    {"resumable"},
 }
 
 // systemsOf are the systems of a method, its default first.

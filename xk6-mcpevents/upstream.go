@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"strconv"
 	"sync"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/errtext"
+	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
@@ -29,7 +29,7 @@ type source struct {
 	opts   *upstreamOptions
 	topic  uint16
 	where  string // an address, or the name of a tool
-	count  passing
+	count  wire.Traffic
 	passed *meter // of count, or of the feed
 
 	mu sync.Mutex
@@ -60,7 +60,7 @@ func (m *instance) upstream(options sobek.Value) (*source, error) {
 	if _, err = s.build(&network{}); err != nil { // only looked at: there are no connections
 		return nil, err
 	}
-	s.passed = &meter{totals: s.count.totals}
+	s.passed = &meter{totals: totalsOf(&s.count)}
 	m.until(s.end)
 	return s, nil
 }
@@ -99,13 +99,7 @@ func (s *source) end(context.Context) {
 // build makes the upstream itself, unless it is a feed.
 func (s *source) build(n *network) (upstream.Upstream, error) {
 	o := s.opts
-	dial := func(ctx context.Context, proto, addr string) (net.Conn, error) {
-		c, err := n.dial(ctx, proto, addr)
-		if err != nil {
-			return nil, err
-		}
-		return s.count.through(c), nil
-	}
+	dial := upstream.DialFunc(s.count.Dial(n.dial))
 	client := upstream.ClientOptions{Timeout: o.Timeout.or(0), Connections: o.Workers, TLS: n.tls, Dial: dial}
 	switch {
 	case o.Admin != "":
@@ -358,12 +352,12 @@ func (m *instance) feed(o *upstreamOptions) (*sharedFeed, error) {
 		return nil, err
 	}
 	return sharedOf(&m.hub.life, "feed "+string(key), func() (*sharedFeed, func(context.Context), error) {
-		count := new(passing)
-		f, err := upstream.NewFeed(upstream.FeedOptions{Listen: o.Feed, Event: o.Event, Payload: o.payload, Wrap: count.listener})
+		count := new(wire.Traffic)
+		f, err := upstream.NewFeed(upstream.FeedOptions{Listen: o.Feed, Event: o.Event, Payload: o.payload, Wrap: count.Listener})
 		if err != nil {
 			return nil, nil, err
 		}
-		passed := &meter{totals: count.totals}
+		passed := &meter{totals: totalsOf(count)}
 		return &sharedFeed{f, passed}, func(context.Context) {
 			_ = f.Close() // nothing is in flight at the end of the test
 			passed.rest()

@@ -19,12 +19,6 @@ func (t *Traffic) Up() int64 { return t.up.Load() }
 // Down is the number of bytes read so far.
 func (t *Traffic) Down() int64 { return t.down.Load() }
 
-// AddUp counts n bytes written to a pipe that several groups share.
-func (t *Traffic) AddUp(n int) { t.up.Add(int64(n)) }
-
-// AddDown counts n bytes read from such a pipe.
-func (t *Traffic) AddDown(n int) { t.down.Add(int64(n)) }
-
 // Opened is the number of connections opened so far.
 func (t *Traffic) Opened() int64 { return t.opened.Load() }
 
@@ -47,10 +41,11 @@ func (t *Traffic) TakeOpened() int {
 // count its bytes.
 func (t *Traffic) CountOpened() { t.opened.Add(1) }
 
-// CountUp counts n bytes written on a connection that was not opened by Dial.
+// CountUp counts n bytes written on a connection that was not opened by Dial, or to a pipe
+// that several groups share.
 func (t *Traffic) CountUp(n int) { t.up.Add(int64(n)) }
 
-// CountDown counts n bytes read on a connection that was not opened by Dial.
+// CountDown counts n bytes read there.
 func (t *Traffic) CountDown(n int) { t.down.Add(int64(n)) }
 
 // DialFunc opens a connection, as net.Dialer.DialContext does.
@@ -66,6 +61,22 @@ func (t *Traffic) Dial(dial DialFunc) DialFunc {
 		t.opened.Add(1)
 		return &countedConn{Conn: c, t: t}, nil
 	}
+}
+
+// Listener wraps l so that t counts the bytes of its connections.
+func (t *Traffic) Listener(l net.Listener) net.Listener { return &countedListener{l, t} }
+
+type countedListener struct {
+	net.Listener
+	t *Traffic
+}
+
+func (l *countedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &countedConn{c, l.t}, nil
 }
 
 type countedConn struct {

@@ -239,7 +239,7 @@ func (p *Pipe) Send(ctx context.Context, line []byte, traffic *wire.Traffic) *Ca
 	select {
 	case p.queue <- line:
 		if traffic != nil {
-			traffic.AddUp(len(line) + 1)
+			traffic.CountUp(len(line) + 1)
 		}
 		return nil
 	case <-p.gone:

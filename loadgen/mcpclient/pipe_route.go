@@ -171,7 +171,7 @@ func (r *router) give(x *Exchange, l wire.Line, at time.Time, m *wire.Message, c
 	if charge {
 		r.counts.routed.Add(int64(l.Size))
 		if x.Traffic != nil {
-			x.Traffic.AddDown(l.Size)
+			x.Traffic.CountDown(l.Size)
 		}
 	}
 	x.Take(at, l, m)

@@ -83,11 +83,7 @@ func (l *Ledger) accountLane(n *lane, now eventmeter.Instant) LaneAccount {
 	out.Sums.bound(out.Undeliverable)
 	spans := n.accountSpans(&out)
 	out.Ready.Reasons = n.readyReasons.export()
-	out.Gaps = Gaps{Incidents: out.GapIncidents, Longest: out.LongestGap}
-	if out.Expected > 0 {
-		out.Gaps.PerMillion = float64(out.GapIncidents) / float64(out.Expected) * 1e6
-	}
-	out.SubscriptionHours = out.Active.Hours()
+	out.finishGaps()
 	out.Series = l.lineUp(spans)
 	return out
 }
