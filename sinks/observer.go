@@ -2,13 +2,13 @@ package sinks
 
 import (
 	"fmt"
-	"github.com/eventmeter/eventmeter/sinks/ledger"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/figure"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // ObservedFigures are the figures of lanes in a run that publishes nothing.
@@ -45,12 +45,15 @@ type ObserverOptions struct {
 // Unlike the Ledger's, its Delivered may allocate: a subscription's memory grows with
 // the events that it receives, to 24 bytes per kept id.
 type Observer struct {
-	quiet
+	recorder                    // ignores all other calls
 	wall     time.Time          // the wall clock …
 	at       eventmeter.Instant // … at this instant
 	from, to atomic.Int64
 	lanes    []observerLane
 }
+
+// recorder is an alias, so that the embedded field is not exported.
+type recorder = eventmeter.Recorder
 
 type observerLane struct {
 	subs []observerSub
@@ -101,7 +104,7 @@ func NewObserver(o ObserverOptions) (*Observer, error) {
 	if o.Wall == nil {
 		o.Wall = time.Now
 	}
-	l := &Observer{wall: o.Wall(), at: o.Clock.Now(), lanes: make([]observerLane, len(o.Lanes))}
+	l := &Observer{recorder: eventmeter.Tee(), wall: o.Wall(), at: o.Clock.Now(), lanes: make([]observerLane, len(o.Lanes))}
 	for i, n := range o.Lanes {
 		l.lanes[i].subs = make([]observerSub, n)
 		for k := range l.lanes[i].subs {
@@ -251,14 +254,3 @@ func (t *idTable) rebuild(size int) {
 		t.table[t.slot(id)] = id
 	}
 }
-
-// quiet is a Recorder that does nothing.
-type quiet struct{}
-
-func (quiet) Fired(eventmeter.Emission)                                         {}
-func (quiet) Resolved(eventmeter.Stamp, eventmeter.Outcome, eventmeter.Instant) {}
-func (quiet) Dropped(eventmeter.Drop)                                           {}
-func (quiet) Delivered(eventmeter.Delivery)                                     {}
-func (quiet) Noticed(eventmeter.Notice)                                         {}
-func (quiet) Changed(eventmeter.Transition)                                     {}
-func (quiet) Called(eventmeter.Call)                                            {}

@@ -18,6 +18,8 @@ import (
 // group is subscriptions that were opened together: the lane of one driver. It
 // is the driver's recorder and passes everything on to its book.
 type group struct {
+	eventmeter.Recorder // ignores all other calls: clients publish nothing
+
 	origin  // of the VU that opened it
 	hub     *hub
 	metrics *metricSet
@@ -94,17 +96,18 @@ func newGroup(c *client, w way, o *subscribeOptions) (*group, error) {
 		return nil, err
 	}
 	g := &group{
-		origin:  *c.m.origin(),
-		hub:     h,
-		metrics: c.m.metrics,
-		client:  c,
-		every:   o.SampleEvery,
-		book:    b,
-		indexes: list,
-		members: make([]member, len(list)),
-		open:    h.openOf(k, o.Tags),
-		done:    make(chan struct{}),
-		asked:   h.clock.Now(),
+		Recorder: eventmeter.Tee(),
+		origin:   *c.m.origin(),
+		hub:      h,
+		metrics:  c.m.metrics,
+		client:   c,
+		every:    o.SampleEvery,
+		book:     b,
+		indexes:  list,
+		members:  make([]member, len(list)),
+		open:     h.openOf(k, o.Tags),
+		done:     make(chan struct{}),
+		asked:    h.clock.Now(),
 	}
 	g.tags, g.handlers.messages = k.tags(o.Tags.of(g.tags)), o.Payload
 	for i, index := range list {
@@ -288,15 +291,6 @@ func (g *group) Called(c eventmeter.Call) {
 		g.refreshBytes.Add(c.Up + c.Down)
 	}
 }
-
-// Fired implements eventmeter.Recorder; clients publish nothing.
-func (g *group) Fired(eventmeter.Emission) {}
-
-// Resolved implements eventmeter.Recorder.
-func (g *group) Resolved(eventmeter.Stamp, eventmeter.Outcome, eventmeter.Instant) {}
-
-// Dropped implements eventmeter.Recorder.
-func (g *group) Dropped(eventmeter.Drop) {}
 
 // judged keeps what the metrics and the handlers need of a delivery.
 func (s *member) judged(d eventmeter.Delivery, v ledger.Verdict) {

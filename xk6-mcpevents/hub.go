@@ -37,6 +37,8 @@ const (
 // of its topic, also those from before the book was made, and no emission of
 // another topic.
 type hub struct {
+	eventmeter.Recorder // ignores all other calls: fire() returns the number of those dropped
+
 	clock   *eventmeter.Clock
 	run     uint32
 	stamper *loadgen.Stamper
@@ -131,6 +133,7 @@ type book struct {
 
 func newHub() *hub {
 	h := &hub{
+		Recorder:  eventmeter.Tee(),
 		clock:     eventmeter.NewClock(),
 		guard:     dialguard.New(nil),
 		run:       rand.Uint32(),
@@ -292,21 +295,6 @@ func (h *hub) Resolved(s eventmeter.Stamp, o eventmeter.Outcome, at eventmeter.I
 	}
 	h.emissions[s.Source].end(s.Seq)
 }
-
-// Dropped implements eventmeter.Recorder: fire() returns their number.
-func (h *hub) Dropped(eventmeter.Drop) {}
-
-// Delivered implements eventmeter.Recorder; upstreams call none of the following.
-func (h *hub) Delivered(eventmeter.Delivery) {}
-
-// Noticed implements eventmeter.Recorder.
-func (h *hub) Noticed(eventmeter.Notice) {}
-
-// Changed implements eventmeter.Recorder.
-func (h *hub) Changed(eventmeter.Transition) {}
-
-// Called implements eventmeter.Recorder.
-func (h *hub) Called(eventmeter.Call) {}
 
 // local returns a stamp for the book's ledger: the book's topic is source 0, its
 // only one, and events of other topics are unexpected.

@@ -18,6 +18,8 @@ const maxCells = 32 << 20
 
 // recorder keeps the latency of the first copy of each measured delivery of one run.
 type recorder struct {
+	eventmeter.Recorder // ignores all other calls
+
 	lanes   []int // where each lane's subscriptions begin among all
 	subs    int   // of all lanes
 	cells   atomic.Int64
@@ -43,7 +45,7 @@ type event struct {
 const unit = 100 * time.Nanosecond
 
 func newRecorder(p *profiles.Profile) *recorder {
-	r := &recorder{sources: make([]source, max(p.Upstream.Sources, 1))}
+	r := &recorder{Recorder: eventmeter.Tee(), sources: make([]source, max(p.Upstream.Sources, 1))}
 	for _, l := range p.Lanes {
 		r.lanes = append(r.lanes, r.subs)
 		r.subs += l.Subscriptions
@@ -83,21 +85,6 @@ func (r *recorder) Delivered(d eventmeter.Delivery) {
 	took := min(max(d.At.Sub(of.intended)/unit, 1), 1<<32-1)
 	of.took[at].CompareAndSwap(0, uint32(took))
 }
-
-// Resolved implements [eventmeter.Recorder].
-func (*recorder) Resolved(eventmeter.Stamp, eventmeter.Outcome, eventmeter.Instant) {}
-
-// Dropped implements [eventmeter.Recorder].
-func (*recorder) Dropped(eventmeter.Drop) {}
-
-// Noticed implements [eventmeter.Recorder].
-func (*recorder) Noticed(eventmeter.Notice) {}
-
-// Changed implements [eventmeter.Recorder].
-func (*recorder) Changed(eventmeter.Transition) {}
-
-// Called implements [eventmeter.Recorder].
-func (*recorder) Called(eventmeter.Call) {}
 
 // byNumber returns the measured events by their place in the schedule. Sequence
 // numbers do not do: a side that drops an emission has fewer.
