@@ -14,6 +14,7 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/settings"
+	"github.com/eventmeter/eventmeter/internal/wire"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 )
 
@@ -103,8 +104,10 @@ func (o *subscribeOptions) settingsFor(given, all map[string]json.RawMessage, w 
 		}
 		delete(given, name)
 	}
-	if name := firstArgument[w.method]; name != "" {
-		fields[name].SetString(w.what)
+	if name := firstArgument[w.method]; name != "" && w.what != "" {
+		if err := readSetting(fields[name], name, wire.AppendString(nil, w.what)); err != nil {
+			return nil, err
+		}
 	}
 	return set, checkSettings(lane, all, func(lane settings.Lane) {
 		set.Check(lane)
