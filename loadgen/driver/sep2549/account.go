@@ -183,7 +183,8 @@ func (d *lane) Figures() driver.Figures {
 		"pageReads": &t.reads, "fetchesAvoided": &t.avoided, "fetchesShared": &t.waited, "servedStale": &t.servedStale,
 		"fetchesFirst": &t.fetchesBy[missing], "fetchesExpired": &t.fetchesBy[expired], "fetchesChanged": &t.fetchesBy[changed],
 		"fetchesUncached": &t.fetchesBy[uncached], "fetchesBackground": &t.background, "fetchesFailed": &t.fetchesFailed,
-		"cursorFailures": &t.cursorFailures, "regressed": &t.regressed, "reordered": &t.reordered, "shownAtEnd": &t.shown, "privatePages": &t.privatePages,
+		"cursorFailures": &t.cursorFailures, "regressed": &t.regressed, "reordered": &t.reordered, "shownAtEnd": &t.shown,
+		"privatePages": &t.privatePages,
 		"ttlMissing": &t.ttlMissing, "scopesMixed": &t.scopesMixed, "changesNotified": &t.changes,
 		"otherChangesNotified": &t.otherChanges, "listenReconnects": &t.reconnects,
 	} {
