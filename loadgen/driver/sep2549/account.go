@@ -185,7 +185,7 @@ func (d *lane) Figures() driver.Figures {
 		"fetchesUncached": &t.fetchesBy[uncached], "fetchesBackground": &t.background, "fetchesFailed": &t.fetchesFailed,
 		"cursorFailures": &t.cursorFailures, "regressed": &t.regressed, "reordered": &t.reordered, "shownAtEnd": &t.shown,
 		"privatePages": &t.privatePages,
-		"ttlMissing": &t.ttlMissing, "scopesMixed": &t.scopesMixed, "changesNotified": &t.changes,
+		"ttlMissing":   &t.ttlMissing, "scopesMixed": &t.scopesMixed, "changesNotified": &t.changes,
 		"otherChangesNotified": &t.otherChanges, "listenReconnects": &t.reconnects,
 	} {
 		v[name] = float64(n.Load())
