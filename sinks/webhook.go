@@ -28,6 +28,14 @@ type Inbound struct {
 	Size int
 }
 
+// First returns the first value of a header field, whose name is canonical; "" = there is none.
+func (in *Inbound) First(name string) string {
+	if v := in.Header[name]; len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}
+
 // Reply is a hook's answer.
 type Reply struct {
 	// Status is the HTTP status; 0 = 200.

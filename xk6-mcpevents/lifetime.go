@@ -20,12 +20,6 @@ const (
 	exit    = 6 // k6 is about to exit, also when there was no test
 )
 
-// keepable is a group that outlives the iteration that opened it.
-type keepable interface {
-	closed() bool
-	settle(context.Context) // waits for what is missing, and closes it
-}
-
 // lifetime holds what ends with the test, and not with an iteration.
 type lifetime struct {
 	work   jobs      // every goroutine of the module
@@ -34,7 +28,7 @@ type lifetime struct {
 	cancel context.CancelFunc // ends over
 
 	mu      sync.Mutex
-	kept    map[string]keepable
+	kept    map[string]*group // those that outlive the iteration that opened them
 	closers []func(context.Context)
 	shared  map[string]any // sinks and feeds, by their options
 
@@ -44,7 +38,7 @@ type lifetime struct {
 
 func (l *lifetime) init() {
 	l.over, l.cancel = context.WithCancel(context.Background())
-	l.kept, l.shared = map[string]keepable{}, map[string]any{}
+	l.kept, l.shared = map[string]*group{}, map[string]any{}
 }
 
 // watch closes everything at the end of the test. k6 waits for it.
@@ -70,7 +64,7 @@ func (l *lifetime) watch(e common.Events) {
 func (l *lifetime) end(ctx context.Context) {
 	l.mu.Lock()
 	kept := l.kept
-	l.kept = map[string]keepable{}
+	l.kept = map[string]*group{}
 	l.mu.Unlock()
 	for _, g := range kept {
 		l.work.Go(func() { g.settle(ctx) })
@@ -113,7 +107,7 @@ func sharedOf[T any](l *lifetime, key string, made func() (T, func(context.Conte
 }
 
 // keep stores a group under a name, which a closed group may have had.
-func (l *lifetime) keep(name string, g keepable) error {
+func (l *lifetime) keep(name string, g *group) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if before := l.kept[name]; before != nil && !before.closed() {
@@ -124,7 +118,7 @@ func (l *lifetime) keep(name string, g keepable) error {
 }
 
 // keeper returns the group with that name, nil if there is none.
-func (l *lifetime) keeper(name string) keepable {
+func (l *lifetime) keeper(name string) *group {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.kept[name]

@@ -107,7 +107,7 @@ func (m *instance) kept(name string) *subscription {
 	if m.vu.State() == nil {
 		m.throw(errors.New("kept: call it in an iteration or teardown(), not in the init context"))
 	}
-	g, _ := m.hub.life.keeper(name).(*group)
+	g := m.hub.life.keeper(name)
 	if g == nil {
 		m.throw(fmt.Errorf("kept: there are no subscriptions named %q in this process: open them with the option keep", name))
 	}

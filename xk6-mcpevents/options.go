@@ -92,6 +92,9 @@ func objectOf(v sobek.Value) (given map[string]json.RawMessage, err error) {
 	return given, nil
 }
 
+// inOrder returns the keys of an object, sorted, so that the same message comes every time.
+func inOrder[V any](object map[string]V) []string { return slices.Sorted(maps.Keys(object)) }
+
 // optionsIn are the names of the options in a struct.
 func optionsIn(to any) (names []string) {
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(to).Elem()) {
@@ -112,7 +115,7 @@ func readStrictly(given map[string]json.RawMessage, to any, known []string) erro
 	if strictly(raw, to) == nil {
 		return checkCounts(given)
 	}
-	for _, name := range slices.Sorted(maps.Keys(given)) { // the same message every time
+	for _, name := range inOrder(given) {
 		one, err := json.Marshal(map[string]json.RawMessage{name: given[name]})
 		if err == nil {
 			err = strictly(one, reflect.New(reflect.TypeOf(to).Elem()).Interface())
@@ -140,7 +143,7 @@ func notFinite(v any, depth int) string {
 			return "."
 		}
 	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(v)) {
+		for _, key := range inOrder(v) {
 			if name := notFinite(v[key], depth-1); name != "" {
 				return "." + key + strings.TrimSuffix(name, ".")
 			}
@@ -203,7 +206,7 @@ var countBounds = map[string]bounds{
 
 // checkCounts checks the counts among the given options. null is ignored.
 func checkCounts(given map[string]json.RawMessage) error {
-	for _, name := range slices.Sorted(maps.Keys(given)) { // the same message every time
+	for _, name := range inOrder(given) {
 		var n *int64
 		if _, ok := countBounds[name]; !ok || json.Unmarshal(given[name], &n) != nil || n == nil {
 			continue // decode has reported a value that is not a whole number

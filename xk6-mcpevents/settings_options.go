@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -48,7 +47,7 @@ func (o *subscribeOptions) readWebhook(given map[string]json.RawMessage, w way) 
 	}
 	o.webhook = settings.WebhookOf(o.Client)
 	fields := settingFields(reflect.ValueOf(&o.webhook))
-	for _, name := range slices.Sorted(maps.Keys(given)) { // the same message every time
+	for _, name := range inOrder(given) {
 		if !isWebhook(name) {
 			continue
 		}
@@ -94,7 +93,7 @@ func (o *subscribeOptions) settingsFor(given, all map[string]json.RawMessage, w 
 	lane := settings.Lane{Mode: string(w.mode), TTL: cmp.Or(o.webhook.TTL, "default"), NoSources: true, Drain: settings.Longest}
 	_ = setField(reflect.ValueOf(&lane.MaxAge).Elem(), "maxAge", all["maxAge"]) // reported where it is read
 	fields := settingFields(reflect.ValueOf(set))
-	for _, name := range slices.Sorted(maps.Keys(given)) { // the same message every time
+	for _, name := range inOrder(given) {
 		field, ok := fields[name]
 		if !ok || notOptions[name] {
 			continue
@@ -198,7 +197,7 @@ func setList(field reflect.Value, name string, raw json.RawMessage) error {
 // readObject reads the members of an object, except those that are none.
 func readObject(v reflect.Value, name string, given map[string]json.RawMessage, not map[string]bool) error {
 	fields := settingFields(v)
-	for _, key := range slices.Sorted(maps.Keys(given)) { // the same message every time
+	for _, key := range inOrder(given) {
 		field, ok := fields[key]
 		if !ok || not[key] {
 			return &badOption{fmt.Sprintf("options: %s: unknown field %q", name, key)}
@@ -251,7 +250,7 @@ func hasKey(set settings.Settings, name string) bool {
 // foreign reports an option with a value that is a setting of another system of the
 // method.
 func foreign(given map[string]json.RawMessage, system, method string) error {
-	for _, name := range slices.Sorted(maps.Keys(given)) { // the same message every time
+	for _, name := range inOrder(given) {
 		for _, of := range systems.Table {
 			set := of.Settings("")
 			if !slices.Contains(systemsOf[method], of.Name) || !hasKey(set, name) {

@@ -129,7 +129,7 @@ func readSubscribe(v sobek.Value, w way) (*subscribeOptions, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := slices.Sorted(maps.Keys(given)) // the same message every time
+	names := inOrder(given)
 	if json.Unmarshal(given["system"], &o.System) != nil || o.System == "" {
 		o.System = systemsOf[w.method][0]
 	}

@@ -3,7 +3,6 @@ package mcpevents
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"go.k6.io/k6/v2/metrics"
@@ -21,7 +20,7 @@ func (t *ownTags) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &given); err != nil {
 		return fmt.Errorf("use an object of texts")
 	}
-	for _, name := range slices.Sorted(maps.Keys(given)) { // the same message every time
+	for _, name := range inOrder(given) {
 		if slices.Contains(reserved, name) {
 			return fmt.Errorf("%s is set by the extension: use another name", name)
 		}

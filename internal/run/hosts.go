@@ -51,31 +51,10 @@ func isLoopback(ctx context.Context, guard *dialguard.Guard, host string) bool {
 // checkHosts applies [CheckHost] to every URL of the profile. A host that the profile
 // allows must be named on the command line as well.
 func checkHosts(ctx context.Context, guard *dialguard.Guard, p *profiles.Profile, named []string) error {
-	if p.Target.URL != "" {
-		if err := CheckHost(ctx, guard, p.Target.URL, "target.url", named); err != nil {
-			return err
-		}
-	}
-	if u := p.Target.OAuth.TokenURL; u != "" {
-		if err := CheckHost(ctx, guard, u, "target.oauth.tokenURL", named); err != nil {
-			return err
-		}
-	}
-	if err := checkUpstreamHosts(ctx, guard, &p.Upstream, named); err != nil {
-		return err
-	}
-	for _, a := range p.Target.Allow {
-		if !slices.Contains(named, a) {
-			return fmt.Errorf("%w: target.allow names %s, which must be named on the command line too: --allow-host %s", ErrProfile, a, a)
-		}
-	}
-	return nil
-}
-
-// checkUpstreamHosts applies [CheckHost] to every URL that the upstream sends
-// requests to.
-func checkUpstreamHosts(ctx context.Context, guard *dialguard.Guard, u *profiles.Upstream, named []string) error {
+	t, u := &p.Target, &p.Upstream
 	for _, one := range []struct{ key, url string }{
+		{"target.url", t.URL},
+		{"target.oauth.tokenURL", t.OAuth.TokenURL},
 		{"upstream.admin", u.Admin},
 		{"upstream.github.url", u.GitHub.URL},
 		{"upstream.slack.url", u.Slack.URL},
@@ -89,14 +68,21 @@ func checkUpstreamHosts(ctx context.Context, guard *dialguard.Guard, u *profiles
 			return err
 		}
 	}
-	if u.HTTP.URL == "" {
-		return nil
+	if u.HTTP.URL != "" {
+		// The host of a templated URL must be plain text.
+		scheme, rest, _ := strings.Cut(u.HTTP.URL, "://")
+		host, _, _ := strings.Cut(rest, "/")
+		if strings.Contains(host, "{{") {
+			return fmt.Errorf("%w: upstream.http.url: the host of %q must not be a template", ErrProfile, errtext.Address(u.HTTP.URL))
+		}
+		if err := CheckHost(ctx, guard, scheme+"://"+host, "upstream.http.url", named); err != nil {
+			return err
+		}
 	}
-	// The host of a templated URL must be plain text.
-	scheme, rest, _ := strings.Cut(u.HTTP.URL, "://")
-	host, _, _ := strings.Cut(rest, "/")
-	if strings.Contains(host, "{{") {
-		return fmt.Errorf("%w: upstream.http.url: the host of %q must not be a template", ErrProfile, errtext.Address(u.HTTP.URL))
+	for _, a := range t.Allow {
+		if !slices.Contains(named, a) {
+			return fmt.Errorf("%w: target.allow names %s, which must be named on the command line too: --allow-host %s", ErrProfile, a, a)
+		}
 	}
-	return CheckHost(ctx, guard, scheme+"://"+host, "upstream.http.url", named)
+	return nil
 }

@@ -12,12 +12,7 @@ import (
 
 // stamped reports whether any of the lanes takes its receive times from the kernel.
 func (r *run) stamped(lanes []*lane) bool {
-	for _, l := range lanes {
-		if r.stampedLane(&l.Lane) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(lanes, func(l *lane) bool { return r.stampedLane(&l.Lane) })
 }
 
 // stampedLane reports whether the kernel times a lane's deliveries. Kernel times

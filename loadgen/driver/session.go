@@ -111,22 +111,3 @@ func (l *Lane[T]) Ask(ctx context.Context, s *mcpclient.Session, method, name st
 	defer cancel()
 	return l.Call(ctx, method, s.Header(method, name), body)
 }
-
-// Lost reports whether e means that the server no longer knows session s. If so, the
-// principal forgets it.
-func (l *Lane[T]) Lost(who *mcpclient.Principal, s *mcpclient.Session, e *mcpclient.CallError) bool {
-	if s.ID == "" || !e.Forgotten() {
-		return false
-	}
-	who.Forget(s)
-	return true
-}
-
-// Refusal returns the error of a call that was refused: e, or, if the server no longer
-// knows session s, one of the kind [mcpclient.KindSession]. The principal then forgets s.
-func (l *Lane[T]) Refusal(who *mcpclient.Principal, s *mcpclient.Session, e *mcpclient.CallError) *mcpclient.CallError {
-	if l.Lost(who, s, e) {
-		return mcpclient.SessionLost(e.Method)
-	}
-	return e
-}

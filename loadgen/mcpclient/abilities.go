@@ -44,14 +44,6 @@ type ListAbility struct {
 	Scope string
 }
 
-// listMembers are the methods of lists, and the members that have their entries.
-var listMembers = []struct{ method, member string }{
-	{"tools/list", "tools"},
-	{"prompts/list", "prompts"},
-	{"resources/list", "resources"},
-	{"resources/templates/list", "resourceTemplates"},
-}
-
 // Abilities asks the target, as the first principal, for the status of a request that
 // was never made, and for the first page of each list. Methods that the target refuses
 // are left out. The error is that of the handshake or of ctx, and wraps one of the
@@ -72,7 +64,10 @@ func (e *Endpoint) Abilities(ctx context.Context) (Abilities, error) {
 	// A target with the method answers that there is no such request.
 	out.Resumable = a.Err == nil || a.Err.HasCode && a.Err.code != codeMethodNotFound && a.Err.code != codeInvalidRequest
 	a.Release()
-	for _, l := range listMembers {
+	for _, l := range listNames {
+		if l.system != "" {
+			continue
+		}
 		if ctx.Err() != nil {
 			return out, TransportError(ctx, ctx.Err())
 		}
@@ -113,14 +108,9 @@ func entriesOf(answer []byte, member string) (entries []json.RawMessage) {
 }
 
 func listAbility(entries []json.RawMessage, method string, c *wire.Cacheable) ListAbility {
-	out := ListAbility{Method: method, Entries: len(entries), TTL: c.TTL, HasTTL: c.HasTTL, More: len(c.NextCursor) > 0}
-	switch {
-	case c.Public:
-		out.Scope = "public"
-	case c.HasScope:
-		out.Scope = "private"
+	return ListAbility{
+		Method: method, Entries: len(entries), TTL: c.TTL, HasTTL: c.HasTTL, More: len(c.NextCursor) > 0, Scope: scopeOf(c),
 	}
-	return out
 }
 
 // ask makes one call on the endpoint's own connections.

@@ -107,16 +107,21 @@ func (l *Listing) page(a *Answer, member string, size *ListSize) (next string, e
 		return "", &CallError{Method: l.Method, Kind: KindProtocol, Cause: err}
 	}
 	if l.Pages++; l.Pages == 1 {
-		l.TTL, l.HasTTL = c.TTL, c.HasTTL
-		switch {
-		case c.Public:
-			l.Scope = "public"
-		case c.HasScope:
-			l.Scope = "private"
-		}
+		l.TTL, l.HasTTL, l.Scope = c.TTL, c.HasTTL, scopeOf(&c)
 	}
 	l.Entries = append(l.Entries, entries...)
 	return string(c.NextCursor), nil
+}
+
+// scopeOf returns the scope of a page; "" if it does not have it.
+func scopeOf(c *wire.Cacheable) string {
+	switch {
+	case c.Public:
+		return "public"
+	case c.HasScope:
+		return "private"
+	}
+	return ""
 }
 
 // ListSize adds up the pages of a list.

@@ -44,11 +44,8 @@ const (
 	settingsTime = 100 * time.Millisecond
 )
 
-func newMultiplexer(t *http.Transport, scheme, host, port string) *multiplexer {
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[scheme]
-	}
-	m := &multiplexer{t: t, scheme: scheme, address: net.JoinHostPort(host, port)}
+func newMultiplexer(t *http.Transport, scheme, address string) *multiplexer {
+	m := &multiplexer{t: t, scheme: scheme, address: address}
 	m.life, m.end = context.WithCancel(context.Background())
 	return m
 }

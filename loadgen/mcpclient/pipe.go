@@ -47,7 +47,7 @@ type Pipe struct {
 	// graces are stdinGrace and termGrace. Only tests change them.
 	graces [2]time.Duration
 
-	router router
+	router
 	starts sync.Once
 	failed error // of the start
 
@@ -249,13 +249,6 @@ func (p *Pipe) Send(ctx context.Context, line []byte, traffic *wire.Traffic) *Ca
 	}
 }
 
-// Add opens an exchange for the request id. The error says that the server has ended.
-func (p *Pipe) Add(id uint64, x *Exchange) error { return p.router.add(id, x) }
-
-// Remove closes an exchange. When it returns, Take is not running and will not be
-// called again.
-func (p *Pipe) Remove(id uint64, x *Exchange) { p.router.remove(id, x) }
-
 // Listen opens an exchange without an id, for notifications that name no subscription
 // and no request. began, if not nil, is called before x takes the first one.
 func (p *Pipe) Listen(x *Exchange, began func()) error {
@@ -267,9 +260,6 @@ func (p *Pipe) Listen(x *Exchange, began func()) error {
 	}
 	return err
 }
-
-// Unlisten closes an exchange without an id.
-func (p *Pipe) Unlisten(x *Exchange) { p.router.unlisten(x) }
 
 // Hold adds a user to the named object, such as a subscription to a resource, of the
 // session that all lanes share.

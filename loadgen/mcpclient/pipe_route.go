@@ -49,8 +49,8 @@ type Exchange struct {
 	Closed bool
 }
 
-// add opens an exchange. The error says that the server has ended.
-func (r *router) add(id uint64, x *Exchange) error {
+// Add opens an exchange for the request id. The error says that the server has ended.
+func (r *router) Add(id uint64, x *Exchange) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over != nil {
@@ -63,9 +63,9 @@ func (r *router) add(id uint64, x *Exchange) error {
 	return nil
 }
 
-// remove closes an exchange. When it returns, Take is not running and will not be called
+// Remove closes an exchange. When it returns, Take is not running and will not be called
 // again.
-func (r *router) remove(id uint64, x *Exchange) {
+func (r *router) Remove(id uint64, x *Exchange) {
 	r.mu.Lock()
 	if r.open[id] == x {
 		delete(r.open, id)
@@ -92,7 +92,8 @@ func (r *router) listen(x *Exchange) error {
 	return nil
 }
 
-func (r *router) unlisten(x *Exchange) {
+// Unlisten closes an exchange without an id.
+func (r *router) Unlisten(x *Exchange) {
 	r.mu.Lock()
 	var rest []*Exchange
 	for _, h := range r.listeners {

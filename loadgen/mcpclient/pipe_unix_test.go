@@ -47,7 +47,7 @@ func TestPipeEndsAStubbornServer(t *testing.T) {
 	if state := p.cmd.ProcessState.String(); state != "signal: killed" {
 		t.Errorf("it ended with %s", state)
 	}
-	if err := p.router.add(1, &Exchange{}); err == nil || !strings.Contains(err.Error(), "closed") {
+	if err := p.Add(1, &Exchange{}); err == nil || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("%v", err)
 	}
 }
@@ -67,7 +67,7 @@ func TestPipeServerLeavesAProcessBehind(t *testing.T) {
 	t.Parallel()
 	p := shell(t, `sleep 60 & `+ready+`echo oh dear >&2; exit 4`)
 	ended := make(chan error, 1)
-	if err := p.router.add(1, &Exchange{End: func(cause error) { ended <- cause }}); err != nil {
+	if err := p.Add(1, &Exchange{End: func(cause error) { ended <- cause }}); err != nil {
 		ended <- err // it was found out already
 	}
 	if err := <-ended; !strings.Contains(err.Error(), "ended: exit status 4: oh dear") {

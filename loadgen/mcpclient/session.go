@@ -200,6 +200,25 @@ func (p *Principal) Forget(a *Session) {
 	}
 }
 
+// Lost reports whether e means that the server no longer knows session a. If so, the
+// principal forgets it.
+func (p *Principal) Lost(a *Session, e *CallError) bool {
+	if a.ID == "" || !e.Forgotten() {
+		return false
+	}
+	p.Forget(a)
+	return true
+}
+
+// Refusal returns the error of a call that was refused: e, or, if the server no longer
+// knows session a, one of the kind [KindSession]. The principal then forgets a.
+func (p *Principal) Refusal(a *Session, e *CallError) *CallError {
+	if p.Lost(a, e) {
+		return SessionLost(e.Method)
+	}
+	return e
+}
+
 // End ends the session, if there is one, and ignores errors of the server.
 func (p *Principal) End() {
 	p.mu.Lock()

@@ -19,7 +19,7 @@ func (e *Endpoint) StreamClient(
 	traffic *wire.Traffic,
 ) (streamclient.Client, error) {
 	o := streamclient.Options{
-		Addr: net.JoinHostPort(e.url.Hostname(), e.port()), Host: e.host,
+		Addr: e.socket(), Host: e.host,
 		Now:                  func() int64 { return int64(clock.Now()) },
 		Count:                counts{traffic},
 		Budget:               e.opts.Budget,
@@ -47,15 +47,13 @@ func (e *Endpoint) StreamClient(
 	return streamclient.New(o)
 }
 
-// port returns the port of the URL, or the default of its scheme.
-func (e *Endpoint) port() string {
-	switch p := e.url.Port(); {
-	case p != "":
-		return p
-	case e.url.Scheme == "https":
-		return "443"
+// socket returns the host and the port of the URL, or the default port of its scheme.
+func (e *Endpoint) socket() string {
+	port := e.url.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[e.url.Scheme]
 	}
-	return "80"
+	return net.JoinHostPort(e.url.Hostname(), port)
 }
 
 // counts is a streamclient.Counter that adds to a Traffic.

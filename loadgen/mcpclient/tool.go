@@ -89,9 +89,7 @@ func (e *Endpoint) callTool(ctx context.Context, i int, tool string, arguments [
 		if a.Err.HasCode {
 			out.Code = a.Err.code
 		}
-		if session.ID != "" && a.Err.Forgotten() {
-			p.Forget(session)
-		}
+		p.Lost(session, a.Err)
 		return out, "", a.Err
 	}
 	out.Answered, out.Result = true, true

@@ -3,7 +3,6 @@ package mcpclient
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"time"
 
@@ -60,7 +59,7 @@ func (e *Endpoint) NewTransport(version string, traffic *wire.Traffic, many bool
 		SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second,
 		MaxReceiveBufferPerStream: 256 << 10, MaxReceiveBufferPerConnection: 16 << 20,
 	}
-	m := newMultiplexer(t, e.url.Scheme, e.url.Hostname(), e.url.Port())
+	m := newMultiplexer(t, e.url.Scheme, e.socket())
 	return m, m.close, nil
 }
 
@@ -68,7 +67,7 @@ func (e *Endpoint) NewTransport(version string, traffic *wire.Traffic, many bool
 // whose cost is that of the client, so it returns a cheaper transport where possible.
 func (e *Endpoint) PollTransport(version string, traffic *wire.Traffic) (http.RoundTripper, func(), error) {
 	if e.pipe == nil && (version == "" || version == "1.1") {
-		if t := newDirect(e.url, e.dialer(), net.JoinHostPort(e.url.Hostname(), e.port()), traffic); t != nil {
+		if t := newDirect(e.url, e.dialer(), e.socket(), traffic); t != nil {
 			return t, t.close, nil
 		}
 	}

@@ -143,10 +143,7 @@ func (k *hook) unproven() bool {
 // judgeRetry judges the webhook-id and the timestamp of a copy that followed a refused one.
 // Timestamps are in whole seconds.
 func (k *hook) judgeRetry(in *sinks.Inbound, got driver.Receipt, id uint64) {
-	stamped, named := wire.Stamped(in.Header), uint64(0)
-	if v := in.Header[wire.HeaderWebhookID]; len(v) > 0 {
-		named = eventmeter.HashID([]byte(v[0]))
-	}
+	stamped, named := wire.Stamped(in.Header), eventmeter.HashID([]byte(in.First(wire.HeaderWebhookID)))
 	k.mu.Lock()
 	j := &k.judge
 	renamed := got.Former != 0 && j.refused == id && j.named != named && named != 0
@@ -195,7 +192,7 @@ func (k *hook) judgeEnvelope(in *sinks.Inbound, kind string, f *wire.Fields, see
 	if !seen {
 		d.saw(r, conform.Envelope)
 	}
-	if v := in.Header[wire.HeaderWebhookID]; len(v) == 0 || !strings.HasPrefix(v[0], "msg_"+kind+"_") {
+	if !strings.HasPrefix(in.First(wire.HeaderWebhookID), "msg_"+kind+"_") {
 		k.broke(in, conform.EnvelopeWebhookIDFormat)
 	}
 	switch kind {

@@ -119,7 +119,7 @@ func (l *listening) Message(e wire.Event, m *wire.Message) {
 
 // Refused implements [driver.StreamProtocol].
 func (l *listening) Refused(a *mcpclient.Answer, session *mcpclient.Session) error {
-	if l.d.Lost(l.who, session, a.Err) || a.Err.Throttled() || a.Status >= http.StatusInternalServerError {
+	if l.who.Lost(session, a.Err) || a.Err.Throttled() || a.Status >= http.StatusInternalServerError {
 		return a.Err
 	}
 	return errNoChannel

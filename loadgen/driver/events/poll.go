@@ -244,7 +244,7 @@ func (d *lane) pollFailed(
 		}
 		return sinks.PollAnswer{Moved: true}, nil
 	}
-	return failed, d.Refusal(r.who, session, a.Err)
+	return failed, r.who.Refusal(session, a.Err)
 }
 
 // eventsFromNow is the detail of the notice about events in the answer to a poll without a

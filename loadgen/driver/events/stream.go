@@ -118,7 +118,7 @@ func (s *stream) Refused(a *mcpclient.Answer, session *mcpclient.Session) error 
 	if s.d.heed(s.r, a.Err) {
 		return a.Err
 	}
-	return s.d.Refusal(s.r.who, session, a.Err)
+	return s.r.who.Refusal(session, a.Err)
 }
 
 // Over implements [driver.StreamProtocol]: the first connection has to succeed. After that

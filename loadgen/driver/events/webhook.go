@@ -199,7 +199,7 @@ func (d *lane) subscribe(r *run, cause eventmeter.Cause) error {
 		if d.heed(r, a.Err) && cause != eventmeter.Retry {
 			return d.subscribe(r, eventmeter.Retry)
 		}
-		if d.Lost(r.who, session, a.Err) {
+		if r.who.Lost(session, a.Err) {
 			return mcpclient.SessionLost(method)
 		}
 		if a.Err.Gone() && k.toldAt() != 0 {
@@ -426,7 +426,7 @@ func (d *lane) unsubscribe(ctx context.Context, r *run) error {
 	d.Called(eventmeter.Unsubscribe, method, a)
 	d.judgeEnd(r, a)
 	if a.Err != nil {
-		d.Lost(r.who, session, a.Err)
+		r.who.Lost(session, a.Err)
 		return a.Err
 	}
 	r.hook.mu.Lock()

@@ -57,7 +57,7 @@ func (k *hook) unfit(in *sinks.Inbound, f *wire.Fields) (status int, why string)
 	for _, what := range w.Require {
 		switch what {
 		case "eventId":
-			if v := in.Header[wire.HeaderWebhookID]; len(v) == 0 || len(f.EventID) == 0 || v[0] != string(f.EventID) {
+			if len(f.EventID) == 0 || in.First(wire.HeaderWebhookID) != string(f.EventID) {
 				why = webhookIDs
 			}
 		case "zone":
@@ -85,9 +85,7 @@ const webhookIDs = "a delivery whose webhook-id is not its eventId"
 func (k *hook) event(in *sinks.Inbound, f *wire.Fields, seen bool) sinks.Reply {
 	id := eventmeter.HashID(f.EventID)
 	if id == 0 {
-		if v := in.Header[wire.HeaderWebhookID]; len(v) > 0 {
-			id = eventmeter.HashID([]byte(v[0]))
-		}
+		id = eventmeter.HashID([]byte(in.First(wire.HeaderWebhookID)))
 	}
 	receipt := k.d.Take(&k.Hook, in, id, f)
 	k.judgeDelivery(in, f, receipt, id, seen)
@@ -118,13 +116,13 @@ func (k *hook) compare(in *sinks.Inbound, f *wire.Fields) {
 // route checks the header field with which a receiver finds the subscription. Every event
 // and every envelope must have it, except in the older revision, which has no such field.
 func (k *hook) route(in *sinks.Inbound) {
-	switch v := in.Header[wire.HeaderSubscriptionID]; {
-	case len(v) == 0 || v[0] == "":
+	switch id := in.First(wire.HeaderSubscriptionID); {
+	case id == "":
 		if !k.d.older {
 			k.d.Notice(k.r.Sub, eventmeter.Malformed, in.At, "a delivery without X-MCP-Subscription-Id")
 			k.broke(in, conform.DeliverySubscriptionIDHeader)
 		}
-	case !k.named(v[0]):
+	case !k.named(id):
 		k.d.Notice(k.r.Sub, eventmeter.Malformed, in.At, "a delivery that names another subscription")
 		k.broke(in, conform.DeliverySubscriptionIDHeader)
 	}

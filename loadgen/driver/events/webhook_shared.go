@@ -46,12 +46,8 @@ func (s *sharedCallback) Receive(in *sinks.Inbound) sinks.Reply {
 }
 
 func (s *sharedCallback) find(in *sinks.Inbound) *hook {
-	id := ""
-	if v := in.Header[wire.HeaderSubscriptionID]; len(v) > 0 {
-		id = v[0]
-	}
 	s.mu.Lock()
-	k := s.named[id]
+	k := s.named[in.First(wire.HeaderSubscriptionID)]
 	var waiting []*hook
 	if k == nil {
 		for w := range s.unnamed {

@@ -96,7 +96,7 @@ func (d *lane) request(ctx context.Context, c *client, cause eventmeter.Cause) (
 	}
 	d.Called(cause, d.set.Method, a)
 	if a.Err != nil {
-		return d.Lost(c.who, session, a.Err), a.Err
+		return c.who.Lost(session, a.Err), a.Err
 	}
 	return false, nil
 }

@@ -172,7 +172,7 @@ func (d *lane) exchange(
 	defer a.Release()
 	d.Called(cause, method, a)
 	if a.Err != nil {
-		return a, d.Refusal(who, session, a.Err)
+		return a, who.Refusal(session, a.Err)
 	}
 	if into == nil {
 		return a, nil

@@ -190,10 +190,7 @@ func (k *resourceHook) Receive(in *sinks.Inbound) sinks.Reply {
 	if reply, ok := d.Check(&k.Hook, in, k.verify(in), f); !ok {
 		return reply
 	}
-	var id uint64
-	if v := in.Header[wire.HeaderWebhookID]; len(v) > 0 {
-		id = eventmeter.HashID([]byte(v[0]))
-	}
+	id := eventmeter.HashID([]byte(in.First(wire.HeaderWebhookID)))
 	return d.Answer(in, d.Take(&k.Hook, in, id, f))
 }
 

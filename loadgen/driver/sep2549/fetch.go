@@ -169,7 +169,7 @@ func (d *lane) ask(
 			a.Err = nil
 		}
 		d.called(cause, d.list.Read, a, !attaching)
-		return nil, 0, d.Refusal(who, session, failure)
+		return nil, 0, who.Refusal(session, failure)
 	}
 	p := &keptPage{key: key, stamps: driver.StampsIn(*a.Buf), order: c.Order, public: c.Public, ttl: c.TTL, number: d.number()}
 	p.size = len(*a.Buf)

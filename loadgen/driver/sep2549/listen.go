@@ -259,7 +259,7 @@ func (e *listener) Refused(a *mcpclient.Answer, session *mcpclient.Session) erro
 	if a.Err.Status == http.StatusMethodNotAllowed {
 		return fmt.Errorf("notifications: %w: %w", mcpclient.ErrNotOffered, a.Err)
 	}
-	return e.d.Refusal(e.who, session, a.Err)
+	return e.who.Refusal(session, a.Err)
 }
 
 // Called implements [driver.StreamProtocol].

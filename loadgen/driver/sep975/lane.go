@@ -237,7 +237,7 @@ func (d *lane) session(ctx context.Context, r *run) (*mcpclient.Session, error) 
 // the next request opens another session.
 func (d *lane) lost(r *run, s *mcpclient.Session, e *mcpclient.CallError) bool {
 	if !d.set.byID() {
-		return d.Lost(r.who, s, e)
+		return r.who.Lost(s, e)
 	}
 	if !e.Forgotten() {
 		return false
