@@ -43,7 +43,7 @@ func (f *runFlags) checkCalibration() error {
 		{len(f.target.headers) > 0, "--header"},
 	} {
 		if x.given {
-			return usageError{fmt.Errorf("a profile with cases prints only a table of them and has no use for %s; remove the flag", x.flag)}
+			return usagef("a profile with cases prints only a table of them and has no use for %s; remove the flag", x.flag)
 		}
 	}
 	return nil
@@ -92,9 +92,9 @@ func runCalibration(ctx context.Context, stop <-chan struct{}, f runFlags, p *pr
 func (o *outputFlags) calibration(c *report.Calibration, io streams) error {
 	forms := rendering{
 		formatText:     func(goio.Writer) error { return nil },
-		formatMarkdown: func(w goio.Writer) error { return report.CalibrationMarkdown(w, c) },
-		formatJUnit:    func(w goio.Writer) error { return report.CalibrationJUnit(w, c) },
-		formatHTML:     func(w goio.Writer) error { return report.CalibrationHTML(w, c) },
+		formatMarkdown: reportOf(report.CalibrationMarkdown, c),
+		formatJUnit:    reportOf(report.CalibrationJUnit, c),
+		formatHTML:     reportOf(report.CalibrationHTML, c),
 	}
 	err := o.format.all(io, forms)
 	if o.annotate != "" {

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	goio "io"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -30,7 +30,7 @@ type capacityFlags struct {
 }
 
 func newCapacityCommand(io streams) *cobra.Command {
-	f := capacityFlags{run: runFlags{reader: &profileReader{in: io.in}}}
+	f := capacityFlags{run: runFlags{reader: &profileReader{in: io.in}}, profile: "capacity"}
 	var from, to float64
 	c := &cobra.Command{
 		Use:   "capacity [PROFILE]",
@@ -62,39 +62,27 @@ capacity is known.
 			return findCapacity(c.Context(), f, io)
 		},
 	}
-	fl := c.Flags()
-	fl.StringVarP(&f.profile, "profile", "p", "capacity", "built-in profile, file, or - for standard input, the same as the argument")
+	addFlags(c, []flagSpec{
+		{&f.profile, "profile,p", "built-in profile, file, or - for standard input, the same as the argument"},
+		{&f.axis, "axis", "load to raise: rate, subscriptions or burst (default: the profile's)"},
+		{&from, "from", "lowest load (default: the profile's)"},
+		{&to, "to", "highest load (default: the profile's)"},
+		{
+			&f.slo, "slo",
+			"limit that a load must meet: p50, p90, p95, p99 or p999 < DURATION, loss <= SHARE, backlog <= SHARE, or a bound of a " +
+				"metric of the target such as process_resident_memory_bytes < 500MiB (repeatable)",
+		},
+		{&f.run.upstream, "upstream", "kind of upstream (default: the profile's)"},
+		{&f.run.upstreamURL, "upstream-url", "URL of the upstream, as for eventmeter run"},
+		{&f.run.out, "out,o", "directory for the result (default results/runs/<time>-capacity-<profile>)"},
+		{&f.run.verbose, "verbose,v", "print the settings of flags and variables, and the progress of each step"},
+	})
 	profileArgument(c, 1, func(names []string) { f.profile = names[0] })
 	f.run.short.add(c, "duration")
 	_ = c.RegisterFlagCompletionFunc("axis", fixed("rate", "subscriptions", "burst"))
-	fl.StringVar(
-		&f.axis,
-		"axis",
-		"",
-		"load to raise: rate, subscriptions or burst (default: the profile's)",
-	)
-	fl.Float64Var(&from, "from", 0, "lowest load (default: the profile's)")
-	fl.Float64Var(&to, "to", 0, "highest load (default: the profile's)")
-	fl.StringArrayVar(
-		&f.slo,
-		"slo",
-		nil,
-		"limit that a load must meet: p50, p90, p95, p99 or p999 < DURATION, loss <= SHARE, backlog <= SHARE, or a bound of a "+
-			"metric of the target such as process_resident_memory_bytes < 500MiB (repeatable)",
-	)
-	fl.StringVar(&f.run.ofTarget, "target-metrics", "", targetMetricsHelp)
-	f.run.target.add(c)
-	fl.StringVar(&f.run.upstream, "upstream", "", "kind of upstream (default: the profile's)")
-	fl.StringVar(&f.run.upstreamURL, "upstream-url", "", "URL of the upstream, as for eventmeter run")
-	f.run.metrics.add(c)
-	fl.StringArrayVar(&f.run.set, "set", nil, "override a value of the profile, path=value (repeatable), e.g. capacity.step=10s")
-	fl.StringArrayVar(&f.run.allowHosts, "allow-host", nil, "put load on this host, which is not this machine (repeatable)")
-	fl.StringVarP(&f.run.out, "out", "o", "", "directory for the result (default results/runs/<time>-capacity-<profile>)")
-	f.run.addName(c)
+	f.run.addMeasured(c)
+	f.run.addCommon(c, ", e.g. capacity.step=10s")
 	f.format.add(c, formatText, formatJSON, formatMarkdown, formatHTML)
-	fl.BoolVarP(&f.run.quiet, "quiet", "q", false, "no progress")
-	fl.BoolVarP(&f.run.verbose, "verbose", "v", false, "print the settings of flags and variables, and the progress of each step")
-	completeSet(c)
 	return c
 }
 
@@ -172,13 +160,7 @@ func sloOverride(text string) (string, error) {
 
 // findCapacity is the capacity command.
 func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
-	if err := f.format.check(); err != nil {
-		return err
-	}
-	if err := f.run.checkName(); err != nil {
-		return err
-	}
-	if err := f.run.metrics.check(); err != nil {
+	if err := cmp.Or(f.format.check(), f.run.checkName(), f.run.metrics.check()); err != nil {
 		return err
 	}
 	set, err := f.overrides()
@@ -192,9 +174,7 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 	}
 	for _, flag := range []string{"rate", "subscriptions"} {
 		if *f.run.short[flag] != "" && p.Capacity.Axis == flag {
-			return usageError{
-				fmt.Errorf("--%s %s: the search raises it; give --from and --to, or another --axis", flag, *f.run.short[flag]),
-			}
+			return usagef("--%s %s: the search raises it; give --from and --to, or another --axis", flag, *f.run.short[flag])
 		}
 	}
 	if f.run.verbose {
@@ -231,17 +211,7 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 // step.
 func (f *capacityFlags) options(p *profiles.Profile, dir string, stop <-chan struct{}, io streams) trials.Options {
 	o := trials.Options{
-		Options: run.Options{
-			Profile:         p,
-			AllowHosts:      f.run.allowHosts,
-			Embedded:        startEmbedded,
-			EmbeddedCommand: embeddedCommand,
-			Stop:            stop,
-			Version:         version(),
-			Name:            f.run.name,
-			Collector:       f.run.collector,
-			TargetMetrics:   f.run.ofTarget,
-		},
+		Options: f.run.options(p, stop),
 		Archive: func(sub string, o *run.Outcome) error {
 			return unsaved(filepath.Join(dir, sub), archive(filepath.Join(dir, sub), o), false)
 		},
@@ -278,10 +248,11 @@ func stepLine(s results.CapacityStep) string {
 func (f *capacityFlags) write(c *results.Capacity, dir string, io streams) error {
 	// Save first, as after a run. A failure to write one file does not keep the
 	// others from being written.
+	forms := capacityForms(c)
 	saved := errors.Join(results.WriteFile(filepath.Join(dir, results.CapacityFile), c.Write),
-		results.WriteFile(filepath.Join(dir, "report.html"), func(w goio.Writer) error { return report.CapacityHTML(w, c) }),
-		results.WriteFile(filepath.Join(dir, "report.txt"), func(w goio.Writer) error { return report.Capacity(w, c) }))
-	err := f.format.all(io, capacityForms(c))
+		results.WriteFile(filepath.Join(dir, reportPage), forms[formatHTML]),
+		results.WriteFile(filepath.Join(dir, "report.txt"), forms[formatText]))
+	err := f.format.all(io, forms)
 	if saved == nil && f.format.isText() {
 		fmt.Fprintf(io.out, "result in %s\n", dir)
 	}
@@ -308,10 +279,10 @@ func capacityVerdict(c *results.Capacity, runErr error) error {
 // capacityForms are the formats of a capacity search.
 func capacityForms(c *results.Capacity) rendering {
 	return rendering{
-		formatText:     func(w goio.Writer) error { return report.Capacity(w, c) },
+		formatText:     reportOf(report.Capacity, c),
 		formatJSON:     c.Write,
-		formatMarkdown: func(w goio.Writer) error { return report.CapacityMarkdown(w, c) },
-		formatHTML:     func(w goio.Writer) error { return report.CapacityHTML(w, c) },
+		formatMarkdown: reportOf(report.CapacityMarkdown, c),
+		formatHTML:     reportOf(report.CapacityHTML, c),
 	}
 }
 
@@ -324,7 +295,7 @@ func rebuildCapacity(io streams, dir string, f *formatFlags) error {
 	forms := capacityForms(c)
 	for _, format := range f.can {
 		if forms[format] == nil && f.has(format) {
-			return usageError{fmt.Errorf("--format %s: a capacity search is written as text, markdown, html or json", format)}
+			return usagef("--format %s: a capacity search is written as text, markdown, html or json", format)
 		}
 	}
 	return f.all(io, forms)

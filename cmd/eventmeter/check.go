@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	goio "io"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,7 +39,10 @@ type rowCheck struct {
 }
 
 func newCheckCommand(io streams) *cobra.Command {
-	f := rowCheck{run: runFlags{reader: &profileReader{in: io.in}}}
+	f := rowCheck{
+		run:     runFlags{reader: &profileReader{in: io.in}},
+		profile: "check", arguments: "{}", subscriptions: 5000, measure: 35 * time.Second, limit: 5 * time.Minute,
+	}
 	c := &cobra.Command{
 		Use:   "check [PROFILE]",
 		Short: "Judge a server by the rows of conformance, at rest and under load",
@@ -65,37 +66,25 @@ A check ends within --limit, and prints what it has found until then.
       --arguments '{"board": "b3"}' --subscriptions 500 --format json > check.json`,
 		RunE: func(c *cobra.Command, _ []string) error { return runCheck(c.Context(), &f, io) },
 	}
-	fl := c.Flags()
-	fl.StringVarP(
-		&f.profile,
-		"profile",
-		"p",
-		"check",
-		"built-in profile, file, or - for standard input, the same as the argument; its lanes are those at rest",
-	)
+	addFlags(c, []flagSpec{
+		{
+			&f.profile, "profile,p",
+			"built-in profile, file, or - for standard input, the same as the argument; its lanes are those at rest",
+		},
+		{&f.event, "event,e", "event type to check, instead of the profile's; nothing is published unless --upstream says how"},
+		{&f.arguments, "arguments", "arguments of the subscriptions to --event, a JSON object"},
+		{&f.run.upstream, "upstream", "kind of upstream (default: the profile's)"},
+		{&f.run.upstreamURL, "upstream-url", "URL of the upstream, as for eventmeter run"},
+		{&f.subscriptions, "subscriptions", "subscriptions under load, of all modes together"},
+		{&f.rate, "rate", "rate of events under load, such as 20/s (default: the profile's)"},
+		{&f.denied, "denied", "event type, and a JSON object of arguments, that the first principal may not subscribe to"},
+		{&f.measure, "duration", "how long each of the two parts takes at least"},
+		{&f.limit, "limit", "how long the check may take, 1m to 1h"},
+		{&f.hostile, "allow-hostile", "send steps that a server may take for an attack, also to another machine"},
+	})
 	profileArgument(c, 1, func(names []string) { f.profile = names[0] })
-	f.run.target.add(c)
-	fl.StringVarP(
-		&f.event,
-		"event",
-		"e",
-		"",
-		"event type to check, instead of the profile's; nothing is published unless --upstream says how",
-	)
-	fl.StringVar(&f.arguments, "arguments", "{}", "arguments of the subscriptions to --event, a JSON object")
-	fl.StringVar(&f.run.upstream, "upstream", "", "kind of upstream (default: the profile's)")
-	fl.StringVar(&f.run.upstreamURL, "upstream-url", "", "URL of the upstream, as for eventmeter run")
-	fl.IntVar(&f.subscriptions, "subscriptions", 5000, "subscriptions under load, of all modes together")
-	fl.StringVar(&f.rate, "rate", "", "rate of events under load, such as 20/s (default: the profile's)")
-	fl.StringVar(&f.denied, "denied", "", "event type, and a JSON object of arguments, that the first principal may not subscribe to")
-	fl.DurationVar(&f.measure, "duration", 35*time.Second, "how long each of the two parts takes at least")
-	fl.DurationVar(&f.limit, "limit", 5*time.Minute, "how long the check may take, 1m to 1h")
-	fl.BoolVar(&f.hostile, "allow-hostile", false, "send steps that a server may take for an attack, also to another machine")
-	fl.StringArrayVar(&f.run.set, "set", nil, "override a value of the profile, path=value (repeatable)")
-	fl.StringArrayVar(&f.run.allowHosts, "allow-host", nil, "put load on this host, which is not this machine (repeatable)")
+	f.run.addCommon(c, "")
 	f.format.add(c, formatText, formatJSON, formatJUnit)
-	fl.BoolVarP(&f.run.quiet, "quiet", "q", false, "no progress")
-	completeSet(c)
 	return c
 }
 
@@ -143,9 +132,9 @@ func (f *rowCheck) local(ctx context.Context, p *profiles.Profile) bool {
 // print prints a check, and returns verdict unless that fails.
 func (f *rowCheck) print(c *results.Check, io streams, verdict error) error {
 	err := f.format.all(io, rendering{
-		formatText:  func(w goio.Writer) error { return report.Check(w, c) },
+		formatText:  reportOf(report.Check, c),
 		formatJSON:  c.Write,
-		formatJUnit: func(w goio.Writer) error { return report.CheckJUnit(w, c) },
+		formatJUnit: reportOf(report.CheckJUnit, c),
 	})
 	if err != nil {
 		return err
@@ -194,7 +183,7 @@ func (f *rowCheck) load() (*profiles.Profile, error) {
 			return nil, err
 		}
 		if len(p.Cases) > 0 {
-			return nil, usageError{fmt.Errorf("--profile %s: a profile with cases cannot be checked", f.profile)}
+			return nil, usagef("--profile %s: a profile with cases cannot be checked", f.profile)
 		}
 		if t := &p.Target; t.IsEmbedded() && !t.OverStdio() && len(t.Tokens) == 0 && !t.OAuth.Used() {
 			t.Tokens = []string{"checker", "another"} // it accepts any
@@ -202,7 +191,7 @@ func (f *rowCheck) load() (*profiles.Profile, error) {
 		return p, nil
 	}
 	if !named {
-		return nil, usageError{errors.New("--event is for a server of --target or --command; the embedded one is checked without it")}
+		return nil, usagef("--event is for a server of --target or --command; the embedded one is checked without it")
 	}
 	if err := isObject("--arguments", f.arguments); err != nil {
 		return nil, err
@@ -259,7 +248,7 @@ func (f *rowCheck) parse(text string) (*profiles.Profile, error) {
 func isObject(flag, text string) error {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &object); err != nil || object == nil {
-		return usageError{fmt.Errorf("%s %s: want a JSON object, such as '{\"channel\": \"c\"}'", flag, text)}
+		return usagef("%s %s: want a JSON object, such as '{\"channel\": \"c\"}'", flag, text)
 	}
 	return nil
 }
@@ -267,40 +256,30 @@ func isObject(flag, text string) error {
 // options returns the options of a check, without those that depend on the target.
 func (f *rowCheck) options(p *profiles.Profile) (check.Options, error) {
 	o := check.Options{
-		Run: run.Options{
-			Profile:         p,
-			AllowHosts:      f.run.allowHosts,
-			Embedded:        startEmbedded,
-			EmbeddedCommand: embeddedCommand,
-			Version:         version(),
-		},
+		Run:           f.run.options(p, nil),
 		Subscriptions: f.subscriptions,
 		Least:         f.measure,
 		Limit:         f.limit,
 	}
 	switch {
 	case f.limit < time.Minute || f.limit > time.Hour:
-		return o, usageError{fmt.Errorf("--limit %v: want 1m to 1h", f.limit)}
+		return o, usagef("--limit %v: want 1m to 1h", f.limit)
 	case f.measure < time.Second || f.measure > f.limit/3:
-		return o, usageError{fmt.Errorf("--duration %v: want 1s to a third of --limit, %v", f.measure, f.limit/3)}
+		return o, usagef("--duration %v: want 1s to a third of --limit, %v", f.measure, f.limit/3)
 	case f.subscriptions < 1 || f.subscriptions > p.Limits.Subscriptions:
-		return o, usageError{
-			fmt.Errorf("--subscriptions %d: want 1 to %d, the profile's limits.subscriptions", f.subscriptions, p.Limits.Subscriptions),
-		}
+		return o, usagef("--subscriptions %d: want 1 to %d, the profile's limits.subscriptions", f.subscriptions, p.Limits.Subscriptions)
 	case p.Target.Revision == string(mcpclient.Older):
-		return o, usageError{errors.New("target.revision older has other rules than those of conformance; set another")}
+		return o, usagef("target.revision older has other rules than those of conformance; set another")
 	case slices.ContainsFunc(p.Lanes, func(l profiles.Lane) bool { return l.System != "events" }):
-		return o, usageError{fmt.Errorf("--profile %s: a check is for lanes of the system events alone", f.profile)}
+		return o, usagef("--profile %s: a check is for lanes of the system events alone", f.profile)
 	}
 	if f.rate != "" {
 		rate, err := profiles.ParseRate(f.rate)
 		if err != nil || rate <= 0 || rate > p.Limits.Rate {
-			return o, usageError{
-				fmt.Errorf("--rate %s: want a rate up to %v, the profile's limits.rate, such as 20/s", f.rate, p.Limits.Rate),
-			}
+			return o, usagef("--rate %s: want a rate up to %v, the profile's limits.rate, such as 20/s", f.rate, p.Limits.Rate)
 		}
 		if p.Upstream.Kind == "none" || p.Schedule.Kind != "constant" && p.Schedule.Kind != "poisson" {
-			return o, usageError{errors.New("--rate is for an upstream that publishes on a schedule of kind constant or poisson")}
+			return o, usagef("--rate is for an upstream that publishes on a schedule of kind constant or poisson")
 		}
 		o.Rate = rate
 	}
@@ -348,12 +327,8 @@ func (f *rowCheck) fit(ctx context.Context, p *profiles.Profile) (*results.Check
 	for _, l := range p.Lanes {
 		if l.Event == anyEvent {
 			if l.Event = withoutArguments(offer.Events); l.Event == "" {
-				return nil, usageError{
-					fmt.Errorf(
-						"each event type of the target needs arguments; give one with --event and --arguments: %s",
-						strings.Join(names, ", "),
-					),
-				}
+				return nil, usagef("each event type of the target needs arguments; give one with --event and --arguments: %s",
+					strings.Join(names, ", "))
 			}
 		}
 		e, ok := offer.Event(l.Event)

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	goio "io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,7 +20,7 @@ type compareFlags struct {
 }
 
 func newCompareCommand(io streams) *cobra.Command {
-	var f compareFlags
+	f := compareFlags{alpha: 0.05, minEffect: 0.03}
 	c := &cobra.Command{
 		Use:   "compare A B",
 		Short: "Compare two runs or two groups of trials",
@@ -44,11 +43,12 @@ given share.`,
 		Args: twoSides,
 		RunE: func(_ *cobra.Command, args []string) error { return compare(f, args, io) },
 	}
-	fl := c.Flags()
 	f.format.add(c, formatText, formatMarkdown, formatJSON, formatHTML)
-	fl.StringArrayVar(&f.gates, "gate", nil, "fail when this figure got worse by more than a share, e.g. 'push.p99 <= +5%' (repeatable)")
-	fl.Float64Var(&f.alpha, "alpha", 0.05, "largest probability that equal sides are called different")
-	fl.Float64Var(&f.minEffect, "min-effect", 0.03, "smallest relative effect that is called a difference")
+	addFlags(c, []flagSpec{
+		{&f.gates, "gate", "fail when this figure got worse by more than a share, e.g. 'push.p99 <= +5%' (repeatable)"},
+		{&f.alpha, "alpha", "largest probability that equal sides are called different"},
+		{&f.minEffect, "min-effect", "smallest relative effect that is called a difference"},
+	})
 	return c
 }
 
@@ -70,10 +70,10 @@ func compare(f compareFlags, args []string, io streams) error {
 		return usageError{err}
 	}
 	if !(f.alpha > 0 && f.alpha <= 0.5) {
-		return usageError{fmt.Errorf("--alpha %v: want a share above 0 and up to 0.5, such as 0.05", f.alpha)}
+		return usagef("--alpha %v: want a share above 0 and up to 0.5, such as 0.05", f.alpha)
 	}
 	if !(f.minEffect >= 0) {
-		return usageError{fmt.Errorf("--min-effect %v: want a share of 0 or more, such as 0.03", f.minEffect)}
+		return usagef("--min-effect %v: want a share of 0 or more, such as 0.03", f.minEffect)
 	}
 	if f.minEffect == 0 {
 		f.minEffect = -1 // the zero value of the option means the default
@@ -98,10 +98,10 @@ func compare(f compareFlags, args []string, io streams) error {
 // comparisonForms are the formats of a comparison.
 func comparisonForms(c *stats.Comparison) rendering {
 	return rendering{
-		formatText:     func(w goio.Writer) error { return report.CompareText(w, c) },
-		formatMarkdown: func(w goio.Writer) error { return report.CompareMarkdown(w, c) },
+		formatText:     reportOf(report.CompareText, c),
+		formatMarkdown: reportOf(report.CompareMarkdown, c),
 		formatJSON:     c.Write,
-		formatHTML:     func(w goio.Writer) error { return comparisonPage(w, c) },
+		formatHTML:     reportOf(comparisonPage, c),
 	}
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	goio "io"
 	"strings"
@@ -66,11 +65,16 @@ Secrets are not written: give --token again, or set EVENTMETER_TOKEN.`,
 		RunE: func(c *cobra.Command, _ []string) error { return discover(c.Context(), f, io) },
 	}
 	f.target.add(c)
-	c.Flags().StringArrayVar(&f.allowHosts, "allow-host", nil, "connect to this host, which is not this machine (repeatable)")
-	c.Flags().StringVar(&f.event, "event", "", "event type that the profile is for (default: the first by name)")
-	c.Flags().StringVar(&f.write, "write", "", "write the profile to this file, which must not exist")
-	c.Flags().StringVar(&f.publish, "publish-with", "", "what makes the server publish an event: a URL that a request is sent to, or "+
-		"a tool of the server, and after a space its body; one event is tried (default: nothing is published)")
+	addFlags(c, []flagSpec{
+		{&f.allowHosts, "allow-host", "connect to this host, which is not this machine (repeatable)"},
+		{&f.event, "event", "event type that the profile is for (default: the first by name)"},
+		{&f.write, "write", "write the profile to this file, which must not exist"},
+		{
+			&f.publish, "publish-with",
+			"what makes the server publish an event: a URL that a request is sent to, or a tool of the server, " +
+				"and after a space its body; one event is tried (default: nothing is published)",
+		},
+	})
 	f.format.add(c, formatText, formatJSON)
 	return c
 }
@@ -210,7 +214,7 @@ func describeTypes(w goio.Writer, system string, types []driver.EventType) {
 // alone returns the target that the flags name, for commands without a profile.
 func (t *targetFlags) alone() (profiles.Target, error) {
 	if t.url == "" && t.command == "" {
-		return profiles.Target{}, usageError{errors.New("give the server with --target URL or --command 'PROGRAM ARGS'")}
+		return profiles.Target{}, usagef("give the server with --target URL or --command 'PROGRAM ARGS'")
 	}
 	if _, err := t.commandOverride(); err != nil {
 		return profiles.Target{}, err
@@ -219,7 +223,7 @@ func (t *targetFlags) alone() (profiles.Target, error) {
 	if t.command != "" {
 		var err error
 		if out.Command, err = profiles.SplitCommand(t.command); err != nil {
-			return profiles.Target{}, usageError{fmt.Errorf("--command: %w", err)}
+			return profiles.Target{}, usagef("--command: %w", err)
 		}
 	}
 	return out, t.apply(&out)

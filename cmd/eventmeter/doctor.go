@@ -50,7 +50,7 @@ func doctor(ctx context.Context, f *formatFlags, io streams) error {
 		return err
 	}
 	err = f.all(io, rendering{
-		formatText: func(w goio.Writer) error { return prescribe(w, h) },
+		formatText: reportOf(prescribe, h),
 		formatJSON: indented(h),
 	})
 	if err == nil && len(h.Baseline.Doubts()) > 0 {

@@ -29,26 +29,18 @@ type againstFlags struct {
 }
 
 func (a *againstFlags) add(c *cobra.Command) {
-	fl := c.Flags()
-	fl.StringVar(
-		&a.url,
-		"against",
-		"",
-		"URL of a second target, which gets the same events at the same time and is compared with the first one",
-	)
-	fl.StringVar(&a.command, "against-command", "", "instead of --against: a program, with its arguments, that is the second target")
-	fl.StringVar(
-		&a.upstreamURL,
-		"against-upstream-url",
-		"",
-		"with --against: URL of the upstream of the second target; --upstream-url is that of the first",
-	)
-	fl.StringArrayVar(
-		&a.gates,
-		"gate",
-		nil,
-		"with --against: fail when this figure is worse at the second target by more than a share, e.g. 'push.p99 <= +5%' (repeatable)",
-	)
+	addFlags(c, []flagSpec{
+		{&a.url, "against", "URL of a second target, which gets the same events at the same time and is compared with the first one"},
+		{&a.command, "against-command", "instead of --against: a program, with its arguments, that is the second target"},
+		{
+			&a.upstreamURL, "against-upstream-url",
+			"with --against: URL of the upstream of the second target; --upstream-url is that of the first",
+		},
+		{
+			&a.gates, "gate",
+			"with --against: fail when this figure is worse at the second target by more than a share, e.g. 'push.p99 <= +5%' (repeatable)",
+		},
+	})
 }
 
 // wanted reports whether there is a second target.
@@ -58,14 +50,12 @@ func (a *againstFlags) wanted() bool { return a.url != "" || a.command != "" }
 func (a *againstFlags) check(f *runFlags) error {
 	if !a.wanted() {
 		if a.upstreamURL != "" || len(a.gates) > 0 {
-			return usageError{
-				errors.New("--against-upstream-url and --gate are about a second target: name it with --against or --against-command"),
-			}
+			return usagef("--against-upstream-url and --gate are about a second target: name it with --against or --against-command")
 		}
 		return nil
 	}
 	if a.url != "" && a.command != "" {
-		return usageError{errors.New("--against and --against-command: give one of the two")}
+		return usagef("--against and --against-command: give one of the two")
 	}
 	for _, other := range []struct {
 		given     bool
@@ -80,7 +70,7 @@ func (a *againstFlags) check(f *runFlags) error {
 		{f.metrics.wanted(), "live metrics", "they show one target; leave --metrics, --remote-write and --otlp out"},
 	} {
 		if other.given {
-			return usageError{fmt.Errorf("--against beside %s: %s", other.flag, other.why)}
+			return usagef("--against beside %s: %s", other.flag, other.why)
 		}
 	}
 	var err error
@@ -122,14 +112,12 @@ func runDuet(ctx context.Context, stop <-chan struct{}, f *runFlags, base *profi
 	var dirs [2]string
 	for i, p := range []*profiles.Profile{base, against} {
 		dirs[i] = filepath.Join(dir, duet.Sides[i])
-		if err := os.MkdirAll(dirs[i], 0o750); err != nil {
-			return fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
+		if err := makeOut(dirs[i]); err != nil {
+			return err
 		}
-		o.Runs[i] = run.Options{
-			Profile: p, AllowHosts: f.allowHosts, Version: version(), Name: f.name,
-			Progress:   func(p run.Progress) { shown.update(i, p) },
-			Checkpoint: func(o *run.Outcome) error { return checkpoint(dirs[i], o) },
-		}
+		o.Runs[i] = f.options(p, nil)
+		o.Runs[i].Progress = func(p run.Progress) { shown.update(i, p) }
+		o.Runs[i].Checkpoint = func(o *run.Outcome) error { return checkpoint(dirs[i], o) }
 	}
 	outcome, runErr := duet.Run(ctx, o)
 	view.close()

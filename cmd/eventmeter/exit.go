@@ -45,6 +45,9 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
+// usagef formats a [usageError].
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
 // The verdicts on a complete run. The report has already printed the details.
 var (
 	errThreshold  = errors.New("a threshold failed")

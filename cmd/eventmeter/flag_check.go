@@ -19,32 +19,26 @@ import (
 
 // flagRule says beside which flags, or without which one, a flag has no effect.
 type flagRule struct {
-	command, flag string
-	needs         string   // flag has no effect without it; "" = none
-	not           []string // flag has no effect beside any of these
+	flag    string
+	command string   // the only one in which the rule holds; "" = all that have the flag
+	needs   string   // flag has no effect without it; "" = none
+	not     []string // flag has no effect beside any of these
 }
 
 // flagRules are the rules that no command checks by itself.
 var flagRules = []flagRule{
-	{command: "run", flag: "metrics-linger", needs: "metrics"},
-	{command: "run", flag: "pprof", needs: "metrics"},
-	{command: "run", flag: "remote-write-every", needs: "remote-write"},
-	{command: "run", flag: "otlp-every", needs: "otlp"},
-	{command: "capacity", flag: "metrics-linger", needs: "metrics"},
-	{command: "capacity", flag: "pprof", needs: "metrics"},
-	{command: "capacity", flag: "remote-write-every", needs: "remote-write"},
-	{command: "capacity", flag: "otlp-every", needs: "otlp"},
-	{command: "check", flag: "arguments", needs: "event"},
-	{command: "check", flag: "event", not: []string{"profile"}},
-	{command: "run", flag: "plain", not: []string{"quiet"}},
-	{command: "run", flag: "verbose", not: []string{"quiet"}},
-	{command: "record", flag: "verbose", not: []string{"quiet"}},
-	{command: "capacity", flag: "verbose", not: []string{"quiet"}},
-	{command: "record", flag: "plain", not: []string{"quiet"}},
-	{command: "serve", flag: "tls-addr", needs: "tls"},
-	{command: "serve", flag: "allow-host", needs: "feed"},
-	{command: "serve", flag: "callback-insecure", not: []string{"callback-ca"}},
-	{command: "serve", flag: "stdio", not: []string{"addr", "tls", "proxies-may-buffer", "sse-answers", "token"}},
+	{flag: "metrics-linger", needs: "metrics"},
+	{flag: "pprof", needs: "metrics"},
+	{flag: "remote-write-every", needs: "remote-write"},
+	{flag: "otlp-every", needs: "otlp"},
+	{flag: "arguments", command: "check", needs: "event"},
+	{flag: "event", command: "check", not: []string{"profile"}},
+	{flag: "plain", not: []string{"quiet"}},
+	{flag: "verbose", not: []string{"quiet"}},
+	{flag: "tls-addr", needs: "tls"},
+	{flag: "allow-host", command: "serve", needs: "feed"},
+	{flag: "callback-insecure", not: []string{"callback-ca"}},
+	{flag: "stdio", not: []string{"addr", "tls", "proxies-may-buffer", "sse-answers", "token"}},
 }
 
 // mayBeEmpty are flags that may be empty, because the environment variable that they
@@ -72,7 +66,7 @@ func checkFlags(c *cobra.Command) error {
 		}
 	})
 	for _, r := range flagRules {
-		if r.command != c.Name() || !c.Flags().Changed(r.flag) {
+		if r.command != "" && r.command != c.Name() || !c.Flags().Changed(r.flag) {
 			continue
 		}
 		if isFromVariable(c.Flags().Lookup(r.flag)) {
@@ -197,9 +191,7 @@ func applyEnvironment(c *cobra.Command, variables map[string]string, args []stri
 		}
 		for _, v := range values {
 			if c.Flags().Set(f.Name, strings.TrimSuffix(v, "\r")) != nil {
-				err = usageError{
-					fmt.Errorf("%s cannot be a value of --%s: want a value of type %s", variableOf(f.Name), f.Name, f.Value.Type()),
-				}
+				err = usagef("%s cannot be a value of --%s: want a value of type %s", variableOf(f.Name), f.Name, f.Value.Type())
 				return
 			}
 		}

@@ -23,6 +23,11 @@ const (
 // rendering writes one result in each format that a command has.
 type rendering map[string]func(goio.Writer) error
 
+// reportOf writes v by write.
+func reportOf[T any](write func(goio.Writer, T) error, v T) func(goio.Writer) error {
+	return func(w goio.Writer) error { return write(w, v) }
+}
+
 // formatFlags are the flag --format: WORD prints the result in a format, WORD=FILE
 // writes it to a file as well.
 type formatFlags struct {
@@ -38,13 +43,11 @@ type formatFile struct{ format, name string }
 // add adds the flag to a command that has the formats can.
 func (f *formatFlags) add(c *cobra.Command, can ...string) {
 	f.can = can
-	help := "print the result as " + either(can)
+	help := "print the result as " + either(can) + "; FORMAT=FILE writes it to a file as well"
 	if slices.Contains(can, formatJUnit) || slices.Contains(can, formatHTML) {
-		help += "; FORMAT=FILE writes it to a file as well (repeatable)"
-	} else {
-		help += "; FORMAT=FILE writes it to a file as well"
+		help += " (repeatable)"
 	}
-	c.Flags().StringArrayVarP(&f.given, "format", "f", nil, help)
+	addFlags(c, []flagSpec{{&f.given, "format,f", help}})
 	_ = c.RegisterFlagCompletionFunc("format", fixed(can...))
 }
 
@@ -55,19 +58,13 @@ func (f *formatFlags) check() error {
 		format, name, toFile := strings.Cut(text, "=")
 		switch {
 		case !slices.Contains(f.can, format):
-			return usageError{fmt.Errorf("--format %s: want %s", text, either(f.can))}
+			return usagef("--format %s: want %s", text, either(f.can))
 		case toFile && name == "": // from an environment variable that is not set
 		case toFile:
 			f.files = append(f.files, formatFile{format, name})
 		case f.printed != "":
-			return usageError{
-				fmt.Errorf(
-					"--format %s and --format %s: standard output takes one; write the other to a file with --format %s=FILE",
-					f.printed,
-					format,
-					format,
-				),
-			}
+			return usagef("--format %s and --format %s: standard output takes one; write the other to a file with --format %s=FILE",
+				f.printed, format, format)
 		default:
 			f.printed = format
 		}

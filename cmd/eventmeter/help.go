@@ -22,7 +22,7 @@ func flagError(c *cobra.Command, err error) error {
 			err = fmt.Errorf("%w; write %s", err, now)
 		}
 	}
-	return usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
+	return usagef("%w; see %s --help", err, c.CommandPath())
 }
 
 // renamed are words that other tools use as flags.

@@ -129,7 +129,7 @@ func asUsage(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
 			if err := check(c, args); err != nil {
-				return usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
+				return usagef("%w; see %s --help", err, c.CommandPath())
 			}
 			return nil
 		}

@@ -27,24 +27,16 @@ type metricsFlags struct {
 }
 
 func (m *metricsFlags) add(c *cobra.Command) {
-	fl := c.Flags()
-	fl.StringVar(
-		&m.addr,
-		"metrics",
-		"",
-		"serve live metrics for Prometheus at this address, such as :9464; without a host, only to this machine",
-	)
-	fl.DurationVar(&m.linger, "metrics-linger", 15*time.Second, "with --metrics: at the end, wait at most this long for one more scrape")
-	fl.BoolVar(
-		&m.pprof,
-		"pprof",
-		false,
-		"with --metrics: serve profiles of this process at /debug/pprof/ of the same address, for go tool pprof",
-	)
-	fl.StringVar(&m.remoteWrite, "remote-write", "", "push metrics to this URL by Prometheus remote write, and once more at the end")
-	fl.DurationVar(&m.remoteEvery, "remote-write-every", 5*time.Second, "with --remote-write: time between pushes, 1s or more")
-	fl.StringVar(&m.otlp, "otlp", "", "push metrics to this URL by OTLP over HTTP, such as http://127.0.0.1:4318, and once more at the end")
-	fl.DurationVar(&m.otlpEvery, "otlp-every", 10*time.Second, "with --otlp: time between pushes, 1s or more")
+	m.linger, m.remoteEvery, m.otlpEvery = 15*time.Second, 5*time.Second, 10*time.Second
+	addFlags(c, []flagSpec{
+		{&m.addr, "metrics", "serve live metrics for Prometheus at this address, such as :9464; without a host, only to this machine"},
+		{&m.linger, "metrics-linger", "with --metrics: at the end, wait at most this long for one more scrape"},
+		{&m.pprof, "pprof", "with --metrics: serve profiles of this process at /debug/pprof/ of the same address, for go tool pprof"},
+		{&m.remoteWrite, "remote-write", "push metrics to this URL by Prometheus remote write, and once more at the end"},
+		{&m.remoteEvery, "remote-write-every", "with --remote-write: time between pushes, 1s or more"},
+		{&m.otlp, "otlp", "push metrics to this URL by OTLP over HTTP, such as http://127.0.0.1:4318, and once more at the end"},
+		{&m.otlpEvery, "otlp-every", "with --otlp: time between pushes, 1s or more"},
+	})
 }
 
 // wanted reports whether any flag asks for metrics.
@@ -53,25 +45,25 @@ func (m *metricsFlags) wanted() bool { return m.addr != "" || m.remoteWrite != "
 // check reads the flags and refuses invalid ones.
 func (m *metricsFlags) check() error {
 	if m.linger < 0 {
-		return usageError{fmt.Errorf("--metrics-linger %v: want 0 or more", m.linger)}
+		return usagef("--metrics-linger %v: want 0 or more", m.linger)
 	}
 	for _, every := range []struct {
 		flag string
 		d    time.Duration
 	}{{"remote-write-every", m.remoteEvery}, {"otlp-every", m.otlpEvery}} {
 		if every.d < time.Second {
-			return usageError{fmt.Errorf("--%s %v: want 1s or more", every.flag, every.d)}
+			return usagef("--%s %v: want 1s or more", every.flag, every.d)
 		}
 	}
 	if m.remoteWrite != "" {
 		if u, err := url.Parse(m.remoteWrite); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return usageError{fmt.Errorf("--remote-write %q: want a URL such as http://127.0.0.1:9090/api/v1/write", m.remoteWrite)}
+			return usagef("--remote-write %q: want a URL such as http://127.0.0.1:9090/api/v1/write", m.remoteWrite)
 		}
 	}
 	if m.otlp != "" {
 		whole, err := metrics.OTLPEndpoint(m.otlp)
 		if err != nil {
-			return usageError{fmt.Errorf("--otlp %w", err)}
+			return usagef("--otlp %w", err)
 		}
 		m.otlp = whole
 	}

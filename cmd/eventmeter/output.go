@@ -54,18 +54,16 @@ func takeOut(path string) (*outDir, error) {
 	d := &outDir{path: path}
 	_, err := os.Stat(path)
 	d.made = errors.Is(err, os.ErrNotExist)
-	if err := os.MkdirAll(path, 0o750); err != nil {
-		return nil, fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
+	if err := makeOut(path); err != nil {
+		return nil, err
 	}
 	name := filepath.Join(path, outLock)
 	d.lock, err = lockfile.Take(name)
 	switch {
 	case errors.Is(err, lockfile.ErrHeld) && lockfile.GivenBack:
-		return nil, usageError{fmt.Errorf("--out %s: it is %w, which is running; choose another directory", path, err)}
+		return nil, usagef("--out %s: it is %w, which is running; choose another directory", path, err)
 	case errors.Is(err, lockfile.ErrHeld):
-		return nil, usageError{
-			fmt.Errorf("--out %s: it is %w; choose another directory, or remove %s if that process has ended", path, err, name),
-		}
+		return nil, usagef("--out %s: it is %w; choose another directory, or remove %s if that process has ended", path, err, name)
 	case err != nil:
 		d.release()
 		return nil, fmt.Errorf("take the directory for the result: %w; choose another with --out", err)
@@ -95,7 +93,19 @@ func newOut(name string) (*outDir, error) {
 			err = nil
 		}
 	}
-	return nil, fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
+	return nil, cannotMake(err)
+}
+
+// makeOut makes a directory for a result.
+func makeOut(path string) error {
+	if err := os.MkdirAll(path, 0o750); err != nil {
+		return cannotMake(err)
+	}
+	return nil
+}
+
+func cannotMake(err error) error {
+	return fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
 }
 
 // defaultOut returns the name of the directory for a run without --out.
@@ -124,7 +134,7 @@ func checkOut(dir string) error {
 		// be.
 		found, err := filepath.Glob(filepath.Join(globQuote(dir), pattern))
 		if err == nil && len(found) > 0 {
-			return usageError{fmt.Errorf("--out %s: there is a result already, %s; choose another directory, or remove it", dir, found[0])}
+			return usagef("--out %s: there is a result already, %s; choose another directory, or remove it", dir, found[0])
 		}
 	}
 	return nil

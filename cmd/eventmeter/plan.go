@@ -36,7 +36,7 @@ type planFlags struct {
 }
 
 func newPlanCommand(io streams) *cobra.Command {
-	var f planFlags
+	f := planFlags{ttl: 30 * time.Minute, headroom: "30%"}
 	c := &cobra.Command{
 		Use:   "plan DIR...",
 		Short: "Compute from capacity searches how many pods a workload takes",
@@ -50,19 +50,20 @@ searches of one target make the intervals narrower. See docs/planning.md.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, dirs []string) error { return makePlan(dirs, f, io) },
 	}
-	fl := c.Flags()
-	fl.Float64Var(&f.subscribers, "subscribers", 0, "subscriptions, on all pods together")
-	fl.StringVar(&f.rate, "rate", "", "events published, such as 20/s or 300/m")
-	fl.StringVar(&f.fanOut, "fan-out", "", "subscriptions that receive each event, a number or a share such as 1%")
-	fl.StringSliceVar(&f.modes, "mode", nil, "mode to plan for: poll, push or webhook (default: all of the searches)")
-	fl.DurationVar(&f.ttl, "ttl", 30*time.Minute, "life of a webhook subscription, refreshed after three quarters; 0 = no expiry")
-	fl.DurationVar(&f.pollEvery, "poll-interval", 0, "time between two polls of a subscription (default: as measured)")
-	fl.StringArrayVar(&f.slo, "slo", nil, "limit that the searches must have had, such as p99<250ms (repeatable)")
-	fl.StringVar(&f.headroom, "headroom", "30%", "share of each pod that stays free")
-	fl.Float64Var(&f.cpu, "pod-cpu", 0, "CPUs of a pod; 0 = no bound")
-	fl.StringVar(&f.memory, "pod-memory", "", "memory of a pod, such as 1GiB")
-	fl.Float64Var(&f.connections, "pod-connections", 0, "connections that a pod may have open, such as its limit of files; 0 = no bound")
-	fl.StringVar(&f.over, "over", "", "a table over a range: subscribers, rate or fan-out=FROM..TO")
+	addFlags(c, []flagSpec{
+		{&f.subscribers, "subscribers", "subscriptions, on all pods together"},
+		{&f.rate, "rate", "events published, such as 20/s or 300/m"},
+		{&f.fanOut, "fan-out", "subscriptions that receive each event, a number or a share such as 1%"},
+		{&f.ttl, "ttl", "life of a webhook subscription, refreshed after three quarters; 0 = no expiry"},
+		{&f.pollEvery, "poll-interval", "time between two polls of a subscription (default: as measured)"},
+		{&f.slo, "slo", "limit that the searches must have had, such as p99<250ms (repeatable)"},
+		{&f.headroom, "headroom", "share of each pod that stays free"},
+		{&f.cpu, "pod-cpu", "CPUs of a pod; 0 = no bound"},
+		{&f.memory, "pod-memory", "memory of a pod, such as 1GiB"},
+		{&f.connections, "pod-connections", "connections that a pod may have open, such as its limit of files; 0 = no bound"},
+		{&f.over, "over", "a table over a range: subscribers, rate or fan-out=FROM..TO"},
+	})
+	c.Flags().StringSliceVar(&f.modes, "mode", nil, "mode to plan for: poll, push or webhook (default: all of the searches)")
 	f.format.add(c, formatText, formatMarkdown, formatJSON)
 	return c
 }
@@ -95,8 +96,8 @@ func makePlan(dirs []string, f planFlags, io streams) error {
 	}
 	p := plan.Make(sheets, w)
 	return f.format.all(io, rendering{
-		formatText:     func(w goio.Writer) error { return report.Plan(w, p) },
-		formatMarkdown: func(w goio.Writer) error { return report.PlanMarkdown(w, p) },
+		formatText:     reportOf(report.Plan, p),
+		formatMarkdown: reportOf(report.PlanMarkdown, p),
 		formatJSON:     indented(p),
 	})
 }
@@ -277,33 +278,37 @@ func (f *planFlags) only(sheets []plan.Sheet) ([]plan.Sheet, error) {
 // rowsOfTable is the number of rows of a table over a range.
 const rowsOfTable = 7
 
+// varied are the values that a table can vary.
+var varied = map[string]func(*plan.Workload) *float64{
+	"subscribers": func(w *plan.Workload) *float64 { return &w.Subscribers },
+	"rate":        func(w *plan.Workload) *float64 { return &w.Rate },
+	"fan-out":     func(w *plan.Workload) *float64 { return &w.FanOut },
+}
+
 // table plans a range of one value, at equal ratios.
 func (f *planFlags) table(sheets []plan.Sheet, w plan.Workload, io streams) error {
 	name, from, to, err := f.span()
 	if err != nil {
 		return usageError{err}
 	}
-	set := map[string]func(*plan.Workload, float64){
-		"subscribers": func(w *plan.Workload, v float64) { w.Subscribers = math.Round(v) },
-		"rate":        func(w *plan.Workload, v float64) { w.Rate = v },
-		"fan-out":     func(w *plan.Workload, v float64) { w.FanOut = v },
-	}[name]
 	var plans []plan.Plan
 	for i := range rowsOfTable {
 		at := w
-		set(&at, from*math.Pow(to/from, float64(i)/(rowsOfTable-1)))
+		v := from * math.Pow(to/from, float64(i)/(rowsOfTable-1))
+		*varied[name](&at) = v
 		if name == "subscribers" {
+			at.Subscribers = math.Round(v)
 			if at.FanOut, err = f.receivers(at.Subscribers); err != nil {
 				return usageError{err}
 			}
 		}
 		if err := at.Check(); err != nil {
-			return usageError{fmt.Errorf("--over %q: at %.4g: %w", f.over, from*math.Pow(to/from, float64(i)/(rowsOfTable-1)), err)}
+			return usagef("--over %q: at %.4g: %w", f.over, v, err)
 		}
 		plans = append(plans, plan.Make(sheets, at))
 	}
 	value := func(w plan.Workload) string {
-		v := map[string]float64{"subscribers": w.Subscribers, "rate": w.Rate, "fan-out": w.FanOut}[name]
+		v := *varied[name](&w)
 		if v >= 1000 {
 			return strconv.FormatFloat(v, 'f', 0, 64)
 		}
@@ -324,7 +329,7 @@ func (f *planFlags) span() (name string, from, to float64, err error) {
 	)
 	name, span, _ := strings.Cut(f.over, "=")
 	low, high, ok := strings.Cut(span, "..")
-	if name != "subscribers" && name != "rate" && name != "fan-out" || !ok {
+	if varied[name] == nil || !ok {
 		return "", 0, 0, bad
 	}
 	from, errFrom := strconv.ParseFloat(low, 64)

@@ -115,7 +115,7 @@ func profileArgument(c *cobra.Command, most int, set func(names []string)) {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			if f := c.Flags().Lookup("profile"); f.Changed {
-				return usageError{fmt.Errorf("--profile and %s: name a profile in one of the two ways", args[0])}
+				return usagef("--profile and %s: name a profile in one of the two ways", args[0])
 			}
 			set(args)
 		}

@@ -70,8 +70,9 @@ func newShowCommand(io streams) *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().
-		StringArrayVar(&set, "set", nil, "override a value of the profile, path=value (repeatable), e.g. lanes.push.subscriptions=1000")
+	addFlags(c, []flagSpec{
+		{&set, "set", setHelp + ", e.g. lanes.push.subscriptions=1000"},
+	})
 	completeSet(c)
 	return c
 }
@@ -109,7 +110,7 @@ func checkProfiles(io streams, names []string) error {
 		fmt.Fprintf(io.out, "%s: ok: %d lanes, %d subscriptions, %v\n", name, len(p.Lanes), subs, p.Phases.Warmup+p.Phases.Measure)
 	}
 	if bad > 0 {
-		return usageError{fmt.Errorf("%d of %d profiles are not valid", bad, len(names))}
+		return usagef("%d of %d profiles are not valid", bad, len(names))
 	}
 	return nil
 }

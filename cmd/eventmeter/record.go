@@ -31,7 +31,7 @@ type recordFlags struct {
 }
 
 func newRecordCommand(io streams) *cobra.Command {
-	var f recordFlags
+	f := recordFlags{arguments: "{}", mode: "push", duration: time.Minute, out: "trace.jsonl"}
 	c := &cobra.Command{
 		Use:   "record",
 		Short: "Record the events of a server for a replay",
@@ -47,18 +47,19 @@ use eventmeter run --record FILE.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return record(c.Context(), f, io) },
 	}
-	fl := c.Flags()
 	f.target.add(c)
-	fl.StringArrayVarP(&f.events, "event", "e", nil, "event to subscribe to (repeatable)")
-	fl.StringVar(&f.arguments, "arguments", "{}", "arguments of the subscriptions, a JSON object")
-	fl.StringVar(&f.mode, "mode", "push", "delivery mode: push, poll or webhook")
-	fl.DurationVar(&f.duration, "duration", time.Minute, "duration of the recording")
-	fl.StringVarP(&f.out, "out", "o", "trace.jsonl", "file to write; it must not exist")
-	fl.StringArrayVar(&f.allowHosts, "allow-host", nil, "subscribe at this host, which is not this machine (repeatable)")
-	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "keep a line for each phase")
+	addFlags(c, []flagSpec{
+		{&f.events, "event,e", "event to subscribe to (repeatable)"},
+		{&f.arguments, "arguments", "arguments of the subscriptions, a JSON object"},
+		{&f.mode, "mode", "delivery mode: push, poll or webhook"},
+		{&f.duration, "duration", "duration of the recording"},
+		{&f.out, "out,o", "file to write; it must not exist"},
+		{&f.allowHosts, "allow-host", "subscribe at this host, which is not this machine (repeatable)"},
+		{&f.quiet, "quiet,q", "no progress"},
+		{&f.verbose, "verbose,v", "keep a line for each phase"},
+		{&f.plain, "plain", plainHelp},
+	})
 	_ = c.RegisterFlagCompletionFunc("mode", fixed("push", "poll", "webhook"))
-	fl.BoolVar(&f.plain, "plain", false, "progress as lines of text, for logs; the default where standard error is no terminal")
 	return c
 }
 
@@ -95,18 +96,16 @@ func record(ctx context.Context, f recordFlags, io streams) error {
 // profile returns a profile that subscribes to each event and publishes nothing.
 func (f *recordFlags) profile() (*profiles.Profile, error) {
 	if f.target.url == "" && f.target.command == "" || len(f.events) == 0 {
-		return nil, usageError{
-			errors.New("give the server with --target or --command, and one of its events with --event; eventmeter discover lists them"),
-		}
+		return nil, usagef("give the server with --target or --command, and one of its events with --event; eventmeter discover lists them")
 	}
 	if f.duration <= 0 {
-		return nil, usageError{fmt.Errorf("--duration %v: want more than 0, such as 1m", f.duration)}
+		return nil, usagef("--duration %v: want more than 0, such as 1m", f.duration)
 	}
 	if err := isObject("--arguments", f.arguments); err != nil {
 		return nil, err
 	}
 	if !slices.Contains([]string{"push", "poll", "webhook"}, f.mode) {
-		return nil, usageError{fmt.Errorf("--mode %q: want push, poll or webhook", f.mode)}
+		return nil, usagef("--mode %q: want push, poll or webhook", f.mode)
 	}
 	text := "name: record\nlanes:\n"
 	for i, e := range f.events {
@@ -144,10 +143,10 @@ type traceFile struct {
 func newTraceFile(name string) (*traceFile, error) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		return nil, usageError{fmt.Errorf("%s exists already; choose another file, or remove it", name)}
+		return nil, usagef("%s exists already; choose another file, or remove it", name)
 	}
 	if err != nil {
-		return nil, usageError{fmt.Errorf("make the file for the trace: %w", err)}
+		return nil, usagef("make the file for the trace: %w", err)
 	}
 	return &traceFile{file: file}, nil
 }

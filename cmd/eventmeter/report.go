@@ -49,20 +49,17 @@ archives; the other formats show one archive.`,
 func rebuild(io streams, dirs []string, f *formatFlags) error {
 	for _, dir := range dirs {
 		if len(dirs) > 1 && results.IsCapacity(dir) {
-			return usageError{
-				fmt.Errorf(
-					"%s holds a capacity search, which cannot be laid over other archives; name it alone, or one of its steps, such as %s",
-					dir,
-					filepath.Join(dir, "steps", "001"),
-				),
-			}
+			return usagef(
+				"%s holds a capacity search, which cannot be laid over other archives; name it alone, or one of its steps, such as %s",
+				dir, filepath.Join(dir, "steps", "001"),
+			)
 		}
 	}
 	page := func(w goio.Writer) error { return overlay(w, dirs) }
 	if len(dirs) > 1 {
 		for _, format := range f.can {
 			if format != formatHTML && f.has(format) {
-				return usageError{fmt.Errorf("%d archives with --format %s: give one archive, or use --format html", len(dirs), format)}
+				return usagef("%d archives with --format %s: give one archive, or use --format html", len(dirs), format)
 			}
 		}
 		return f.all(io, rendering{formatHTML: page})
@@ -75,13 +72,8 @@ func rebuild(io streams, dirs []string, f *formatFlags) error {
 		return usageError{err}
 	}
 	if f.has(formatJUnit) && r.Part != nil {
-		return usageError{
-			fmt.Errorf(
-				"--format junit: this is shard %d of %d, and thresholds are judged on the merged run; use eventmeter merge",
-				r.Part.Index,
-				r.Part.Count,
-			),
-		}
+		return usagef("--format junit: this is shard %d of %d, and thresholds are judged on the merged run; use eventmeter merge",
+			r.Part.Index, r.Part.Count)
 	}
 	forms := formsOf(r)
 	forms[formatHTML] = page
@@ -94,9 +86,9 @@ func rebuild(io streams, dirs []string, f *formatFlags) error {
 // formsOf are the formats of one result, except for html, which needs its archive.
 func formsOf(r *results.Result) rendering {
 	return rendering{
-		formatText:     func(w goio.Writer) error { return report.Text(w, r) },
+		formatText:     reportOf(report.Text, r),
 		formatJSON:     r.Write,
-		formatMarkdown: func(w goio.Writer) error { return report.Markdown(w, r) },
+		formatMarkdown: reportOf(report.Markdown, r),
 		formatJUnit:    func(w goio.Writer) error { return report.JUnit(w, r) },
 	}
 }
@@ -113,10 +105,14 @@ type outputFlags struct {
 
 func (o *outputFlags) add(c *cobra.Command) {
 	o.format.add(c, formatText, formatJSON, formatMarkdown, formatHTML, formatJUnit)
-	c.Flags().BoolVar(&o.full, "full", false, "print all figures, as in report.txt, instead of a summary")
-	c.Flags().
-		StringVar(&o.annotate, "annotate", "auto",
-			"print annotations for "+strings.Join(report.Systems(), ", ")+"; auto: for the CI system that is found, none: never")
+	o.annotate = "auto"
+	addFlags(c, []flagSpec{
+		{&o.full, "full", "print all figures, as in report.txt, instead of a summary"},
+		{
+			&o.annotate, "annotate",
+			"print annotations for " + strings.Join(report.Systems(), ", ") + "; auto: for the CI system that is found, none: never",
+		},
+	})
 	_ = c.RegisterFlagCompletionFunc("annotate", fixed(append([]string{"auto", "none"}, report.Systems()...)...))
 }
 
@@ -138,7 +134,7 @@ func (o *outputFlags) check() error {
 			return nil
 		}
 	}
-	return usageError{fmt.Errorf("--annotate %q: want auto, none, %s", o.annotate, strings.Join(report.Systems(), ", "))}
+	return usagef("--annotate %q: want auto, none, %s", o.annotate, strings.Join(report.Systems(), ", "))
 }
 
 // forms are the formats of a run whose archive is dir. As html and junit, several runs

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -17,7 +17,7 @@ import (
 )
 
 func newRunCommand(io streams) *cobra.Command {
-	f := runFlags{reader: &profileReader{in: io.in}}
+	f := runFlags{reader: &profileReader{in: io.in}, profiles: []string{"compare"}, trials: 1}
 	c := &cobra.Command{
 		Use:   "run [PROFILE...]",
 		Short: "Run a profile and report the result",
@@ -74,84 +74,48 @@ twice to skip the drain.
 
 // add adds the flags of the run command.
 func (f *runFlags) add(c *cobra.Command) {
-	fl := c.Flags()
-	fl.StringArrayVarP(
-		&f.profiles,
-		"profile",
-		"p",
-		[]string{"compare"},
-		"built-in profile, file, or - for standard input, the same as the argument; several are run in turn",
-	)
+	addFlags(c, []flagSpec{
+		{&f.profiles, "profile,p", "built-in profile, file, or - for standard input, the same as the argument; several are run in turn"},
+		{
+			&f.trials, "trials",
+			"number of runs of each profile; the trials of several profiles alternate, so that drift affects all of them equally",
+		},
+		{
+			&f.upstream, "upstream",
+			"kind of upstream: inject, http, github, slack, stripe, feed, tool, exec, replay or none (default: the profile's)",
+		},
+		{
+			&f.upstreamURL, "upstream-url",
+			"URL of the upstream: the admin address for inject and replay, otherwise the URL that requests are sent to",
+		},
+		{&f.record, "record", "write a trace of the published events to this file, or, with upstream none, of the received events"},
+		{
+			&f.until, "until",
+			"measure until a latency is known this exactly, e.g. 'push.p99 ±5%' or '*.p50 +-2%', from phases.measure on, up to " +
+				"phases.measureAtMost (repeatable: all must hold)",
+		},
+		{&f.out, "out,o", "directory for the result (default results/runs/<time>-<profile>)"},
+		{&f.verbose, "verbose,v", "print the settings of flags and variables, and keep a line for each phase"},
+		{&f.plain, "plain", plainHelp},
+	})
 	profileArgument(c, 0, func(names []string) { f.profiles = names })
 	f.short.add(c)
-	fl.IntVar(
-		&f.trials,
-		"trials",
-		1,
-		"number of runs of each profile; the trials of several profiles alternate, so that drift affects all of them equally",
-	)
-	f.target.add(c)
-	fl.StringVar(
-		&f.upstream,
-		"upstream",
-		"",
-		"kind of upstream: inject, http, github, slack, stripe, feed, tool, exec, replay or none (default: the profile's)",
-	)
-	fl.StringVar(
-		&f.upstreamURL,
-		"upstream-url",
-		"",
-		"URL of the upstream: the admin address for inject and replay, otherwise the URL that requests are sent to",
-	)
 	f.against.add(c)
-	fl.StringVar(
-		&f.record,
-		"record",
-		"",
-		"write a trace of the published events to this file, or, with upstream none, of the received events",
-	)
-	fl.StringArrayVar(&f.set, "set", nil, "override a value of the profile, path=value (repeatable), e.g. lanes.push.subscriptions=1000")
-	fl.StringArrayVar(
-		&f.until,
-		"until",
-		nil,
-		"measure until a latency is known this exactly, e.g. 'push.p99 ±5%' or '*.p50 +-2%', from phases.measure on, up to "+
-			"phases.measureAtMost (repeatable: all must hold)",
-	)
-	fl.StringVar(&f.ofTarget, "target-metrics", "", targetMetricsHelp)
-	fl.StringArrayVar(&f.allowHosts, "allow-host", nil, "put load on this host, which is not this machine (repeatable)")
-	fl.StringVarP(&f.out, "out", "o", "", "directory for the result (default results/runs/<time>-<profile>)")
-	f.addName(c)
 	f.shards.add(c)
-	f.metrics.add(c)
 	f.output.add(c)
-	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print the settings of flags and variables, and keep a line for each phase")
-	completeSet(c)
-	fl.BoolVar(&f.plain, "plain", false, "progress as lines of text, for logs; the default where standard error is no terminal")
+	f.addMeasured(c)
+	f.addCommon(c, ", e.g. lanes.push.subscriptions=1000")
 }
 
 // runAll is the run command: every profile once, or as often as there are trials.
 func runAll(ctx context.Context, f runFlags, io streams) error {
 	if f.trials < 1 {
-		return usageError{fmt.Errorf("--trials %d: want 1 or more", f.trials)}
+		return usagef("--trials %d: want 1 or more", f.trials)
 	}
 	if f.record != "" && (f.trials > 1 || len(f.profiles) > 1) {
-		return usageError{errors.New("--record takes one run: one profile, and no --trials")}
+		return usagef("--record takes one run: one profile, and no --trials")
 	}
-	if err := f.checkName(); err != nil {
-		return err
-	}
-	if err := f.output.check(); err != nil {
-		return err
-	}
-	if err := f.shards.check(f); err != nil {
-		return err
-	}
-	if err := f.metrics.check(); err != nil {
-		return err
-	}
-	if err := f.against.check(&f); err != nil {
+	if err := cmp.Or(f.checkName(), f.output.check(), f.shards.check(&f), f.metrics.check(), f.against.check(&f)); err != nil {
 		return err
 	}
 	all, err := f.loadAll()
@@ -201,20 +165,10 @@ func runAll(ctx context.Context, f runFlags, io streams) error {
 func runProfile(ctx context.Context, stop <-chan struct{}, f *runFlags, p *profiles.Profile, dir string, io streams) error {
 	// Make the directory before the run, so that half an hour of measuring does not
 	// end in an error about a path.
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return fmt.Errorf("make the directory for the result: %w; choose another with --out", err)
+	if err := makeOut(dir); err != nil {
+		return err
 	}
-	options := run.Options{
-		Profile:         p,
-		AllowHosts:      f.allowHosts,
-		Embedded:        startEmbedded,
-		EmbeddedCommand: embeddedCommand,
-		Stop:            stop,
-		Version:         version(),
-		Name:            f.name,
-		Collector:       f.collector,
-		TargetMetrics:   f.ofTarget,
-	}
+	options := f.options(p, stop)
 	var trace *traceFile
 	if f.record != "" {
 		var err error
@@ -273,7 +227,7 @@ func archive(dir string, o *run.Outcome) error {
 	}
 	err = errors.Join(err, results.Save(dir, o.Result, o.Accounts))
 	if err == nil {
-		err = results.WriteFile(filepath.Join(dir, "report.txt"), func(w io.Writer) error { return report.Text(w, o.Result) })
+		err = results.WriteFile(filepath.Join(dir, "report.txt"), reportOf(report.Text, o.Result))
 	}
 	if err == nil {
 		err = writePage(dir)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/eventmeter/eventmeter/internal/metrics"
+	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
@@ -41,15 +42,52 @@ type runFlags struct {
 	collector   *metrics.Collector // of metrics; nil where there are none
 }
 
-// targetMetricsHelp is the help of --target-metrics.
-const targetMetricsHelp = "URL of the target's metrics in Prometheus' text format, used instead of its process, such as " +
-	"for a target on another machine"
+// The help of flags that several commands have.
+const (
+	setHelp   = "override a value of the profile, path=value (repeatable)"
+	plainHelp = "progress as lines of text, for logs; the default where standard error is no terminal"
+)
 
-// addName adds --name, which run and capacity share.
-func (f *runFlags) addName(c *cobra.Command) {
-	c.Flags().
-		StringVar(&f.name, "name", "", fmt.Sprintf("name for the result, its pages and its metrics: up to %d letters, digits, "+
-			"spaces and . _ - + # @", results.LongestName))
+// addMeasured adds the flags that run and capacity share.
+func (f *runFlags) addMeasured(c *cobra.Command) {
+	addFlags(c, []flagSpec{
+		{
+			&f.ofTarget, "target-metrics",
+			"URL of the target's metrics in Prometheus' text format, used instead of its process, such as for a target on another machine",
+		},
+		{
+			&f.name, "name",
+			fmt.Sprintf("name for the result, its pages and its metrics: up to %d letters, digits, spaces and . _ - + # @", results.LongestName),
+		},
+	})
+	f.metrics.add(c)
+}
+
+// addCommon adds the flags of all commands that put load on a target, when the command has its
+// others. example is added to the help of --set.
+func (f *runFlags) addCommon(c *cobra.Command, example string) {
+	f.target.add(c)
+	addFlags(c, []flagSpec{
+		{&f.set, "set", setHelp + example},
+		{&f.allowHosts, "allow-host", "put load on this host, which is not this machine (repeatable)"},
+		{&f.quiet, "quiet,q", "no progress"},
+	})
+	completeSet(c)
+}
+
+// options returns the options of a run that come from flags.
+func (f *runFlags) options(p *profiles.Profile, stop <-chan struct{}) run.Options {
+	return run.Options{
+		Profile:         p,
+		AllowHosts:      f.allowHosts,
+		Embedded:        startEmbedded,
+		EmbeddedCommand: embeddedCommand,
+		Stop:            stop,
+		Version:         version(),
+		Name:            f.name,
+		Collector:       f.collector,
+		TargetMetrics:   f.ofTarget,
+	}
 }
 
 // checkName refuses a name that is given and cannot be one.
@@ -58,7 +96,7 @@ func (f *runFlags) checkName() error {
 		return nil
 	}
 	if err := results.CheckName(f.name); err != nil {
-		return usageError{fmt.Errorf("--name: %w", err)}
+		return usagef("--name: %w", err)
 	}
 	return nil
 }
@@ -98,7 +136,7 @@ func distinct(all []*profiles.Profile) error {
 	seen := map[string]bool{}
 	for _, p := range all {
 		if seen[p.Name] {
-			return usageError{fmt.Errorf("--profile: two profiles are named %s; rename one", p.Name)}
+			return usagef("--profile: two profiles are named %s; rename one", p.Name)
 		}
 		seen[p.Name] = true
 	}
@@ -214,9 +252,7 @@ func checkSet(set []string) error {
 		path, value, _ := strings.Cut(text, "=")
 		for _, x := range shorthands {
 			if path = strings.TrimSpace(path); path == x.flag || strings.HasSuffix(x.path, "."+path) {
-				return usageError{
-					fmt.Errorf("--set %s: %s has no path; write --%s %s, or --set '%s=%s'", text, path, x.flag, value, x.path, value),
-				}
+				return usagef("--set %s: %s has no path; write --%s %s, or --set '%s=%s'", text, path, x.flag, value, x.path, value)
 			}
 		}
 	}

@@ -121,7 +121,7 @@ func cannotListen(err error) error {
 	var address *net.AddrError
 	switch {
 	case errors.As(err, &address):
-		return usageError{fmt.Errorf("%w; write an address like 127.0.0.1:8080", err)}
+		return usagef("%w; write an address like 127.0.0.1:8080", err)
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("%w; choose another with --addr, --admin or --tls-addr", err)
 	}
@@ -170,7 +170,7 @@ func (f *serveFlags) load(c *cobra.Command, io streams) error {
 		return nil
 	}
 	if f.from == fromInput && f.options.Stdio {
-		return usageError{errors.New("--options - and --stdio both need standard input; give the options in a file")}
+		return usagef("--options - and --stdio both need standard input; give the options in a file")
 	}
 	given := f.options
 	// Decoding writes into the same fields and arrays, so keep copies of the flags.
@@ -184,13 +184,13 @@ func (f *serveFlags) load(c *cobra.Command, io streams) error {
 	default:
 		file, err := os.Open(f.from)
 		if err != nil {
-			return usageError{fmt.Errorf("--options: %w", err)}
+			return usagef("--options: %w", err)
 		}
 		defer file.Close()
 		in = file
 	}
 	if err := embedded.ReadOptions(in, &f.options); err != nil {
-		return usageError{fmt.Errorf("--options: %w", err)}
+		return usagef("--options: %w", err)
 	}
 	from, to := reflect.ValueOf(given), reflect.ValueOf(&f.options).Elem()
 	for _, option := range serveOptions {
@@ -244,25 +244,20 @@ var serveOptions = []struct{ flag, field, usage string }{
 
 // add adds the flags of the serve command.
 func (f *serveFlags) add(c *cobra.Command) {
-	o, fl := &f.options, c.Flags()
+	o := &f.options
 	o.Addr, o.AdminAddr, o.TLSAddr = "127.0.0.1:8080", "127.0.0.1:8081", "127.0.0.1:0"
-	for _, option := range serveOptions {
-		switch to := reflect.ValueOf(o).Elem().FieldByName(option.field).Addr().Interface().(type) {
-		case *string:
-			fl.StringVar(to, option.flag, *to, option.usage)
-		case *bool:
-			fl.BoolVar(to, option.flag, *to, option.usage)
-		case *float64:
-			fl.Float64Var(to, option.flag, *to, option.usage)
-		case *[]string:
-			fl.StringArrayVar(to, option.flag, *to, option.usage)
-		}
+	flags := []flagSpec{
+		{
+			&f.faults, "faults",
+			"faults to commit on purpose: a file, or text such as 'drop(every=10); delay(rate=1, fixed=50ms)' (see docs/faults.md)",
+		},
+		{&f.from, "options", "further options: a JSON document, or a file of one; - = standard input, for programs that start this one"},
+		{&f.verbose, "verbose,v", "log errors to standard error"},
 	}
-	const faultsUsage = "faults to commit on purpose: a file, or text such as 'drop(every=10); delay(rate=1, fixed=50ms)' (see docs/faults.md)"
-	fl.StringVar(&f.faults, "faults", "", faultsUsage)
-	const optionsUsage = "further options: a JSON document, or a file of one; - = standard input, for programs that start this one"
-	fl.StringVar(&f.from, "options", "", optionsUsage)
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log errors to standard error")
+	for _, option := range serveOptions {
+		flags = append(flags, flagSpec{reflect.ValueOf(o).Elem().FieldByName(option.field).Addr().Interface(), option.flag, option.usage})
+	}
+	addFlags(c, flags)
 }
 
 // serveStdio serves the program that started this one, until standard input

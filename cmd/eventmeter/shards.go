@@ -29,20 +29,19 @@ type shardFlags struct {
 }
 
 func (s *shardFlags) add(c *cobra.Command) {
-	fl := c.Flags()
-	fl.IntVar(&s.processes, "processes", 1, "split the run among this number of processes, and merge their results")
-	fl.StringVar(
-		&s.shard,
-		"shard",
-		"",
-		"run one of several parts of a run, INDEX/COUNT with indices from 0, or /COUNT with the index in JOB_COMPLETION_INDEX; needs --start-at",
-	)
-	fl.StringVar(
-		&s.startAt,
-		"start-at",
-		"",
-		"with --shard: wall-clock time at which all shards begin to publish (RFC 3339, 2026-11-20T10:00:00Z); the same for all",
-	)
+	s.processes = 1
+	addFlags(c, []flagSpec{
+		{&s.processes, "processes", "split the run among this number of processes, and merge their results"},
+		{
+			&s.shard, "shard",
+			"run one of several parts of a run, INDEX/COUNT with indices from 0, or /COUNT with the index in " + completionIndex +
+				"; needs --start-at",
+		},
+		{
+			&s.startAt, "start-at",
+			"with --shard: wall-clock time at which all shards begin to publish (RFC 3339, 2026-11-20T10:00:00Z); the same for all",
+		},
+	})
 }
 
 // completionIndex is the variable in which Kubernetes gives each pod of an Indexed
@@ -50,49 +49,45 @@ func (s *shardFlags) add(c *cobra.Command) {
 const completionIndex = "JOB_COMPLETION_INDEX"
 
 // check reads the flags, and refuses combinations that do not work.
-func (s *shardFlags) check(f runFlags) error {
+func (s *shardFlags) check(f *runFlags) error {
 	switch {
 	case s.processes < 1:
-		return usageError{fmt.Errorf("--processes %d: want 1 or more", s.processes)}
+		return usagef("--processes %d: want 1 or more", s.processes)
 	case s.processes > results.MaxShards:
-		return usageError{fmt.Errorf("--processes %d: want %d at most", s.processes, results.MaxShards)}
+		return usagef("--processes %d: want %d at most", s.processes, results.MaxShards)
 	case f.ofTarget != "" && (s.processes > 1 || s.shard != ""):
-		return usageError{
-			errors.New("--target-metrics and shards: each shard would count the target once more; run without --processes and --shard"),
-		}
+		return usagef("--target-metrics and shards: each shard would count the target once more; run without --processes and --shard")
 	case s.shard == "" && s.startAt != "":
-		return usageError{errors.New("--start-at needs --shard, which says which part of the run this is")}
+		return usagef("--start-at needs --shard, which says which part of the run this is")
 	case s.shard == "":
 		return nil
 	case s.processes > 1:
-		return usageError{errors.New("--processes and --shard: a shard is one process; use more shards")}
+		return usagef("--processes and --shard: a shard is one process; use more shards")
 	case f.trials > 1 || len(f.profiles) > 1:
-		return usageError{errors.New("--shard takes one run: one profile, and no --trials")}
+		return usagef("--shard takes one run: one profile, and no --trials")
 	case f.output.format.has(formatJUnit):
-		return usageError{errors.New("--format junit and --shard: thresholds are judged on the merged run; give it to eventmeter merge")}
+		return usagef("--format junit and --shard: thresholds are judged on the merged run; give it to eventmeter merge")
 	case s.startAt == "":
-		return usageError{errors.New("--shard needs --start-at, the same time for all shards, after all their subscriptions are open")}
+		return usagef("--shard needs --start-at, the same time for all shards, after all their subscriptions are open")
 	}
 	index, count, ok := strings.Cut(s.shard, "/")
 	if ok && index == "" {
 		index = os.Getenv(completionIndex)
 		if index == "" {
-			return usageError{
-				fmt.Errorf("--shard %s: %s is not set; run it in an Indexed Job, or give INDEX/COUNT", s.shard, completionIndex),
-			}
+			return usagef("--shard %s: %s is not set; run it in an Indexed Job, or give INDEX/COUNT", s.shard, completionIndex)
 		}
 	}
 	var err, err2 error
 	s.index, err = strconv.Atoi(index)
 	s.count, err2 = strconv.Atoi(count)
 	if err != nil || err2 != nil || !ok || s.count < 2 || s.index < 0 || s.index >= s.count {
-		return usageError{fmt.Errorf("--shard %s: want INDEX/COUNT, such as 0/4 to 3/4", s.shard)}
+		return usagef("--shard %s: want INDEX/COUNT, such as 0/4 to 3/4", s.shard)
 	}
 	if s.count > results.MaxShards {
-		return usageError{fmt.Errorf("--shard %s: want a COUNT of %d at most", s.shard, results.MaxShards)}
+		return usagef("--shard %s: want a COUNT of %d at most", s.shard, results.MaxShards)
 	}
 	if s.start, err = time.Parse(time.RFC3339, s.startAt); err != nil {
-		return usageError{fmt.Errorf("--start-at %s: want a time like 2026-11-20T10:00:00Z", s.startAt)}
+		return usagef("--start-at %s: want a time like 2026-11-20T10:00:00Z", s.startAt)
 	}
 	return nil
 }
@@ -114,11 +109,7 @@ func (s *shardFlags) run(ctx context.Context, o run.Options, dir string) (*run.O
 			return nil, err
 		}
 		if o.Profile.Phases.Order == "turns" {
-			return nil, usageError{
-				errors.New(
-					"--shard: lanes that take turns have to begin each turn together; use --processes, or --set phases.order=together",
-				),
-			}
+			return nil, usagef("--shard: lanes that take turns have to begin each turn together; use --processes, or --set phases.order=together")
 		}
 		o.Shard = &run.Shard{Index: s.index, Count: s.count, Run: base, Barrier: run.StartAt(s.start)}
 	}
@@ -144,7 +135,7 @@ type mergeFlags struct {
 }
 
 func newMergeCommand(io streams) *cobra.Command {
-	var f mergeFlags
+	f := mergeFlags{out: "merged"}
 	c := &cobra.Command{
 		Use:   "merge DIR...",
 		Short: "Merge the results of the shards of a run",
@@ -162,8 +153,7 @@ says so and the exit code is 1.
 		Args:    cobra.MinimumNArgs(1),
 		RunE:    func(_ *cobra.Command, args []string) error { return merge(f, args, io) },
 	}
-	fl := c.Flags()
-	fl.StringVarP(&f.out, "out", "o", "merged", "directory for the merged result")
+	addFlags(c, []flagSpec{{&f.out, "out,o", "directory for the merged result"}})
 	f.output.add(c)
 	return c
 }
@@ -179,7 +169,7 @@ func merge(f mergeFlags, args []string, io streams) error {
 	}
 	// A merged result can be rebuilt from its shards; a measured one cannot.
 	if r, err := results.Load(f.out); err == nil && len(r.Shards) == 0 {
-		return usageError{fmt.Errorf("--out %s: it holds a result that eventmeter merge did not write; choose another directory", f.out)}
+		return usagef("--out %s: it holds a result that eventmeter merge did not write; choose another directory", f.out)
 	}
 	taken, err := takeOut(f.out)
 	if err != nil {

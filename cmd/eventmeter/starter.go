@@ -44,10 +44,10 @@ func (f *discoverFlags) writeStarter(profile string, io streams) error {
 	}
 	file, err := os.OpenFile(f.write, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if errors.Is(err, os.ErrExist) {
-		return usageError{fmt.Errorf("--write %s: the file exists already; choose another, or remove it", f.write)}
+		return usagef("--write %s: the file exists already; choose another, or remove it", f.write)
 	}
 	if err != nil {
-		return usageError{fmt.Errorf("--write: %w", err)}
+		return usagef("--write: %w", err)
 	}
 	_, err = file.WriteString(profile)
 	if err = errors.Join(err, file.Close()); err != nil {
@@ -281,7 +281,7 @@ upstream: {kind: none}
 	case !strings.Contains(name, "://"):
 		i := slices.IndexFunc(o.Abilities.Tools, func(t mcpclient.Tool) bool { return t.Name == name })
 		if i < 0 {
-			return "", usageError{fmt.Errorf("--publish-with %s: the server lists no such tool, and it is no URL", name)}
+			return "", usagef("--publish-with %s: the server lists no such tool, and it is no URL", name)
 		}
 		payload, _ = argumentsOf(o.Abilities.Tools[i], start.Resource)
 		if f.publish == "" {
@@ -296,7 +296,7 @@ upstream: {kind: none}
 	if body != "" {
 		payload = nil
 		if err := json.Unmarshal([]byte(body), &payload); err != nil {
-			return "", usageError{fmt.Errorf("--publish-with: what follows %s is not a JSON object: %w", name, err)}
+			return "", usagef("--publish-with: what follows %s is not a JSON object: %w", name, err)
 		}
 	}
 	return fmt.Sprintf(`upstream:

@@ -23,17 +23,13 @@ type targetFlags struct {
 }
 
 func (t *targetFlags) add(c *cobra.Command) {
-	fl := c.Flags()
-	fl.StringVarP(&t.url, "target", "t", "", "URL of the MCP endpoint")
-	fl.StringVar(
-		&t.command,
-		"command",
-		"",
-		"instead of --target: a program, with its arguments, that speaks MCP over standard input and output",
-	)
-	fl.StringArrayVarP(&t.headers, "header", "H", nil, "header of every request, 'Name: value' (repeatable)")
-	fl.StringArrayVar(&t.tokens, "token", nil, "bearer token, one principal each (repeatable)")
-	fl.StringVar(&t.tokenFile, "token-file", "", "file of bearer tokens, one principal a line")
+	addFlags(c, []flagSpec{
+		{&t.url, "target,t", "URL of the MCP endpoint"},
+		{&t.command, "command", "instead of --target: a program, with its arguments, that speaks MCP over standard input and output"},
+		{&t.headers, "header,H", "header of every request, 'Name: value' (repeatable)"},
+		{&t.tokens, "token", "bearer token, one principal each (repeatable)"},
+		{&t.tokenFile, "token-file", "file of bearer tokens, one principal a line"},
+	})
 }
 
 // commandOverride returns the override for --command.
@@ -42,7 +38,7 @@ func (t *targetFlags) commandOverride() ([]string, error) {
 		return nil, nil
 	}
 	if t.url != "" {
-		return nil, usageError{errors.New("--target and --command: give one of the two")}
+		return nil, usagef("--target and --command: give one of the two")
 	}
 	text, err := json.Marshal(t.command) // which is YAML, too
 	return []string{"target.command=" + string(text)}, err
@@ -53,7 +49,7 @@ func (t *targetFlags) apply(p *profiles.Target) error {
 	for _, h := range t.headers {
 		name, value, ok := strings.Cut(h, ":")
 		if !ok || strings.TrimSpace(name) == "" {
-			return usageError{fmt.Errorf("--header %q: want 'Name: value'", h)}
+			return usagef("--header %q: want 'Name: value'", h)
 		}
 		if err := checkHeader(strings.TrimSpace(name), strings.TrimSpace(value)); err != nil {
 			return usageError{err}
