@@ -36,7 +36,7 @@ func NewLane(a *ledger.LaneAccount) Lane {
 			// under a new id. A client sees the same.
 			SameEmission: a.Duplicates.SameEmission + a.Duplicates.Forgotten,
 			Requested:    a.Duplicates.Requested,
-			Rate:         per(a.Duplicates.Total()-a.Duplicates.Requested, a.Delivered),
+			Rate:         ShareOf(a.Duplicates.Total()-a.Duplicates.Requested, a.Delivered),
 		},
 		OutOfOrder:     a.OutOfOrder,
 		OrderConflicts: a.OrderConflicts,
@@ -190,9 +190,9 @@ func newExamples(es []ledger.Example) []Example {
 	return out
 }
 
-// per is part/whole, or 0 if whole is 0.
-func per(part, whole int64) float64 {
-	if whole == 0 {
+// ShareOf returns part/whole, or 0 if whole is 0 or less.
+func ShareOf(part, whole int64) float64 {
+	if whole <= 0 {
 		return 0
 	}
 	return float64(part) / float64(whole)

@@ -303,6 +303,3 @@ func (t Threshold) Missed(got float64) string {
 	}
 	return fmt.Sprintf("%s (%.3g %%) %s", formatFigure(by, kind), 100*by/math.Abs(t.value), side)
 }
-
-// FormatNanos returns n as text.
-func FormatNanos(n Nanos) string { return n.String() }

@@ -18,7 +18,6 @@ import (
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
-	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -223,14 +222,7 @@ func (f *rowCheck) publishes() bool {
 
 // parse reads a profile with the overrides of the command line.
 func (f *rowCheck) parse(text string) (*profiles.Profile, error) {
-	set, err := f.run.target.commandOverride()
-	if err != nil {
-		return nil, err
-	}
-	if url := f.run.target.url; url != "" {
-		set = append(set, "target.url="+strconv.Quote(url))
-	}
-	set = append(set, f.run.set...)
+	set := slices.Clone(f.run.set)
 	if f.run.upstreamURL != "" {
 		o, err := upstreamURLOf(cmp.Or(f.run.upstream, "inject"), f.run.upstreamURL)
 		if err != nil {
@@ -238,11 +230,7 @@ func (f *rowCheck) parse(text string) (*profiles.Profile, error) {
 		}
 		set = append(set, o)
 	}
-	p, err := profiles.Parse("check", []byte(text), set, systems.Table)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	return p, f.run.target.apply(&p.Target)
+	return f.run.target.profile("check", text, set...)
 }
 
 func isObject(flag, text string) error {

@@ -88,7 +88,7 @@ func discover(ctx context.Context, f discoverFlags, io streams) error {
 	if err != nil {
 		return err
 	}
-	ctx, release := untilInterrupt(ctx, io)
+	ctx, release := until(ctx, io.interrupts)
 	defer release()
 	offer, err := run.DiscoverTarget(ctx, t, f.allowHosts, version())
 	if err != nil {

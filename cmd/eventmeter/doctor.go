@@ -63,7 +63,6 @@ var errUnfit = fmt.Errorf("this machine is not fit to measure now: %w", errBottl
 
 func prescribe(w goio.Writer, h *machineHealth) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	ns := results.FormatNanos
 	host := h.Host
 	fmt.Fprintf(
 		tw,
@@ -81,13 +80,13 @@ func prescribe(w goio.Writer, h *machineHealth) error {
 	if h.Ports > 0 {
 		fmt.Fprintf(tw, "ports\t%d connections from one address to another; more need further addresses\n", h.Ports)
 	}
-	fmt.Fprintf(tw, "read delay\tp50 %s, p99 %s from written to read, idle\n", ns(h.ReadDelay.P50), ns(h.ReadDelay.P99))
+	fmt.Fprintf(tw, "read delay\tp50 %s, p99 %s from written to read, idle\n", h.ReadDelay.P50, h.ReadDelay.P99)
 	in := h.Baseline.Generator
-	fmt.Fprintf(tw, "timers\t%s late at p99\n", ns(in.TimerLag.P99))
+	fmt.Fprintf(tw, "timers\t%s late at p99\n", in.TimerLag.P99)
 	fmt.Fprintf(tw, "others\t%.2f of %d CPUs used by other processes\n", in.Others, host.CPUs)
 	for _, l := range h.Baseline.Lanes {
 		q := l.Latency.FromSent
-		fmt.Fprintf(tw, "baseline, %s\tp50 %s, p99 %s published → received, on the embedded target\n", l.Name, ns(q.P50), ns(q.P99))
+		fmt.Fprintf(tw, "baseline, %s\tp50 %s, p99 %s published → received, on the embedded target\n", l.Name, q.P50, q.P99)
 	}
 	if err := tw.Flush(); err != nil {
 		return err

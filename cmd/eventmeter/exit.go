@@ -126,11 +126,6 @@ func onInterrupt(ctx context.Context, io streams) (context.Context, <-chan struc
 	}
 }
 
-// untilInterrupt returns a context that the first interrupt cancels.
-func untilInterrupt(ctx context.Context, io streams) (context.Context, func()) {
-	return until(ctx, io.interrupts)
-}
-
 // until returns a context that ends with the next value of stop, or when stop is closed. The caller
 // must call the function, which waits for the goroutine that watches stop.
 func until[T any](ctx context.Context, stop <-chan T) (context.Context, func()) {

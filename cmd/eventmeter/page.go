@@ -18,9 +18,8 @@ import (
 // no curves, and neither has an archive without logs or a lane without measured
 // deliveries.
 func loadPage(dir string, r *results.Result) (report.Page, error) {
-	p := report.Page{Name: filepath.Base(filepath.Clean(dir)), Result: r, Logs: map[string]*results.Log{}}
+	p := report.Page{Name: filepath.Base(filepath.Clean(dir)), Result: r, Logs: map[string]*results.Log{}, Profile: profileText(r)}
 	if r.Checkpoint {
-		p.Profile = profileText(r)
 		return p, nil
 	}
 	for _, l := range r.Lanes {
@@ -38,7 +37,6 @@ func loadPage(dir string, r *results.Result) (report.Page, error) {
 		return p, err
 	}
 	p.Timelines = t
-	p.Profile = profileText(r)
 	return p, nil
 }
 

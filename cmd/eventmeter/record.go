@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/eventmeter/eventmeter/internal/run"
-	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -118,18 +117,7 @@ func (f *recordFlags) profile() (*profiles.Profile, error) {
 		)
 	}
 	text += fmt.Sprintf("upstream: {kind: none}\nphases: {warmup: 0, measure: %v, drain: 0}\n", f.duration)
-	set, err := f.target.commandOverride()
-	if err != nil {
-		return nil, err
-	}
-	if f.target.url != "" {
-		set = append(set, "target.url="+strconv.Quote(f.target.url))
-	}
-	p, err := profiles.Parse("record", []byte(text), set, systems.Table)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	return p, f.target.apply(&p.Target)
+	return f.target.profile("record", text)
 }
 
 // traceFile is a trace that is being written.

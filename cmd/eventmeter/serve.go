@@ -201,21 +201,30 @@ func (f *serveFlags) load(c *cobra.Command, io streams) error {
 	return nil
 }
 
+// thisProgram returns the path of this program, which is started as something else.
+func thisProgram(as string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find this program to start it as %s: %w", as, err)
+	}
+	return self, nil
+}
+
 // embeddedCommand returns the command that runs this program as the reference server
 // over standard input and output.
 func embeddedCommand(optionsFile string) ([]string, error) {
-	self, err := os.Executable()
+	self, err := thisProgram("the target")
 	if err != nil {
-		return nil, fmt.Errorf("find this program to start it as the target: %w", err)
+		return nil, err
 	}
 	return []string{self, "serve", "--stdio", "--options", optionsFile}, nil
 }
 
 // startEmbedded runs this program as the reference server.
 func startEmbedded(ctx context.Context, o embedded.Options) (embedded.Server, error) {
-	self, err := os.Executable()
+	self, err := thisProgram("the target")
 	if err != nil {
-		return nil, fmt.Errorf("find this program to start it as the target: %w", err)
+		return nil, err
 	}
 	return embedded.Start(ctx, o, self, "serve", "--options", fromInput)
 }

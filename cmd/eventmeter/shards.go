@@ -96,9 +96,9 @@ func (s *shardFlags) check(f *runFlags) error {
 func (s *shardFlags) run(ctx context.Context, o run.Options, dir string) (*run.Outcome, error) {
 	switch {
 	case s.processes > 1:
-		self, err := os.Executable()
+		self, err := thisProgram("shards")
 		if err != nil {
-			return nil, fmt.Errorf("find this program to start it as shards: %w", err)
+			return nil, err
 		}
 		return shard.Processes{Options: o, Count: s.processes, Dir: dir, Command: func(index int) *exec.Cmd {
 			return exec.Command(self, "shard", fmt.Sprintf("%d/%d", index, s.processes))

@@ -78,7 +78,7 @@ func (f *discoverFlags) try(ctx context.Context, profile string, io streams) err
 		l := &out.Result.Lanes[i]
 		text := fmt.Sprintf("%d of %d arrived", l.Delivered, l.Expected)
 		if l.Delivered > 0 {
-			arrived, text = true, text+" after "+results.FormatNanos(l.Latency.FromSent.Max)
+			arrived, text = true, text+" after "+l.Latency.FromSent.Max.String()
 		}
 		for _, reason := range slices.Sorted(maps.Keys(l.Ready.Reasons)) {
 			text += "; could not subscribe: " + reason

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
@@ -78,6 +80,22 @@ func (t *targetFlags) apply(p *profiles.Target) error {
 	p.Tokens = append(p.Tokens, t.tokens...)
 	p.TokenFile = "" // it is read, and a profile has either tokens or a file of them
 	return nil
+}
+
+// profile reads a profile that a command has written for the target, with more overrides.
+func (t *targetFlags) profile(name, text string, more ...string) (*profiles.Profile, error) {
+	set, err := t.commandOverride()
+	if err != nil {
+		return nil, err
+	}
+	if t.url != "" {
+		set = append(set, "target.url="+strconv.Quote(t.url))
+	}
+	p, err := profiles.Parse(name, []byte(text), append(set, more...), systems.Table)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return p, t.apply(&p.Target)
 }
 
 func readTokens(name string) ([]string, error) {

@@ -106,9 +106,7 @@ func (v *view) keep(p run.Progress) {
 		return
 	}
 	if was := v.kept; was.phase != "" {
-		if v.terminal >= 0 {
-			v.draw(func(_, _ int) []string { return nil })
-		}
+		v.clear()
 		var open, delivered int64
 		for _, l := range was.last.Live.Lanes {
 			open, delivered = open+l.Open, delivered+l.Delivered
@@ -129,10 +127,15 @@ type keptPhase struct {
 func (v *view) close() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.clear()
+	flush(v.w)
+}
+
+// clear removes the block, where there is one.
+func (v *view) clear() {
 	if v.terminal >= 0 {
 		v.draw(func(_, _ int) []string { return nil })
 	}
-	flush(v.w)
 }
 
 // draw replaces the block that was drawn before.
@@ -179,28 +182,14 @@ func (v *view) line(p run.Progress) []string {
 	errtext.CleanAll(&p)
 	out := []string{phaseText(p), emissionsText(p.Live)}
 	for _, l := range p.Live.Lanes {
-		out = append(
-			out,
-			strings.TrimSpace(
-				fmt.Sprintf(
-					"%s: %d open, %d delivered, p99 %s %s",
-					l.Name,
-					l.Open,
-					l.Delivered,
-					latency(l.Recent, l.Recent.P99),
-					troubles(l),
-				),
-			),
-		)
+		text := fmt.Sprintf("%s: %d open, %d delivered, p99 %s %s", l.Name, l.Open, l.Delivered, latency(l.Recent, l.Recent.P99), troubles(l))
+		out = append(out, strings.TrimSpace(text))
 	}
 	return out
 }
 
 func phaseText(p run.Progress) string {
-	text := p.Phase
-	if p.Lane != "" {
-		text = p.Lane + " " + text
-	}
+	text := phaseName(p)
 	if left := p.Limit - p.Elapsed; left > 0 {
 		text += fmt.Sprintf(" %.0fs left", left.Seconds())
 	}
@@ -353,7 +342,7 @@ func (f *frames) path() string {
 		b.WriteString("  …")
 	}
 	for _, p := range done[max(0, len(done)-4):] {
-		b.WriteString("  " + "✓" + " " + f.ink.Dim(p))
+		b.WriteString("  ✓ " + f.ink.Dim(p))
 	}
 	b.WriteString("  " + f.ink.Bold("▸ "+f.phases[len(f.phases)-1]))
 	return b.String()

@@ -80,7 +80,7 @@ func broken(l *results.CapacitySLO, m *Measured) []string {
 		}
 	}
 	missing := func(lost, of int64, what string) {
-		if loss := share(lost, of); loss > l.Loss {
+		if loss := results.ShareOf(lost, of); loss > l.Loss {
 			out = append(out, fmt.Sprintf("%d of %d %s (%s %%, limit %s %%)", lost, of, what, digits(100*loss, 2), digits(100*l.Loss, 2)))
 		}
 	}
@@ -98,13 +98,6 @@ func broken(l *results.CapacitySLO, m *Measured) []string {
 		)
 	}
 	return out
-}
-
-func share(part, whole int64) float64 {
-	if whole <= 0 {
-		return 0
-	}
-	return float64(part) / float64(whole)
 }
 
 func short(d time.Duration) string {

@@ -45,7 +45,7 @@ func (s Sending) Remedy() string {
 	}
 	return fmt.Sprintf(
 		"the upstream answered within %s at the 99th percentile: raise upstream.workers, or lower the rate",
-		results.FormatNanos(s.Answer.P99),
+		s.Answer.P99,
 	)
 }
 
@@ -61,17 +61,17 @@ func Bottlenecks(in results.Generator, cpus int, s Sending) (symptoms, busy []st
 	}
 	if late := s.Lag.P99; late.Duration() > maxSentLate {
 		symptom("events were sent %s after they were due, at the 99th percentile (limit %v): the machine is too busy for this "+
-			"rate, or for bursts of this size", results.FormatNanos(late), maxSentLate)
+			"rate, or for bursts of this size", late, maxSentLate)
 	}
 	if lag := in.TimerLag.P99; lag.Duration() > maxTimerLag {
-		symptom("timers woke %s late at the 99th percentile (limit %v): the machine is too busy", results.FormatNanos(lag), maxTimerLag)
+		symptom("timers woke %s late at the 99th percentile (limit %v): the machine is too busy", lag, maxTimerLag)
 	}
 	if own := in.ReadDelay.P99; own.Duration() > MaxReadDelay {
 		symptom("the generator took %s to read what had arrived, at the 99th percentile (limit %v): it cannot keep up",
-			results.FormatNanos(own), MaxReadDelay)
+			own, MaxReadDelay)
 	}
 	if pause := in.GCPauses.Max; pause.Duration() > maxGCPause {
-		symptom("the garbage collector stopped the generator for %s (limit %v)", results.FormatNanos(pause), maxGCPause)
+		symptom("the garbage collector stopped the generator for %s (limit %v)", pause, maxGCPause)
 	}
 	if in.Process.CPUShare > maxCPUShare*float64(cpus) {
 		busy = append(busy, fmt.Sprintf(

@@ -130,7 +130,7 @@ func githubData(s string) string {
 }
 
 func githubProperty(s string) string {
-	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C").Replace(s)
+	return strings.NewReplacer(":", "%3A", ",", "%2C").Replace(githubData(s))
 }
 
 // azureData escapes the message of a logging command. The agent finds commands anywhere in a line,

@@ -127,10 +127,7 @@ func stepCells(s *results.CapacityStep) []string {
 		figure(s.Load),
 		figure(s.Offered),
 		figure(s.Achieved),
-		quantile(
-			worst.FromIntended,
-			worst.FromIntended.P50,
-		),
+		quantile(worst.FromIntended, worst.FromIntended.P50),
 		quantile(worst.FromIntended, worst.FromIntended.P99),
 		quantile(worst.FromSent, worst.FromSent.P99),
 		count(s.Lost),
@@ -146,11 +143,7 @@ var stepColumns = []struct {
 	width int
 	left  bool
 }{
-	{
-		"",
-		3,
-		false,
-	},
+	{"", 3, false},
 	{" purpose", 10, true},
 	{"load", 7, false},
 	{"offered", 8, false},
@@ -250,22 +243,30 @@ var costRows = []struct {
 	label string
 	value func(*results.CapacityCost) string
 }{
-	{"1,000 idle subscriptions for an hour", func(*results.CapacityCost) string { return "" }},
+	{"1,000 idle subscriptions for an hour", noCost},
 	{"  CPU", func(c *results.CapacityCost) string { return costCPU(c.Idle) }},
 	{"  memory", func(c *results.CapacityCost) string { return costOf(c.Idle.Memory, bytes) }},
 	{"  requests", func(c *results.CapacityCost) string { return costOf(c.Idle.Requests, ratio) }},
 	{"  bytes", func(c *results.CapacityCost) string { return costOf(c.Idle.Bytes, bytes) }},
-	{"the target, for an hour", func(*results.CapacityCost) string { return "" }},
+	{"the target, for an hour", noCost},
 	{"  CPU", func(c *results.CapacityCost) string { return costPart(c.Base, costCPU) }},
 	{"  memory", func(c *results.CapacityCost) string {
 		return costPart(c.Base, func(o results.CostOf) string { return costOf(o.Memory, bytes) })
 	}},
-	{"a million events, without deliveries", func(*results.CapacityCost) string { return "" }},
+	{"a million events, without deliveries", noCost},
 	{"  CPU", func(c *results.CapacityCost) string { return costPart(c.Event, costCPU) }},
-	{"a million delivered events", func(*results.CapacityCost) string { return "" }},
+	{"a million delivered events", noCost},
 	{"  CPU", func(c *results.CapacityCost) string { return costCPU(c.Delivered) }},
 	{"  requests", func(c *results.CapacityCost) string { return costOf(c.Delivered.Requests, ratio) }},
 	{"  bytes", func(c *results.CapacityCost) string { return costOf(c.Delivered.Bytes, bytes) }},
+}
+
+// noCost is the value of a row that is a heading.
+func noCost(*results.CapacityCost) string { return "" }
+
+// basisText says what the costs of a lane were measured on.
+func basisText(l *results.CapacityCost) string {
+	return Clean(strings.Trim(l.Idle.Basis+"; "+l.Delivered.Basis, "; "))
 }
 
 func costOf(v *float64, as func(float64) string) string {
@@ -308,8 +309,9 @@ func (p *printer) costs(c *results.Capacity) {
 		p.printf("%s\n", strings.TrimRight(b.String(), " "))
 	}
 	p.printf("\n")
-	for _, l := range c.Costs {
-		p.printf("%s: %s\n", Clean(l.Lane), Clean(strings.Trim(l.Idle.Basis+"; "+l.Delivered.Basis, "; ")))
+	for i := range c.Costs {
+		l := &c.Costs[i]
+		p.printf("%s: %s\n", Clean(l.Lane), basisText(l))
 		for _, m := range l.Missing {
 			p.beside("  note: ", 4, Clean(m))
 		}

@@ -28,6 +28,7 @@ type barPart struct {
 	Tip  string
 }
 
+// barKey is a cause and its shade.
 type barKey struct {
 	Key  int
 	Name string
@@ -57,7 +58,7 @@ func costs(columns []column, lanes []laneOf) []bars {
 		return o.Measured.Causes, o.Measured.SubscriptionHours
 	}
 	perOne := func(o *results.Overhead) (map[string]results.Traffic, float64) { return o.Causes, float64(o.Opened) }
-	whole := append(causesFrom(running, 0), costCause{len(running), opening})
+	whole := append(causesFrom(running, 0), barKey{len(running), opening})
 	overhead, paidOnce := causesFrom(ongoing, 1), causesFrom(once, 0)
 	var all []bars
 	for _, c := range []cost{
@@ -85,28 +86,22 @@ type amount struct {
 type cost struct {
 	title  string
 	amount amount
-	causes []costCause
+	causes []barKey
 	per    func(*results.Overhead) (traffic map[string]results.Traffic, n float64)
 }
 
-// costCause is a cause and its shade.
-type costCause struct {
-	key  int
-	name string
-}
-
-func causesFrom(names []string, first int) []costCause {
-	var out []costCause
+func causesFrom(names []string, first int) []barKey {
+	var out []barKey
 	for i, name := range names {
-		out = append(out, costCause{first + i, name})
+		out = append(out, barKey{first + i, name})
 	}
 	return out
 }
 
 // in returns the traffic of the cause.
-func (c costCause) in(causes map[string]results.Traffic) results.Traffic {
-	if c.name != opening {
-		return causes[c.name]
+func (c barKey) in(causes map[string]results.Traffic) results.Traffic {
+	if c.Name != opening {
+		return causes[c.Name]
 	}
 	var sum results.Traffic
 	for _, name := range once {
@@ -119,7 +114,6 @@ func (c costCause) in(causes map[string]results.Traffic) results.Traffic {
 
 func (k *cost) bars(columns []column, lanes []laneOf) bars {
 	c := bars{Title: k.title}
-	seen := map[costCause]bool{}
 	for i, x := range lanes {
 		traffic, n := k.per(&x.lane.Overhead)
 		if n <= 0 {
@@ -132,11 +126,10 @@ func (k *cost) bars(columns []column, lanes []laneOf) bars {
 			if v == 0 {
 				continue
 			}
-			if !seen[cause] {
-				seen[cause] = true
-				c.Keys = append(c.Keys, barKey{cause.key, cause.name})
+			if !slices.Contains(c.Keys, cause) {
+				c.Keys = append(c.Keys, cause)
 			}
-			b.Parts = append(b.Parts, barPart{Key: cause.key, X: sum, W: v, Tip: cause.name + " " + k.amount.say(v)})
+			b.Parts = append(b.Parts, barPart{Key: cause.Key, X: sum, W: v, Tip: cause.Name + " " + k.amount.say(v)})
 			sum += v
 		}
 		b.Text, b.sum = k.amount.say(sum), sum
@@ -155,15 +148,8 @@ func targetBars(columns []column, lanes []laneOf) bars {
 			continue
 		}
 		v := float64(x.lane.Process.CPU) / float64(x.lane.Received)
-		c.Bars = append(
-			c.Bars,
-			bar{
-				Column: columns[i],
-				Text:   results.Nanos(v).String(),
-				sum:    v,
-				Parts:  []barPart{{W: v, Tip: results.Nanos(v).String()}},
-			},
-		)
+		text := results.Nanos(v).String()
+		c.Bars = append(c.Bars, bar{Column: columns[i], Text: text, sum: v, Parts: []barPart{{W: v, Tip: text}}})
 	}
 	return c.scaled()
 }

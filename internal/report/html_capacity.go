@@ -358,7 +358,7 @@ func (v *capacityView) costs(c *results.Capacity) {
 	}
 	for i := range c.Costs {
 		l := &c.Costs[i]
-		col := costColumn{Lane: Clean(l.Lane + " (" + l.Mode + ")"), Basis: Clean(strings.Trim(l.Idle.Basis+"; "+l.Delivered.Basis, "; "))}
+		col := costColumn{Lane: Clean(l.Lane + " (" + l.Mode + ")"), Basis: basisText(l)}
 		for _, r := range costRows {
 			col.Cells = append(col.Cells, Clean(r.value(l)))
 		}

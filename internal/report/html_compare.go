@@ -160,36 +160,20 @@ func (v *comparisonView) changed(where string, f *stats.Change) {
 func (v *comparisonView) judge(tested, same int) {
 	figures := plural(tested, "figure")
 	rest := fmt.Sprintf("%d are the same, and of %d there is not enough data", same, tested-same-v.Worse-v.Better)
+	say := func(word, class, format string, args ...any) {
+		v.Word, v.Class, v.Verdict = word, class, fmt.Sprintf(format, args...)
+	}
 	switch {
 	case v.Worse > 0 && v.Better > 0:
-		v.Word, v.Class, v.Verdict = "mixed", "unclean", fmt.Sprintf(
-			"Of %s, %d are worse in B and %d better; %s.",
-			figures,
-			v.Worse,
-			v.Better,
-			rest,
-		)
+		say("mixed", "unclean", "Of %s, %d are worse in B and %d better; %s.", figures, v.Worse, v.Better, rest)
 	case v.Worse > 0:
-		v.Word, v.Class, v.Verdict = "B is worse", "fail", fmt.Sprintf(
-			"Of %s, %d are worse in B and none is better; %s.",
-			figures,
-			v.Worse,
-			rest,
-		)
+		say("B is worse", "fail", "Of %s, %d are worse in B and none is better; %s.", figures, v.Worse, rest)
 	case v.Better > 0:
-		v.Word, v.Class, v.Verdict = "B is better", "pass", fmt.Sprintf(
-			"Of %s, %d are better in B and none is worse; %s.",
-			figures,
-			v.Better,
-			rest,
-		)
+		say("B is better", "pass", "Of %s, %d are better in B and none is worse; %s.", figures, v.Better, rest)
 	case same == 0:
-		v.Word, v.Class, v.Verdict = "not enough data", "not-judged", fmt.Sprintf(
-			"These runs show no difference in any of %s, and rule none out.",
-			figures,
-		)
+		say("not enough data", "not-judged", "These runs show no difference in any of %s, and rule none out.", figures)
 	default:
-		v.Word, v.Class, v.Verdict = "tie", "not-judged", fmt.Sprintf("No difference was found in any of %s: %s.", figures, rest)
+		say("tie", "not-judged", "No difference was found in any of %s: %s.", figures, rest)
 	}
 }
 

@@ -167,29 +167,28 @@ func (t *tile) latency(l *results.Lane) {
 
 func (t *tile) rows(x laneOf) {
 	l := x.lane
-	add := func(label, text, class string) { t.Rows = append(t.Rows, tileRow{label, text, class}) }
+	add := func(label, text string) { t.Rows = append(t.Rows, tileRow{Label: label, Text: text}) }
+	bad := func(label, text string) { t.Rows = append(t.Rows, tileRow{label, text, "unclean"}) }
 	if x.hasNoDeliveries() {
-		add("subscriptions", count(l.Ready.Active), "")
+		add("subscriptions", count(l.Ready.Active))
 		return
 	}
 	if l.Latency.FromIntended.Count > 0 {
-		add("p50", l.Latency.FromIntended.P50.String(), "")
+		add("p50", l.Latency.FromIntended.P50.String())
 	}
-	add("expected", count(l.Expected), "")
-	add("delivered", count(l.Delivered), "")
-	lost := "0"
+	add("expected", count(l.Expected))
+	add("delivered", count(l.Delivered))
 	if n := l.Expected - l.Delivered; n > 0 {
-		lost = fmt.Sprintf("%s (%.3g %%)", count(n), 100*float64(n)/float64(l.Expected))
-		add("lost", lost, "unclean")
+		bad("lost", fmt.Sprintf("%s (%.3g %%)", count(n), 100*float64(n)/float64(l.Expected)))
 	} else {
-		add("lost", lost, "")
+		add("lost", "0")
 	}
 	if d := l.Duplicates.SameEvent + l.Duplicates.SameEmission; d > 0 {
-		add("duplicates", count(d), "unclean")
+		bad("duplicates", count(d))
 	} else {
-		add("duplicates", "0", "")
+		add("duplicates", "0")
 	}
 	if share := l.Overhead.TotalPerDelivered; share != (results.Share{}) {
-		add("wire cost per event", bytes(share.Bytes), "")
+		add("wire cost per event", bytes(share.Bytes))
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/crash"
-	"github.com/eventmeter/eventmeter/internal/summary"
 )
 
 // A checkpoint is the result of a run in progress, marked as such. It is written
@@ -67,7 +66,7 @@ func (p *pass) checkpoint() *Outcome {
 	account := p.ledger.Snapshot(p.opts.Shard != nil)
 	p.wholeNames(&account)
 	m := account.Measured
-	in, process := p.watch.SoFar(summary.Share(m.Dropped, m.Fired+m.Dropped))
+	in, process := p.watch.SoFar(results.ShareOf(m.Dropped, m.Fired+m.Dropped))
 	c := p.copied()
 	own := p.driverFigures()
 	p.observed(own, p.clock.Now(), c.Warn)

@@ -9,7 +9,6 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/health"
-	"github.com/eventmeter/eventmeter/internal/summary"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/results"
 	"github.com/eventmeter/eventmeter/sinks/ledger"
@@ -71,7 +70,7 @@ func (r *run) pass(ctx context.Context, lanes []*lane) (err error) {
 		p.backlog.Undrained = p.ledger.Outstanding()
 	}
 	emissions := p.ledger.Live().Measured
-	generator, process := p.watch.Stop(summary.Share(emissions.Dropped, emissions.Fired+emissions.Dropped))
+	generator, process := p.watch.Stop(results.ShareOf(emissions.Dropped, emissions.Fired+emissions.Dropped))
 	for name, v := range watched.TargetMetrics.Odd() {
 		p.Warn("target-metrics", "", "the target reported %s %g, which no process can have: the metric is left out", errtext.Line(name), v)
 	}

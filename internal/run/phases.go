@@ -11,7 +11,6 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/health"
 	"github.com/eventmeter/eventmeter/internal/metrics"
-	"github.com/eventmeter/eventmeter/internal/summary"
 	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/results"
@@ -194,7 +193,7 @@ func (p *pass) conditions() (all []results.Condition) {
 func (p *pass) look() bool {
 	account := p.ledger.Snapshot(true)
 	m := account.Measured
-	in, _ := p.watch.SoFar(summary.Share(m.Dropped, m.Fired+m.Dropped))
+	in, _ := p.watch.SoFar(results.ShareOf(m.Dropped, m.Fired+m.Dropped))
 	lag := results.Summarise(account.FireLag)
 	measured := p.clock.Now().Sub(p.firing.Start().Add(p.profile.Phases.Warmup))
 	enough := true

@@ -160,8 +160,8 @@ func (a *accepting) answered(now time.Time) {
 		"target-silent",
 		"",
 		"from %s after publishing began, the target answered nothing for about %s",
-		results.FormatNanos(results.Nanos(start)),
-		results.FormatNanos(results.Nanos(now.Sub(a.silent))),
+		results.Nanos(start),
+		results.Nanos(now.Sub(a.silent)),
 	)
 	a.silent = time.Time{}
 	a.p.trouble.Store(nil)

@@ -129,7 +129,7 @@ func (s *Summary) Add(a ledger.Account, own []results.PartFigures, generator res
 		res.Lanes = append(res.Lanes, l)
 	}
 	res.Generator = health.Worse(res.Generator, generator)
-	res.Generator.DroppedEvents = Share(u.Dropped, u.Scheduled)
+	res.Generator.DroppedEvents = results.ShareOf(u.Dropped, u.Scheduled)
 	res.Target.Process = health.Together(res.Target.Process, target)
 	if s.idle = s.idle || idle(target, res.Lanes[len(res.Lanes)-len(a.Lanes):]); s.idle {
 		s.forgetTarget()
@@ -200,14 +200,6 @@ type Machine struct {
 	Name      string
 	CPUs      int
 	Generator results.Generator
-}
-
-// Share returns part/whole, or 0 if whole is 0.
-func Share(part, whole int64) float64 {
-	if whole == 0 {
-		return 0
-	}
-	return float64(part) / float64(whole)
 }
 
 // Measured says how long a lane was measured, and what ended that.
