@@ -60,7 +60,7 @@ func TestClosedOutputIsNoError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "out")
-			stderr, code := toClosedPipe(t, smoke(append([]string{"--quiet", "--out", dir, loose}, args...)...)...)
+			stderr, code := toClosedPipe(t, smoke(append([]string{"--quiet", "--out", dir, loose, "--set=phases.measure=1s"}, args...)...)...)
 			if code != exitOK && code != exitBottleneck || strings.Contains(stderr, "pipe") {
 				t.Errorf("exit code %d: %s", code, stderr)
 			}
@@ -85,7 +85,8 @@ func TestClosedOutputIsNoError(t *testing.T) {
 	t.Run("capacity", func(t *testing.T) {
 		t.Parallel()
 		dir := filepath.Join(t.TempDir(), "out")
-		stderr, code := toClosedPipe(t, "capacity", "--profile", knownProfile(t), "--quiet", "--out", dir, "--set", "capacity.step=500ms")
+		stderr, code := toClosedPipe(t, "capacity", "--profile", knownProfile(t), "--quiet", "--out", dir,
+			"--set=capacity.step=500ms", "--set=capacity.confirm=1", "--set=capacity.idle=0s")
 		if code < 0 || strings.Contains(stderr, "pipe") {
 			t.Errorf("exit code %d: %s", code, stderr)
 		}
@@ -720,7 +721,7 @@ name: push-only
 lanes: [{name: push, mode: push, subscriptions: 2, event: chat.message}]
 upstream: {payload: {channel: "channel-{{.Source}}", text: "{{.Probe}}"}}
 schedule: {kind: constant, rate: 25/s}
-phases: {ready: 30s, warmup: 0s, measure: 4800ms, drain: 2s}
+phases: {ready: 30s, warmup: 0s, measure: 2400ms, drain: 2s}
 thresholds: ["*.lostSilent == 0"]
 `
 
@@ -735,16 +736,16 @@ func TestGoneTargetIsNoSuccess(t *testing.T) {
 		act   func(*os.Process)
 		args  []string
 	}{
-		"1.8 s before the end":     {75, kill, nil},
-		"0.2 s before the end":     {115, kill, nil},
-		"with the last event":      {120, kill, nil},
-		"hangs before the end":     {75, stop, nil},
-		"between two events":       {3, kill, []string{"--set", "schedule.rate=0.5/s"}},
-		"in two processes":         {75, kill, []string{"--processes", "2"}},
-		"lanes in turns":           {115, kill, []string{"--set", "phases.order=turns"}},
+		"1.8 s before the end":     {15, kill, nil},
+		"0.2 s before the end":     {55, kill, nil},
+		"with the last event":      {60, kill, nil},
+		"hangs before the end":     {15, stop, nil},
+		"between two events":       {3, kill, []string{"--set", "schedule.rate=0.5/s", "--set", "phases.measure=4800ms"}},
+		"in two processes":         {15, kill, []string{"--processes", "2"}},
+		"lanes in turns":           {55, kill, []string{"--set", "phases.order=turns"}},
 		"hangs for good":           {2, stop, []string{"--set", "schedule.rate=0.5/s", "--set", "phases.measure=60s"}},
 		"killed early":             {30, kill, []string{"--set", "phases.measure=60s"}},
-		"hangs, one event per 2 s": {2, stop, []string{"--set", "schedule.rate=0.5/s"}},
+		"hangs, one event per 2 s": {2, stop, []string{"--set", "schedule.rate=0.5/s", "--set", "phases.measure=4800ms"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
