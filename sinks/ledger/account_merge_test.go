@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
@@ -135,9 +136,20 @@ func TestMergeAddsUp(t *testing.T) {
 		h.Max() != one.Latency.FromIntended.Histogram.Max() {
 		t.Errorf("%d samples", h.TotalCount())
 	}
-	b.Lanes[0].Name = "other"
-	if _, err := MergeAccounts([]Account{a, b}, MergeOptions{}); err == nil {
-		t.Error("lanes of two names were added")
+	for want, change := range map[string]func(*Account){
+		"lane 0 is x (x, x) here and other (x, x) there": func(b *Account) { b.Lanes[0].Name = "other" },
+		"lane 0 is x (x, x) here and x (other, x) there": func(b *Account) { b.Lanes[0].System = "other" },
+		"lane 0 is x (x, x) here and x (x, other) there": func(b *Account) { b.Lanes[0].Mode = "other" },
+		"account 1 has 2 lanes and intervals of 1s, the first has 1 and 2s": func(b *Account) {
+			b.Interval, b.Lanes = time.Second, append(b.Lanes, LaneAccount{})
+		},
+	} {
+		a, b := filled(), filled()
+		a.Interval, b.Interval = 2*time.Second, 2*time.Second
+		change(&b)
+		if _, err := MergeAccounts([]Account{a, b}, MergeOptions{}); err == nil || err.Error() != "merge accounts: "+want {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 	if _, err := MergeAccounts(nil, MergeOptions{}); err == nil {
 		t.Error("nothing was added")

@@ -118,12 +118,10 @@ func New(opt Options) (*Ledger, error) {
 	if opt.Recorded < opt.Interval || opt.Recorded%opt.Interval != 0 {
 		return nil, fmt.Errorf("ledger: recorded intervals of %v: give a multiple of the interval of %v", opt.Recorded, opt.Interval)
 	}
-	switch {
-	case opt.Examples == 0:
+	if opt.Examples == 0 {
 		opt.Examples = defaultExamples
-	case opt.Examples < 0:
-		opt.Examples = 0
 	}
+	opt.Examples = max(opt.Examples, 0)
 	if opt.Clock == nil {
 		opt.Clock = eventmeter.NewClock()
 	}

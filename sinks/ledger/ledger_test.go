@@ -205,6 +205,8 @@ func TestLedgerFigures(t *testing.T) {
 			second(SubCounts{Expected: 3, Delivered: 2, LostOrderUnknown: 1, Announcements: 6, FalseAlarms: 5, GapIncidents: 1, LongestGap: 1})},
 		{"announced before active", "attaching@1 truncated@1.5 active@2 fire:1@3 ok:1@4", Options{},
 			second(SubCounts{Expected: 1, LostSilent: 1, Announcements: 1, GapIncidents: 1, LongestGap: 1})},
+		{"announced, and nothing was published since it began", "attaching@1 fire:1@1 ok:1@1.5 active@2 truncated@3", Options{},
+			second(SubCounts{Announcements: 1, FalseAlarms: 1})},
 		{"passed over before it began", up + "passed@3 fire:1@4 ok:1@5 got:1@6", Options{},
 			second(SubCounts{Expected: 1, Delivered: 1, Announcements: 1})},
 		{"passed over before it began, and announced", up + "passed@3 truncated@3 fire:1@4 ok:1@5 got:1@6", Options{},
