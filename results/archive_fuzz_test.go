@@ -360,6 +360,35 @@ func TestPartAndResultAgree(t *testing.T) {
 	}
 }
 
+// TestPartErrors: a part that no merge can use is refused, with the field and its value.
+func TestPartErrors(t *testing.T) {
+	for want, change := range map[string]func(*Part){
+		`its schema is "x"`:                                                func(p *Part) { p.Schema = "x" },
+		"index: there is no shard 2 of 2":                                  func(p *Part) { p.Index = 2 },
+		"index: there is no shard 0 of 1":                                  func(p *Part) { p.Count = 1 },
+		"passes[0].account.Interval: 999999 ns is no width of an interval": func(p *Part) { p.Passes[0].Account.Interval = time.Millisecond - 1 },
+		"passes[0].began: -1 ns is before the run":                         func(p *Part) { p.Passes[0].Began = -1 },
+		"passes[0].beganAt: 1 is no year of a run":                         func(p *Part) { p.Passes[0].BeganAt = time.Time{} },
+		"passes[0].figures: it has figures of 0 lanes, and the account has 1 lanes": func(p *Part) {
+			p.Passes[0].Figures = nil
+		},
+		"passes[0].account.Lanes[1].Name: push appears twice": func(p *Part) {
+			pass := &p.Passes[0]
+			pass.Account.Lanes = append(pass.Account.Lanes, pass.Account.Lanes[0])
+			pass.Figures = append(pass.Figures, pass.Figures[0])
+		},
+		"passes[0].account.Lanes[0].Series[1].Number: 7 is out of order": func(p *Part) {
+			p.Passes[0].Account.Lanes[0].Series = []ledger.LaneInterval{{Number: 7}, {Number: 7}}
+		},
+	} {
+		_, p := archiveOf(t)
+		change(p)
+		if err := p.check(); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
 // Devices and directories are refused as files of an archive.
 func TestOnlyRegularFilesAreRead(t *testing.T) {
 	dir := t.TempDir()

@@ -263,14 +263,9 @@ func IsCapacity(dir string) bool {
 // RebuildCapacity loads the capacity in dir and rebuilds the result of every step from its archive
 // (see [Rebuild]). A step that contradicts its archive is an error that wraps [ErrFormat].
 func RebuildCapacity(dir string) (*Capacity, error) {
-	f, err := openRegular(filepath.Join(dir, CapacityFile))
+	c, err := load("capacity", filepath.Join(dir, CapacityFile), ReadCapacity)
 	if err != nil {
-		return nil, fmt.Errorf("load capacity: %w", err)
-	}
-	defer f.Close()
-	c, err := ReadCapacity(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
+		return nil, err
 	}
 	for _, s := range c.Steps {
 		if s.Dir == "" {

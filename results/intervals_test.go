@@ -3,6 +3,8 @@ package results
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io/fs"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -203,11 +205,30 @@ func TestRebuildIntervals(t *testing.T) {
 		_, err = Rebuild(dir)
 		return dir, err
 	}
-	if _, err := save(func(*Latency) {}); err != nil {
+	dir, err := save(func(*Latency) {})
+	if err != nil {
 		t.Fatal(err)
 	}
+	log, err := LoadLog(dir, "push")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := log.Intervals[len(log.Intervals)-1]; len(log.Intervals) != 120 || last.Start != 59*time.Second || last.Length != time.Second {
+		t.Errorf("%d intervals, the last at %s for %s", len(log.Intervals), last.Start, last.Length)
+	}
+	name := filepath.Join(dir, "push.hlog")
+	text, err := os.ReadFile(name)
+	if err != nil || !strings.HasPrefix(string(text), "#[eventmeter 1, lane push: latency in ns, ") {
+		t.Errorf("the log does not begin with what it is: %.80q, %v", text, err)
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Rebuild(dir); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), name) {
+		t.Errorf("without a log: %v", err)
+	}
 	// An archive that was written before p95 existed gets it from its histograms.
-	dir, err := save(func(l *Latency) {
+	dir, err = save(func(l *Latency) {
 		l.FromIntended.P95, l.FromSent.P95 = 0, 0
 		delete(l.Intervals, "fromIntended.p95")
 		delete(l.Intervals, "fromSent.p95")
@@ -232,15 +253,17 @@ func TestRebuildIntervals(t *testing.T) {
 	set := func(name string, change func(in *Interval)) func(*Latency) {
 		return func(l *Latency) { in := l.Intervals[name]; change(&in); l.Intervals[name] = in }
 	}
+	p50 := r.Lanes[0].Latency.Intervals["fromIntended.p50"]
 	for want, change := range map[string]func(*Latency){
-		"the interval of fromIntended.p50 is": set("fromIntended.p50", func(in *Interval) { in.Low /= 2 }),
-		"the interval of fromSent.p50 is":     set("fromSent.p50", func(in *Interval) { in.Draws *= 2 }),
-		"the interval of fromSent.p90 is":     func(l *Latency) { delete(l.Intervals, "fromSent.p90") },
-		"which is not between":                set("fromIntended.p50", func(in *Interval) { in.Low *= 10 }),
-		"is not between":                      set("fromIntended.p50", func(in *Interval) { in.High = 1 }),
-		"draws of 18000 deliveries":           set("fromIntended.p50", func(in *Interval) { in.Draws = 1e6 }),
-		"has the doubt":                       set("fromIntended.p50", func(in *Interval) { in.Doubt = "mine" }),
-		"names a figure that does not exist":  set("fromIntended.p42", func(in *Interval) {}),
+		fmt.Sprintf("the interval of fromIntended.p50 is %d to %d ns from %d draws, and %s says %d to %d ns from %d",
+			p50.Low, p50.High, p50.Draws, File, p50.Low/2, p50.High, p50.Draws): set("fromIntended.p50", func(in *Interval) { in.Low /= 2 }),
+		"the interval of fromSent.p50 is":    set("fromSent.p50", func(in *Interval) { in.Draws *= 2 }),
+		"the interval of fromSent.p90 is":    func(l *Latency) { delete(l.Intervals, "fromSent.p90") },
+		"which is not between":               set("fromIntended.p50", func(in *Interval) { in.Low *= 10 }),
+		"is not between":                     set("fromIntended.p50", func(in *Interval) { in.High = 1 }),
+		"draws of 18000 deliveries":          set("fromIntended.p50", func(in *Interval) { in.Draws = 1e6 }),
+		"has the doubt":                      set("fromIntended.p50", func(in *Interval) { in.Doubt = "mine" }),
+		"names a figure that does not exist": set("fromIntended.p42", func(in *Interval) {}),
 	} {
 		if _, err := save(change); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", want, err)

@@ -24,17 +24,50 @@ func full() *Result {
 	return r
 }
 
-// TestRebuildCapacityErrors: an error names the directory.
-func TestRebuildCapacityErrors(t *testing.T) {
-	dir := t.TempDir()
-	if _, err := RebuildCapacity(dir); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), dir) {
-		t.Errorf("no file: %v", err)
+// TestErrorsNameTheFile: whatever file of an archive is missing or none of ours, the error says which.
+func TestErrorsNameTheFile(t *testing.T) {
+	for file, c := range map[string]struct {
+		load            func(dir string) error
+		missing, broken error
+	}{
+		File:         {func(dir string) error { _, err := Load(dir); return err }, fs.ErrNotExist, ErrFormat},
+		CapacityFile: {func(dir string) error { _, err := RebuildCapacity(dir); return err }, fs.ErrNotExist, ErrFormat},
+		PartFile:     {func(dir string) error { _, err := LoadPart(dir); return err }, ErrFormat, ErrFormat},
+		TimelineFile: {func(dir string) error { _, err := LoadTimelines(dir); return err }, fs.ErrNotExist, ErrTimeline},
+		"push.hlog":  {func(dir string) error { _, err := LoadLog(dir, "push"); return err }, fs.ErrNotExist, ErrLog},
+	} {
+		dir := t.TempDir()
+		if err := c.load(dir); !errors.Is(err, c.missing) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), file) {
+			t.Errorf("no %s: %v", file, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, file), []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.load(dir); !errors.Is(err, c.broken) || !strings.Contains(err.Error(), filepath.Join(dir, file)+": ") {
+			t.Errorf("%s of something else: %v", file, err)
+		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, CapacityFile), []byte("{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := RebuildCapacity(dir); !errors.Is(err, ErrFormat) || !strings.HasPrefix(err.Error(), dir+": ") {
-		t.Errorf("not a capacity: %v", err)
+}
+
+// TestCheckSays: an error has every number of a sum in its place.
+func TestCheckSays(t *testing.T) {
+	for want, r := range map[string]Result{
+		"upstream: 9 events are not 2 accepted + 3 uncertain + 4 refused + 5 dropped": {
+			Upstream: Upstream{Scheduled: 9, Published: 9, Accepted: 2, Uncertain: 3, Refused: 4, Dropped: 5},
+		},
+		"lane push: 99 expected are not 1 delivered + 2 silent loss + 3 announced loss + 4 lost with unknown order " +
+			"+ 5 undeliverable + 6 refused + 7 suspended": {
+			Lanes: []Lane{{Name: "push", Expected: 99, Delivered: 1, LostSilent: 2, LostAnnounced: 3, LostOrderUnknown: 4,
+				LostUndeliverable: 5, LostRefused: 6, LostSuspended: 7}},
+		},
+		"part: there is no shard 3 of 3": {Part: &PartOf{Index: 3, Count: 3}},
+		"finished: 1970-01-01T00:00:01Z is before it started, 1970-01-01T00:00:02Z": {
+			Started: time.Unix(2, 0).UTC(), Finished: time.Unix(1, 0).UTC(),
+		},
+	} {
+		if err := r.Check(); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }
 

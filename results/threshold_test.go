@@ -110,6 +110,34 @@ func TestThresholdErrors(t *testing.T) {
 	}
 }
 
+func TestCheckNames(t *testing.T) {
+	k := Known{Lanes: map[string][]string{"push": {"cuts", "resumed"}, "poll": {"cuts", "pollsPacedByServer"}}, Upstream: []string{"retries"}}
+	for text, want := range map[string]string{
+		"push.figures.cuts == 0":                   "",
+		"push.timings.resumed.p99 < 1s":            "",
+		"push.figures.cut == 0":                    "did you mean cuts?",
+		"push.figures.pollsPacedByServer == 0":     `there is no figure "figures.pollsPacedByServer"; there are cuts, resumed`,
+		"*.figures.pollsPacedByServer == 0":        "",
+		"*.figures.x == 0":                         "there are cuts, pollsPacedByServer, resumed",
+		"run.upstream.figures.retries == 0":        "",
+		"run.upstream.figures.retrie == 0":         "did you mean retries?",
+		"run.generator.bottleneck == false":        "",
+		"push.failures.nosuch == 0":                `there is no figure "failures.nosuch"`,
+		"push.overhead.causes.events.requests > 0": "",
+		"push.overhead.causes.event.requests > 0":  "did you mean events?",
+		"push.lostSilent == 0":                     "",
+	} {
+		th, err := ParseThreshold(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = th.CheckNames(k)
+		if (err == nil) != (want == "") || err != nil && (!errors.Is(err, ErrThreshold) || !strings.HasSuffix(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
 func TestNanosText(t *testing.T) {
 	for n, want := range map[Nanos]string{0: "0", 7: "7.00ns", 999: "999ns", 1000: "1.00µs", 532100: "532µs",
 		999499: "999µs", 999500: "1.00ms", 12345678: "12.3ms", 99949999: "99.9ms",
