@@ -262,6 +262,7 @@ func caughtUp(seen *witness.Witness, events int64) int64 {
 
 // A poller follows hasMore through pages in which nothing is for it.
 func TestPollThroughFilteredPages(t *testing.T) {
+	t.Parallel() // it mostly waits
 	const channels = 6
 	s := &pollServer{page: 2, next: 200 * time.Millisecond}
 	srv := s.start(t)
@@ -307,6 +308,7 @@ func TestPollOfACursorThatNeverStops(t *testing.T) {
 
 // Nothing is published before every poller has its pace: its second poll is later than the target asks.
 func TestPollersHaveTheirPaceFirst(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := &pollServer{page: 1000, next: 300 * time.Millisecond}
 	srv := s.start(t)
 	phases := "schedule: {rate: 40/s}\nphases: {ready: %s, warmup: 0, measure: 500ms, drain: 200ms}\n"
@@ -324,6 +326,7 @@ func TestPollersHaveTheirPaceFirst(t *testing.T) {
 
 // The drain lasts until every poller has polled once more, however short it is.
 func TestDrainWaitsForTheNextPoll(t *testing.T) {
+	t.Parallel() // it mostly waits
 	const channels = 4
 	s := &pollServer{page: 1000, next: 1500 * time.Millisecond}
 	srv := s.start(t)
@@ -414,6 +417,7 @@ func TestChurnIsNotWaitedForForEver(t *testing.T) {
 
 // The interval of polls is a figure: how long it was, and who set it.
 func TestPollIntervalIsAFigure(t *testing.T) {
+	t.Parallel() // it mostly waits
 	for name, tt := range map[string]struct {
 		next         time.Duration
 		paced, other string
@@ -423,6 +427,7 @@ func TestPollIntervalIsAFigure(t *testing.T) {
 		"nobody":      {0, "pollsPacedByMinInterval", "pollsPacedByServer"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := &pollServer{page: 1, next: tt.next}
 			srv := s.start(t)
 			out := runs(t, Options{Profile: pollProfile(t, srv.URL, 2, ", poll: {minInterval: 100ms}",

@@ -317,6 +317,7 @@ func warningOf(r *results.Result, code string) string {
 // A target that does not trust the listener's certificate has lost nothing: the
 // witness, whose certificate it trusts, gets every event.
 func TestWebhookWithACertificateThatTheTargetDoesNotTrust(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := &hookServer{attempts: 2}
 	r, _ := hookRun(t, s, "")
 	l := r.Lanes[0]
@@ -341,6 +342,7 @@ func TestWebhookWithACertificateThatTheTargetDoesNotTrust(t *testing.T) {
 
 // The same target on the same machine, called back over plain HTTP.
 func TestWebhookOverPlainHTTPOnLoopback(t *testing.T) {
+	t.Parallel() // it mostly waits
 	r, _ := hookRun(t, &hookServer{attempts: 1}, `, webhook: {callback: "http://127.0.0.1:0"}`)
 	if l := r.Lanes[0]; l.Delivered != l.Expected || l.Lost() != 0 || l.Detail.Undeliverable != 0 {
 		t.Errorf("%d expected, %d delivered, %d lost", l.Expected, l.Delivered, l.Lost())
@@ -350,8 +352,10 @@ func TestWebhookOverPlainHTTPOnLoopback(t *testing.T) {
 // A sender that signs with the text of the secret: every copy comes and is
 // refused, and the mistake is named.
 func TestWebhookSignedWithTheText(t *testing.T) {
+	t.Parallel() // it mostly waits
 	const mistake = "wrong signature: the key is the secret's text, whsec_ included, and not the bytes that it stands for"
 	t.Run("strict", func(t *testing.T) {
+		t.Parallel()
 		r, _ := hookRun(t, &hookServer{attempts: 2, textKey: true}, `, webhook: {callback: "http://127.0.0.1:0"}`)
 		l := r.Lanes[0]
 		if l.LostRefused != l.Expected || l.LostSilent != 0 {
@@ -365,6 +369,7 @@ func TestWebhookSignedWithTheText(t *testing.T) {
 		}
 	})
 	t.Run("report", func(t *testing.T) {
+		t.Parallel()
 		r, _ := hookRun(t, &hookServer{attempts: 2, textKey: true}, `, webhook: {callback: "http://127.0.0.1:0", verify: report}`)
 		l := r.Lanes[0]
 		if l.Delivered != l.Expected || l.Lost() != 0 || l.Detail.MalformedBy["taken by verify: report: "+mistake] != l.Expected {
@@ -376,6 +381,7 @@ func TestWebhookSignedWithTheText(t *testing.T) {
 // A target that suspends a subscription whose deliveries fail, and says so when
 // it is asked: what it was published meanwhile is a row of its own.
 func TestWebhookLostAfterSuspension(t *testing.T) {
+	t.Parallel() // it mostly waits
 	r, _ := hookRun(t, &hookServer{attempts: 1, textKey: true, suspendAfter: 4}, `, webhook: {callback: "http://127.0.0.1:0"}`)
 	l := r.Lanes[0]
 	if l.LostSilent != 0 || l.LostRefused != 3*4 || l.LostSuspended != l.Expected-3*4 {
@@ -392,6 +398,7 @@ func TestWebhookLostAfterSuspension(t *testing.T) {
 // A subscription that is ended for a moment costs a request to be opened again,
 // and nothing to open it.
 func TestWebhookEndedForAMoment(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := &hookServer{attempts: 1, endAfter: 8}
 	r, _ := hookRun(t, s, `, webhook: {callback: "http://127.0.0.1:0"}`)
 	l := r.Lanes[0]

@@ -206,6 +206,7 @@ func TestAnotherTool(t *testing.T) {
 // TestSessionIsForgotten loses a request with the session that it belongs to, and
 // makes the next one in another.
 func TestSessionIsForgotten(t *testing.T) {
+	t.Parallel() // it mostly waits
 	w := systemstest.NewWorld(t, refserver.Options{})
 	var forgotten atomic.Bool
 	target, err := url.Parse(strings.TrimSuffix(w.Srv.URL(), "/mcp"))
@@ -255,6 +256,7 @@ func TestSessionIsForgotten(t *testing.T) {
 }
 
 func TestMassDisconnect(t *testing.T) {
+	t.Parallel() // it mostly waits
 	w := systemstest.NewWorld(t, refserver.Options{ResumeOverlap: time.Hour})
 	const subs = 40
 	for _, c := range []struct {
@@ -302,6 +304,7 @@ func TestMassDisconnect(t *testing.T) {
 }
 
 func TestPolicyExpires(t *testing.T) {
+	t.Parallel() // it mostly waits
 	w := systemstest.NewWorld(t, refserver.Options{})
 	d, rec := requests(t, mcpclient.EndpointOptions{URL: w.Srv.URL()}, driver.Options{Subscriptions: 4, Settings: sep975.Settings{
 		Steps: 200, Step: 20 * time.Millisecond, MaxWait: 100 * time.Millisecond, Tolerance: time.Second,
@@ -316,6 +319,7 @@ func TestPolicyExpires(t *testing.T) {
 }
 
 func TestStatusKeepsThePolicy(t *testing.T) {
+	t.Parallel() // it mostly waits
 	w := systemstest.NewWorld(t, refserver.Options{})
 	d, rec := requests(t, mcpclient.EndpointOptions{URL: w.Srv.URL()}, driver.Options{Settings: sep975.Settings{
 		Steps: 5, Step: 20 * time.Millisecond, MaxWait: 2 * time.Second,
@@ -331,6 +335,7 @@ func TestStatusKeepsThePolicy(t *testing.T) {
 
 // What getStatus says is compared with what the lane knows.
 func TestStatusIsCompared(t *testing.T) {
+	t.Parallel() // it mostly waits
 	completed := []byte(`"status":"completed"`)
 	for name, c := range map[string]struct {
 		answer func([]byte) []byte
@@ -344,6 +349,7 @@ func TestStatusIsCompared(t *testing.T) {
 		"goes back, too": {nil, "goes back to processing"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := systemstest.NewWorld(t, refserver.Options{SSEAnswers: true}) // so that answers are bent, too
 			if c.answer == nil {
 				var answers atomic.Int64 // every second one is of before
@@ -378,11 +384,12 @@ func TestStatusIsCompared(t *testing.T) {
 }
 
 func TestTwoResumeAtOnce(t *testing.T) {
+	t.Parallel() // it mostly waits
 	// The connection that was superseded gets an error by SEP-975. In a session, an
 	// error would be the response.
 	for via, outcome := range map[string]string{sep975.ViaToken: "doublesOneRefused", sep975.ViaLastEventID: "doublesUntold"} {
 		t.Run(via, func(t *testing.T) {
-			t.Parallel() // it mostly waits
+			t.Parallel()
 			twoResumeAtOnce(t, via, outcome)
 		})
 	}
@@ -408,9 +415,13 @@ func twoResumeAtOnce(t *testing.T, via, outcome string) {
 }
 
 func TestServerHangsUp(t *testing.T) {
+	t.Parallel() // it mostly waits
 	for _, overlap := range []time.Duration{-1, time.Hour} {
 		for _, via := range []string{sep975.ViaToken, sep975.ViaLastEventID} {
-			t.Run(via+"/"+overlap.String(), func(t *testing.T) { serverHangsUp(t, via, overlap) })
+			t.Run(via+"/"+overlap.String(), func(t *testing.T) {
+				t.Parallel()
+				serverHangsUp(t, via, overlap)
+			})
 		}
 	}
 }
