@@ -3,6 +3,7 @@ package errtext
 import (
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -19,12 +20,9 @@ func WayOut(err error) string {
 		return "name the authority's certificate in target.caFile (in k6: ca)"
 	case errors.As(err, &host):
 		return "use a host name of the certificate in the URL, or give the server a certificate for this one"
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && time.Now().Before(invalid.Cert.NotBefore):
-		return "the certificate is not valid yet: look at its dates, and at the clock of this machine"
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "the certificate has expired: renew it"
 	case errors.As(err, &invalid):
-		return "the server needs another certificate"
+		from, to := invalid.Cert.NotBefore.Format(time.DateOnly), invalid.Cert.NotAfter.Format(time.DateOnly)
+		return fmt.Sprintf("the certificate is valid from %s to %s: renew it, or look at the clock of this machine", from, to)
 	}
 	return ""
 }

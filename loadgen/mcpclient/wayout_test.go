@@ -77,8 +77,8 @@ func TestErrorsNameTheWayOut(t *testing.T) {
 	}{
 		{"unknown authority", "127.0.0.1", -hour, hour, true, "target.caFile"},
 		{"another host name", "other.example", -hour, hour, false, "a host name of the certificate"},
-		{"expired", "127.0.0.1", -2 * hour, -hour, false, "has expired: renew it"},
-		{"not valid yet", "127.0.0.1", hour, 2 * hour, false, "not valid yet"},
+		{"expired", "127.0.0.1", -2 * hour, -hour, false, "the certificate is valid from "},
+		{"not valid yet", "127.0.0.1", hour, 2 * hour, false, "renew it, or look at the clock"},
 	} {
 		address, roots := certified(t, c.host, c.from, c.until)
 		if c.stranger {
