@@ -68,6 +68,7 @@ func newDetail(a *ledger.LaneAccount) Detail {
 			"foreignRun":    a.Unexpected.ForeignRun,
 			"neverFired":    a.Unexpected.NeverFired,
 			"notSubscribed": a.Unexpected.NotSubscribed,
+			"afterEnd":      a.Unexpected.AfterEnd,
 			"stale":         a.Unexpected.Stale,
 		},
 		Unprobed:        a.Unprobed,

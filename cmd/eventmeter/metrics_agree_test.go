@@ -182,6 +182,7 @@ func (s pushed) agreeLane(t *testing.T, r *results.Result, l *results.Lane) {
 		{"eventmeter_deliveries_unexpected_total", "kind", map[string]int64{
 			"foreign_run": l.Detail.UnexpectedBy["foreignRun"], "never_fired": l.Detail.UnexpectedBy["neverFired"],
 			"not_subscribed": l.Detail.UnexpectedBy["notSubscribed"], "stale": l.Detail.UnexpectedBy["stale"],
+			"after_end": l.Detail.UnexpectedBy["afterEnd"],
 		}},
 	} {
 		for value, n := range by.want {

@@ -113,8 +113,11 @@ func (s *summary) failures() (out []string) {
 	return out
 }
 
-// notes are the events that were not accepted, the figures that are not clean, leaks, broken rows, how exactly latencies are
-// known, and the settings that explain differences.
+// unexpectedHints are the codes of the warnings that say what may cause unexpected deliveries.
+var unexpectedHints = []string{"not-subscribed", "after-end", "foreign-run", "stale-events"}
+
+// notes are the events that were not accepted, the figures that are not clean, what causes unexpected
+// deliveries, leaks, broken rows, how exactly latencies are known, and the settings that explain differences.
 func (s *summary) notes(j *judgement) (out []string) {
 	for _, w := range s.r.Warnings {
 		if w.Code == results.PublishingFailed {
@@ -127,6 +130,11 @@ func (s *summary) notes(j *judgement) (out []string) {
 			line = s.o.Ink.Bad(line)
 		}
 		out = append(out, line)
+	}
+	for _, w := range s.r.Warnings {
+		if slices.Contains(unexpectedHints, w.Code) {
+			out = append(out, s.besides("hint", warningText(w), 2)...)
+		}
 	}
 	for _, row := range leakRows(s.r) {
 		if row[0] != "no leak" {

@@ -117,6 +117,21 @@ refused    600 of 600 events were not accepted; the first: POST
 	}
 }
 
+// TestSummaryHintsAtUnexpectedDeliveries: where a target ignores arguments, the setting stands beside the count.
+func TestSummaryHintsAtUnexpectedDeliveries(t *testing.T) {
+	l := summaryLane("push", "push", 12.5e6)
+	l.Unexpected = 540
+	r := summaryResult(l)
+	r.Warnings = []results.Warning{{Code: "not-subscribed", Lane: "push", Text: "540 deliveries: set lanes.*.sources"}}
+	const want = `
+not clean  unexpected: push 540
+hint       push: 540 deliveries: set lanes.*.sources
+`
+	if got := summarised(t, r, SummaryOptions{}); !strings.Contains(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 // TestSummaryIsShort: whatever a run has, its summary fits a screen.
 func TestSummaryIsShort(t *testing.T) {
 	for _, lanes := range []int{0, 1, 3, 9, 40} {

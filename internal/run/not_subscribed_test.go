@@ -22,7 +22,7 @@ phases: {warmup: 100ms, measure: 500ms, drain: 5s}
 		t.Fatal(err)
 	}
 	r := runs(t, Options{Profile: p, Embedded: runtest.InProcess}).Result
-	if r.Lanes[0].Unexpected == 0 || !warned(r, "not-subscribed", "lanes.push.sources") {
+	if r.Lanes[0].Unexpected == 0 || !warned(r, "not-subscribed", "lanes.*.sources") {
 		t.Errorf("%d unexpected: %+v", r.Lanes[0].Unexpected, r.Warnings)
 	}
 }

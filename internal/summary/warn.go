@@ -83,10 +83,19 @@ func (s *Summary) warn(firstFailure string) {
 
 // findings are figures that should be 0, and what to say of them.
 var findings = []struct{ figure, code, text string }{
-	{"neverRetried", "never-retried",
+	{"detail.unexpectedBy.notSubscribed", "not-subscribed",
+		"%d deliveries were of sources that nobody subscribed to: if the target ignores the arguments, set lanes.*.sources to those that " +
+			"it delivers (all, without it)"},
+	{"detail.unexpectedBy.afterEnd", "after-end",
+		"%d deliveries were of events that were published after their subscription had ended: the target did not end it"},
+	{"detail.unexpectedBy.foreignRun", "foreign-run",
+		"%d deliveries were of another run: wait until the target has forgotten its events, or let one run publish at a time"},
+	{"detail.unexpectedBy.stale", "stale-events",
+		"%d deliveries were of events from before their subscription, which asked for no replay (lanes.*.maxAge)"},
+	{"figures.neverRetried", "never-retried",
 		"%d events that this side answered 4xx did not come again for 10 s and more: only 410 and 413 are final"},
-	{"hasMoreUnmoved", "has-more", "%d answers to polls said hasMore without an event and without a new cursor"},
-	{"reordered", "list-order", "%d uses saw the entries of the list in another order than the use before"},
+	{"figures.hasMoreUnmoved", "has-more", "%d answers to polls said hasMore without an event and without a new cursor"},
+	{"figures.reordered", "list-order", "%d uses saw the entries of the list in another order than the use before"},
 }
 
 func (s *Summary) warnLane(l results.Lane) {
@@ -127,10 +136,6 @@ func (s *Summary) warnLane(l results.Lane) {
 	}
 	if other := l.Detail.Unprobed - updates; other > 0 && s.profile.Upstream.Kind != "none" {
 		s.Warn("other-traffic", l.Name, "%d events carried no probe id: somebody else's traffic, or a target that drops the string", other)
-	}
-	if n := l.Detail.UnexpectedBy["notSubscribed"]; n > 0 {
-		s.Warn("not-subscribed", l.Name, "%d deliveries were of sources that their subscriptions had not subscribed to: if the target "+
-			"ignores their arguments, set lanes.%s.sources to the sources that it delivers (all, without it)", n, l.Name)
 	}
 	s.warnWebhook(&l)
 	if l.Detail.Malformed > 0 {
@@ -185,7 +190,7 @@ func (s *Summary) warnLane(l results.Lane) {
 		s.Warn("terminated", l.Name, "the target ended %d subscriptions", l.Detail.Terminated)
 	}
 	for _, f := range findings {
-		if n := l.Figures[f.figure]; n > 0 {
+		if n, _ := l.Figure(f.figure); n > 0 {
 			s.Warn(f.code, l.Name, f.text, int64(n))
 		}
 	}

@@ -92,8 +92,10 @@ type Unexpected struct {
 	// NeverFired: the probe id names an emission that this run has not fired.
 	NeverFired int64
 	// NotSubscribed: from a source that the subscription is not owed, or
-	// fired after the subscription was over (or without there being one).
+	// without there being a subscription.
 	NotSubscribed int64
+	// AfterEnd: fired after the subscription was over.
+	AfterEnd int64
 	// Stale: acknowledged to the upstream before the subscription was asked
 	// for, on a lane that asked for no replay.
 	Stale int64
@@ -101,7 +103,7 @@ type Unexpected struct {
 
 // Total is the number of unexpected copies of all kinds.
 func (u Unexpected) Total() int64 {
-	return u.ForeignRun + u.NeverFired + u.NotSubscribed + u.Stale
+	return u.ForeignRun + u.NeverFired + u.NotSubscribed + u.AfterEnd + u.Stale
 }
 
 // SubCounts are the figures of one subscription, all its windows together.

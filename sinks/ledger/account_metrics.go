@@ -118,12 +118,13 @@ var LaneMetrics = []LaneMetric{
 	),
 	{
 		Name:  "eventmeter_deliveries_unexpected_total",
-		Help:  "Copies that should not have been received: foreign_run, never_fired, not_subscribed or stale.",
+		Help:  "Copies that should not have been received: foreign_run, never_fired, not_subscribed, after_end or stale.",
 		Label: "kind",
 		Parts: []LanePart{
 			{"foreign_run", func(n *LiveLane) float64 { return float64(n.Unexpected.ForeignRun) }},
 			{"never_fired", func(n *LiveLane) float64 { return float64(n.Unexpected.NeverFired) }},
 			{"not_subscribed", func(n *LiveLane) float64 { return float64(n.Unexpected.NotSubscribed) }},
+			{"after_end", func(n *LiveLane) float64 { return float64(n.Unexpected.AfterEnd) }},
 			{"stale", func(n *LiveLane) float64 { return float64(n.Unexpected.Stale) }},
 		},
 	},

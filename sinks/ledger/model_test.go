@@ -245,7 +245,11 @@ func (m *model) copy(
 	}
 	if in < 0 || !m.hears(d.Sub, e.source) || windows[in].overCall < i && e.fired > windows[in].over {
 		if e.measured {
-			f.Unexpected.NotSubscribed++
+			if in >= 0 && m.hears(d.Sub, e.source) {
+				f.Unexpected.AfterEnd++
+			} else {
+				f.Unexpected.NotSubscribed++
+			}
 			f.interval(m, d.At).unexpected++
 		}
 		return

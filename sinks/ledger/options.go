@@ -98,6 +98,7 @@ const (
 	VerdictForeignRun
 	VerdictNeverFired
 	VerdictNotSubscribed
+	VerdictAfterEnd
 	VerdictStale
 	VerdictReplayed
 	VerdictInFlight

@@ -106,7 +106,7 @@ func (h *shard) deliver(pos uint32, d *eventmeter.Delivery) Verdict {
 		if e := h.ledger.emissionAt(d.Stamp); e == nil || !e.measured {
 			return Verdict{Kind: VerdictWarmUp}
 		}
-		return h.unexpected(s, d, VerdictNotSubscribed)
+		return h.unexpected(s, d, VerdictAfterEnd)
 	}
 	h.messages++
 	h.bytes += int64(d.Bytes)
@@ -131,9 +131,12 @@ func (h *shard) deliver(pos uint32, d *eventmeter.Delivery) Verdict {
 	}
 	v := Verdict{Measured: e.measured, FromIntended: d.At.Sub(e.intended), FromSent: d.At.Sub(e.fired)}
 	t, src := h.slot(s, d.Stamp.Source), &h.ledger.sources[d.Stamp.Source]
-	if t == nil || s.number == 0 || s.over && e.fired > s.window.over {
+	ended := t != nil && s.over && e.fired > s.window.over
+	if t == nil || s.number == 0 || ended {
 		v.Kind = VerdictWarmUp
-		if e.measured {
+		if ended && e.measured {
+			v.Kind = h.unexpected(s, d, VerdictAfterEnd).Kind
+		} else if e.measured {
 			v.Kind = h.unexpected(s, d, VerdictNotSubscribed).Kind
 		}
 		return v
@@ -425,6 +428,10 @@ func (h *shard) unexpected(s *subState, d *eventmeter.Delivery, kind VerdictKind
 		all.NotSubscribed++
 		own.NotSubscribed++
 		detail = "not subscribed"
+	case VerdictAfterEnd:
+		all.AfterEnd++
+		own.AfterEnd++
+		detail = "after its end"
 	case VerdictStale:
 		all.Stale++
 		own.Stale++

@@ -145,7 +145,7 @@ func TestDeliveriesAfterUnsubscribe(t *testing.T) {
 		}
 	}
 	lane := l.Account().Lanes[0]
-	if lane.Unexpected.NotSubscribed != 2 || lane.Unexpected.Total() != 2 {
+	if lane.Unexpected.AfterEnd != 2 || lane.Unexpected.Total() != 2 {
 		t.Errorf("%+v", lane.Unexpected)
 	}
 	if n := lane.Traffic[eventmeter.Events].Requests; n != 1 {
