@@ -77,7 +77,7 @@ func FuzzRouter(f *testing.F) {
 		r := &router{issued: &issued, respond: func(*wire.Message) { got = append(got, "request") }}
 		for id := range open {
 			x := &Exchange{Take: func(time.Time, wire.Line, *wire.Message) { got = append(got, strconv.FormatUint(id, 10)) }}
-			if err := r.add(id, x); err != nil {
+			if err := r.Add(id, x); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -144,9 +144,9 @@ func TestRouterHearers(t *testing.T) {
 	}
 	line := wire.Line{Data: []byte(`{"method":"notifications/events/list_changed"}`), Size: 47}
 	r.route(line, time.Now())
-	r.unlisten(a)
+	r.Unlisten(a)
 	r.route(line, time.Now())
-	r.unlisten(b)
+	r.Unlisten(b)
 	r.route(line, time.Now())
 	if heard != 3 || first.Down() != 47 || second.Down() != 47 || r.counts.unaddressed.Load() != 1 || r.counts.routed.Load() != 94 {
 		t.Errorf("heard %d, charged %d and %d, unaddressed %d", heard, first.Down(), second.Down(), r.counts.unaddressed.Load())
@@ -158,11 +158,11 @@ func TestRouterFinish(t *testing.T) {
 	ended := 0
 	for id := range uint64(3) {
 		x := &Exchange{End: func(error) { ended++ }}
-		if err := r.add(id+1, x); err != nil {
+		if err := r.Add(id+1, x); err != nil {
 			t.Fatal(err)
 		}
 		if id == 0 {
-			r.remove(1, x)
+			r.Remove(1, x)
 		}
 	}
 	if err := r.listen(&Exchange{End: func(error) { ended++ }}); err != nil {
@@ -170,7 +170,7 @@ func TestRouterFinish(t *testing.T) {
 	}
 	gone := errors.New("gone")
 	r.finish(gone)
-	if ended != 3 || r.add(9, &Exchange{}) != gone || r.listen(&Exchange{}) != gone { // the very one
+	if ended != 3 || r.Add(9, &Exchange{}) != gone || r.listen(&Exchange{}) != gone { // the very one
 		t.Errorf("%d exchanges were told", ended)
 	}
 }
