@@ -70,6 +70,7 @@ func (c *checker) capacityBounds(s *Capacity) {
 		value float64
 	}{{"capacity.from", s.From}, {"capacity.to", s.To}} {
 		switch {
+		case b.path == "capacity.to" && !c.given(b.path):
 		case !c.given(b.path):
 			c.missing(b.path, "give the load, in "+Axes[s.Axis])
 		case !(b.value > 0):
@@ -92,6 +93,9 @@ func (c *checker) steps() {
 		path string
 		load float64
 	}{{"capacity.from", c.p.Capacity.From}, {"capacity.to", c.p.Capacity.To}} {
+		if b.load == 0 {
+			continue // no highest load
+		}
 		if _, err := c.p.At(b.load); err != nil {
 			c.bad(b.path, oneProblem(err), "choose another load, or change the key that does not allow it")
 		}

@@ -339,7 +339,8 @@ type Capacity struct {
 	Axis string `json:"axis"`
 	// lowest load, which is tried first; a whole number unless axis is rate
 	From float64 `json:"from"`
-	// highest load
+	// highest load; without it the load is doubled until the SLO breaks, or the generator is the
+	// bottleneck
 	To float64 `json:"to"`
 	// the SLO that a load must meet
 	SLO SLO `json:"slo"`

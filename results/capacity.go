@@ -34,11 +34,13 @@ type Capacity struct {
 	Reason  string `json:"reason,omitempty"` // why it was interrupted
 	// the profile of the search, without secrets
 	Profile json.RawMessage `json:"profile"`
-	Target  Target          `json:"target"` // the server that was measured
-	Host    Host            `json:"host"`   // the machine that measured
-	Axis    string          `json:"axis"`   // rate, subscriptions or burst
-	Unit    string          `json:"unit"`   // unit of a load
-	SLO     CapacitySLO     `json:"slo"`    // the SLO that a load had to meet
+	// the built-in profile or the file that the profile was read from
+	Source string      `json:"source,omitempty"`
+	Target Target      `json:"target"` // the server that was measured
+	Host   Host        `json:"host"`   // the machine that measured
+	Axis   string      `json:"axis"`   // rate, subscriptions or burst
+	Unit   string      `json:"unit"`   // unit of a load
+	SLO    CapacitySLO `json:"slo"`    // the SLO that a load had to meet
 	// found; none: the lowest load did not meet the SLO; bound: the highest load met it; generator:
 	// above the maximum load the generator was the limit; exhausted: too many trials disagreed;
 	// searching: the search was interrupted

@@ -49,7 +49,7 @@ capacity is known.
 ` + exitCodesHelp,
 		Example: `  eventmeter capacity
   eventmeter capacity push --target http://127.0.0.1:8080/mcp --token any --upstream-url http://127.0.0.1:8081 \
-      --axis subscriptions --from 100 --to 5000 --slo 'p99 < 250ms' --slo 'loss <= 0.1%'
+      --axis subscriptions --from 100 --slo 'p99 < 250ms' --slo 'loss <= 0.1%'
   eventmeter capacity mine.yaml --target-metrics http://127.0.0.1:9090/metrics --format json > capacity.json`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			f.run.variables = fromVariables(c)
@@ -66,7 +66,7 @@ capacity is known.
 		{&f.profile, "profile,p", "built-in profile, file, or - for standard input, the same as the argument"},
 		{&f.axis, "axis", "load to raise: rate, subscriptions or burst (default: the profile's)"},
 		{&from, "from", "lowest load (default: the profile's)"},
-		{&to, "to", "highest load (default: the profile's)"},
+		{&to, "to", "highest load (default: the profile's, or as high as the target and the generator get)"},
 		{
 			&f.slo, "slo",
 			"limit that a load must meet: p50, p90, p95, p99 or p999 < DURATION, loss <= SHARE, backlog <= SHARE, or a bound of a " +
@@ -212,6 +212,7 @@ func findCapacity(ctx context.Context, f capacityFlags, io streams) error {
 func (f *capacityFlags) options(p *profiles.Profile, dir string, stop <-chan struct{}, io streams) trials.Options {
 	o := trials.Options{
 		Options: f.run.options(p, stop),
+		Source:  f.profile,
 		Archive: func(sub string, o *run.Outcome) error {
 			return unsaved(filepath.Join(dir, sub), archive(filepath.Join(dir, sub), o), false)
 		},

@@ -209,16 +209,18 @@ func TestPlanNever(t *testing.T) {
 func TestPlanAtMost(t *testing.T) {
 	dir := t.TempDir()
 	writeSearch(t, dir, "push", 50e-6, 1e-6)
-	changeSearch(t, dir, func(c *results.Capacity) { c.Maximum.To, c.Maximum.Above, c.Outcome = 0, 0, "highest" })
+	changeSearch(t, dir, func(c *results.Capacity) {
+		c.Maximum.To, c.Maximum.Above, c.Outcome, c.Source = 0, 0, "bound", "team/mine.yaml"
+	})
 	out, stderr, code := planned(t, dir, "--subscribers", "10000", "--rate", "20/s", "--fan-out", "10%", "--pod-cpu", "2", "--headroom", "50%")
 	flat := strings.Join(strings.Fields(out), " ")
 	if code != 0 || !strings.Contains(flat, "pods at most 10 bound by slo") ||
-		!strings.Contains(flat, "eventmeter capacity PROFILE --axis rate --from 40 --to 200") {
+		!strings.Contains(flat, "eventmeter capacity team/mine.yaml --axis rate --from 40, with") {
 		t.Errorf("exit code %d\n%s%s", code, out, stderr)
 	}
 	// A pod for which a few subscriptions were measured has a wide interval, and the way to narrow it.
 	out, _, _ = planned(t, dir, "--subscribers", "1000000", "--rate", "1/s", "--fan-out", "1", "--pod-memory", "4GiB")
-	if flat := strings.Join(strings.Fields(out), " "); !strings.Contains(flat, "for a narrower interval: eventmeter capacity PROFILE") {
+	if flat := strings.Join(strings.Fields(out), " "); !strings.Contains(flat, "for a narrower interval: eventmeter capacity team/mine.yaml") {
 		t.Errorf("no command narrows the interval:\n%s", out)
 	}
 }

@@ -24,12 +24,8 @@ const refreshAt = 0.75
 // of it.
 const far = 3
 
-// farther is the largest factor by which a search is advised to raise its highest load, and wide
-// the factor between the ends of an interval above which a better search is advised.
-const (
-	farther = 100
-	wide    = 2
-)
+// wide is the factor between the ends of an interval above which a better search is advised.
+const wide = 2
 
 // Pod is what one replica of the target may use. 0 = no bound.
 type Pod struct {
@@ -307,18 +303,18 @@ func (s *Sheet) warn(n *Need, w Workload) {
 	case !s.bounded:
 		add(
 			"SLO: no higher load than %.4g deliveries/s was shown to break it, so a pod may take more; measure with: "+
-				"eventmeter capacity %s --axis %s --from %.4g --to %.4g, and the same target",
+				"eventmeter capacity %s --axis %s --from %.4g, with the same target and SLO%s",
 			s.load.Value,
 			s.profile,
 			s.axis,
 			s.tried,
-			math.Ceil(s.tried*min(max(2, n.others()), farther)),
+			s.elsewhere,
 		)
 	}
 	if !n.Never && n.Binds != "slo" && (n.Pods.High == 0 || n.Pods.High > wide*n.Pods.Low) {
 		add(
 			"pods: measure with the load of a pod for a narrower interval: eventmeter capacity %s --axis rate --from %.4g --to %.4g "+
-				"--set lanes.%s.subscriptions=%.0f, and the same target",
+				"--set lanes.%s.subscriptions=%.0f, with the same target and SLO",
 			s.profile,
 			max(each.events, 1),
 			2*max(each.events, 1),
@@ -341,17 +337,6 @@ func (s *Sheet) warn(n *Need, w Workload) {
 	if len(s.missing) > 0 {
 		add("the cost sheet has notes on %s; eventmeter report shows them", strings.Join(subjects(s.missing), ", "))
 	}
-}
-
-// others is by how much the pods of the SLO exceed those of all other resources.
-func (n *Need) others() float64 {
-	most := 1.0
-	for _, l := range n.Limits {
-		if l.Name != "slo" {
-			most = max(most, l.Pods.Value)
-		}
-	}
-	return n.Pods.Value / most
 }
 
 // subjects returns what notes are about, each once: what is before their colon.

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -39,6 +38,7 @@ type Sheet struct {
 	load                      *Range  // deliveries per second that met the SLO, on one target
 	bounded                   bool    // whether a higher load did not meet it
 	profile, axis             string  // of the search that has the load
+	elsewhere                 string  // what else a higher load needs; "" = nothing
 	tried                     float64 // the load, on the axis
 	hostCPUs                  int
 	missing                   []string
@@ -329,10 +329,7 @@ func (s *Sheet) limit(searches []Search) {
 		for _, cost := range c.Costs {
 			if cost.Lane == s.Lane {
 				s.missing = append(s.missing, cost.Missing...)
-				var profile struct{ Name string }
-				// A search without a readable profile has no name to repeat it by.
-				_ = json.Unmarshal(c.Profile, &profile)
-				s.profile = cmp.Or(s.profile, profile.Name, "PROFILE")
+				s.profile = cmp.Or(s.profile, c.Source, "PROFILE")
 			}
 		}
 		s.hostCPUs = max(s.hostCPUs, c.Host.CPUs)
@@ -345,7 +342,10 @@ func (s *Sheet) limit(searches []Search) {
 		// Of the loads that were shown to break the SLO, the least counts; where none was, the
 		// highest that was tried.
 		if k.Load > s.tried {
-			s.axis, s.tried = c.Axis, k.Load
+			s.axis, s.tried, s.elsewhere = c.Axis, k.Load, ""
+			if c.Outcome == "generator" {
+				s.elsewhere = ", and the generator on another machine"
+			}
 		}
 		switch bounded := k.To > 0; {
 		case s.load == nil, bounded && !s.bounded:

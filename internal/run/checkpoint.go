@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/crash"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // A checkpoint is the result of a run in progress, marked as such. It is written

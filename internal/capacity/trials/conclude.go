@@ -78,7 +78,7 @@ func (s *finder) stopped() string {
 	case capacity.None:
 		return fmt.Sprintf("not even the lowest load of %s met the SLO: %s", load(k.Above), limits)
 	case capacity.Bound:
-		return fmt.Sprintf("the highest load of %s met the SLO, so the capacity is higher: raise capacity.to", load(k.Load))
+		return fmt.Sprintf("the highest load of %s met the SLO, so the capacity is higher: %v", load(k.Load), s.higher)
 	case capacity.Generator:
 		if k.Load == 0 {
 			return fmt.Sprintf("the lowest load of %s says nothing about the target: %s", load(k.Above), limits)

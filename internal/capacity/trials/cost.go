@@ -3,6 +3,7 @@ package trials
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"runtime/debug"
@@ -26,6 +27,12 @@ const (
 	hour          = 3600.0        // in seconds
 	thousandHours = 1000 * 3600.0 // seconds of 1,000 subscriptions held for an hour
 	million       = 1e6
+
+	// What idle subscriptions cost is known where they take shownMemory times the memory that the
+	// target takes for one, or shownCPU processors. At most mostHeld are opened for it.
+	shownMemory = 4
+	shownCPU    = 0.25
+	mostHeld    = 10_000
 )
 
 // costs draws up the cost sheet. For each lane alone it measures one idle
@@ -38,7 +45,7 @@ func (s *finder) costs(ctx context.Context) error {
 	if s.p.Capacity.Idle == 0 || k.Load == 0 || s.search.Outcome() == capacity.Searching {
 		return nil
 	}
-	for i, l := range s.p.Lanes {
+	for _, l := range s.p.Lanes {
 		load := k.Load / 2
 		if s.p.Capacity.Axis != "rate" {
 			load = max(1, math.Floor(load))
@@ -47,43 +54,77 @@ func (s *finder) costs(ctx context.Context) error {
 		// In the order of the memory that they need, because a process does not give
 		// memory back at once.
 		for _, step := range []struct {
-			of      **usageOf
-			purpose string
-			idle    bool
-			one     bool
-		}{
-			{&m.base, purposeIdle, true, true}, {&m.event, purposeCost, false, true},
-			{&m.idle, purposeIdle, true, false}, {&m.busy, purposeCost, false, false},
-		} {
-			// Each step gets a new process, because earlier steps leave memory behind that
-			// it does not cost.
-			if s.p.Target.IsEmbedded() {
-				s.keep.Stop()
-			}
-			debug.FreeOSMemory() // so that the generator's memory is that of the step
+			of   **usageOf
+			idle bool
+			held int
+		}{{&m.base, true, 1}, {&m.event, false, 1}, {&m.idle, true, 0}, {&m.busy, false, 0}} {
 			var err error
-			*step.of, err = s.costStep(ctx, stepPlan{load: load, purpose: step.purpose, lane: l.Name, idle: step.idle, one: step.one})
-			if err != nil {
+			if *step.of, err = s.costStep(ctx, stepPlan{load: load, lane: l.Name, idle: step.idle, held: step.held}); err != nil {
 				return err
 			}
 		}
-		s.out.Costs = append(s.out.Costs, costSheet(s.p.Lanes[i].Name, s.p.Lanes[i].Mode, m))
+		if err := s.holdMore(ctx, stepPlan{load: load, lane: l.Name, idle: true}, &m); err != nil {
+			return err
+		}
+		s.out.Costs = append(s.out.Costs, costSheet(l.Name, l.Mode, m))
 	}
 	return nil
 }
 
-// costSteps are the four steps of a cost sheet; nil where a step could not open its
+// holdMore holds more idle subscriptions, until they show in the target's memory or CPU time.
+// Where the search raises the rate, it then publishes as many deliveries a second to them as to
+// the subscriptions of the profile, because a pod has many subscriptions that receive little.
+func (s *finder) holdMore(ctx context.Context, plan stepPlan, m *costSteps) error {
+	most := min(mostHeld, s.p.Limits.Subscriptions)
+	m.more = m.idle
+	for m.base != nil && m.more != nil {
+		n, grown, need := m.more.Subscriptions, m.more.memory-m.base.memory, shownMemory*m.base.memory
+		if !(grown < need) || m.more.cpu >= shownCPU*m.more.Seconds || n >= most {
+			break
+		}
+		plan.held = min(most, int(float64(n)*min(8, max(2, 1.2*need/max(grown, 1)))))
+		more, err := s.costStep(ctx, plan)
+		if err != nil {
+			return err
+		}
+		if more == nil {
+			break
+		}
+		m.more = more
+	}
+	if m.more == m.idle || s.p.Capacity.Axis != "rate" {
+		return nil
+	}
+	plan.idle, plan.held = false, m.more.Subscriptions
+	plan.load *= float64(m.idle.Subscriptions) / float64(plan.held)
+	_, err := s.costStep(ctx, plan)
+	return err
+}
+
+// costSteps are the steps of a cost sheet; nil where a step could not open its
 // subscriptions.
 type costSteps struct {
 	base  *usageOf // one subscription, no events
 	event *usageOf // one subscription, with events
 	idle  *usageOf // all subscriptions, no events
 	busy  *usageOf // all subscriptions, with events
+	more  *usageOf // as many subscriptions as it took to see what they cost, no events
 }
 
-// costStep runs a step whose failure only leaves a figure out.
+// costStep runs a step whose failure only leaves a figure out. It gets a new process if it can,
+// because earlier steps leave memory behind that it does not cost.
 func (s *finder) costStep(ctx context.Context, plan stepPlan) (*usageOf, error) {
+	if plan.purpose = purposeCost; plan.idle {
+		plan.purpose = purposeIdle
+	}
+	if s.p.Target.IsEmbedded() {
+		s.keep.Stop()
+	}
+	debug.FreeOSMemory() // so that the generator's memory is that of the step
 	step, m, err := s.stepWith(ctx, plan)
+	if errors.Is(err, run.ErrProfile) {
+		return nil, nil // a run cannot have as many subscriptions, or as few events
+	}
 	if err != nil || m == nil {
 		return nil, err
 	}
@@ -141,7 +182,7 @@ func usage(m *run.Outcome) *results.CapacityUsage {
 func costSheet(lane, mode string, m costSteps) results.CapacityCost {
 	c := results.CapacityCost{Lane: lane, Mode: mode, Missing: []string{}}
 	miss := func(format string, args ...any) { c.Missing = append(c.Missing, fmt.Sprintf(format, args...)) }
-	base, idle, busy := m.base, m.idle, m.busy
+	base, idle, busy := m.base, m.more, m.busy
 	if base == nil || idle == nil || busy == nil {
 		miss("everything: the subscriptions could not be opened")
 		return c

@@ -4,8 +4,10 @@
 package trials
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -70,13 +72,7 @@ func newFinder(ctx context.Context, opts Options) (*finder, error) {
 	p := opts.Profile
 	c := p.Capacity
 	if c.Axis == "" {
-		return nil, fmt.Errorf("%w: it has no capacity section; add one, or give --axis, --from and --to", run.ErrProfile)
-	}
-	search, err := capacity.New(
-		capacity.Options{From: c.From, To: c.To, Integer: c.Axis != "rate", Precision: c.Precision, Confirm: c.Confirm},
-	)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", run.ErrProfile, err)
+		return nil, fmt.Errorf("%w: it has no capacity section; add one, or give --axis and --from", run.ErrProfile)
 	}
 	guard := dialguard.New(nil)
 	if opts.TargetMetrics != "" {
@@ -84,23 +80,40 @@ func newFinder(ctx context.Context, opts Options) (*finder, error) {
 			return nil, err
 		}
 	}
-	for _, load := range []float64{c.From, c.To} {
+	check := func(load float64) error {
 		at, err := p.At(load)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", run.ErrProfile, err)
+			return fmt.Errorf("%w: %w", run.ErrProfile, err)
 		}
 		o := opts.Options
 		o.Profile, o.Guard = at, guard
 		if err := run.Check(ctx, o); err != nil {
-			return nil, fmt.Errorf("at a load of %v: %w", load, err)
+			return fmt.Errorf("at a load of %v: %w", load, err)
 		}
+		return nil
+	}
+	if err := check(c.From); err != nil {
+		return nil, err
+	}
+	to, higher := cmp.Or(c.To, 2*c.From), errors.New("raise capacity.to, or leave it out")
+	if err := check(to); err != nil {
+		return nil, err
+	}
+	if c.To == 0 { // up to the highest load that a run can have
+		for higher = check(2 * to); higher == nil; higher = check(2 * to) {
+			to *= 2
+		}
+	}
+	search, err := capacity.New(capacity.Options{From: c.From, To: to, Integer: c.Axis != "rate", Precision: c.Precision, Confirm: c.Confirm})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", run.ErrProfile, err)
 	}
 	text, err := json.Marshal(p)
 	if err != nil {
 		return nil, fmt.Errorf("write the profile into the result: %w", err)
 	}
 	opts.Options.Guard = guard // a name is resolved once for all steps
-	s := &finder{opts: opts, p: p, search: search, run: run.Run}
+	s := &finder{opts: opts, p: p, search: search, higher: higher, run: run.Run}
 	if p.Target.IsEmbedded() && !p.Target.OverStdio() && p.Upstream.Kind != "feed" {
 		s.keep = &embedded.Keep{} // with a feed each step needs a new target, because the feed's address changes
 	}
@@ -114,6 +127,7 @@ func newFinder(ctx context.Context, opts Options) (*finder, error) {
 		Name:    opts.Name,
 		Started: time.Now().UTC(),
 		Profile: text,
+		Source:  opts.Source,
 		Host:    health.Host(),
 		Axis:    c.Axis,
 		Unit:    profiles.Axes[c.Axis],

@@ -119,7 +119,7 @@ func TestCapacitySearch(t *testing.T) {
 			purposes = purposes[:len(purposes)-1]
 		}
 	}
-	if want := []string{"bracket", "bisect", "confirm", "idle", "cost", "idle", "cost"}; !slices.Equal(purposes, want) {
+	if want := []string{"bracket", "bisect", "confirm", "idle", "cost", "idle", "cost", "idle", "cost"}; !slices.Equal(purposes, want) {
 		t.Errorf("purposes %v, want %v", purposes, want)
 	}
 	// The pretended target: 50 µs for a delivery, 200 µs for an event, 1 ms/s and 64 KiB for a
@@ -141,6 +141,97 @@ func TestCapacitySearch(t *testing.T) {
 	near("bytes of deliveries", cost.Delivered.Bytes, 3e8)
 	if len(cost.Missing) != 0 {
 		t.Errorf("missing %v", cost.Missing)
+	}
+}
+
+// TestCapacityWithoutAHighestLoad: the load is doubled until the SLO breaks, or until a run may not have twice as much.
+func TestCapacityWithoutAHighestLoad(t *testing.T) {
+	for _, c := range []struct {
+		axis      string
+		holds     float64
+		outcome   string
+		low, high float64
+		stopped   string
+	}{
+		{"rate, from: 10", 3000, "found", 2900, 3000, "did not: 5 of "},
+		{"rate, from: 10", 1e9, "bound", 10240, 10240, "limits.rate"},
+		{"subscriptions, from: 10", 1e9, "bound", 2560, 163840, "subscriptions"}, // by the files that this process may have
+	} {
+		got, err := find(t, func(o run.Options) (*run.Outcome, error) {
+			if rateOf(o) > c.holds {
+				return meets(o, 5), nil
+			}
+			return meets(o, 0), nil
+		}, "capacity={axis: "+c.axis+", slo: {p99: 250ms}, idle: 0}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k := got.Maximum; got.Outcome != c.outcome || k.Load < c.low || k.Load > c.high || !strings.Contains(got.Stopped, c.stopped) {
+			t.Errorf("%s: %s at %v, %s", c.axis, got.Outcome, k.Load, got.Stopped)
+		}
+	}
+	p, err := profiles.Load("capacity", []string{"capacity={axis: rate, from: 15000}"}, systems.Table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newFinder(t.Context(), Options{Options: run.Options{Profile: p}}); !errors.Is(err, run.ErrProfile) {
+		t.Errorf("from a load of which no run can have twice as much: %v", err)
+	}
+}
+
+// TestCostSheetHoldsMore: where few subscriptions do not show in the target's memory, more are held, idle and
+// with as many deliveries a second as before, until they do.
+func TestCostSheetHoldsMore(t *testing.T) {
+	const base, each = 32 << 20, 20 << 10
+	for _, c := range []struct {
+		name  string
+		polls float64 // CPU seconds a subscription and second
+		limit int     // of subscriptions
+		want  int     // the least number that is held, and at most eight times as many; 0 = no more than 100
+	}{
+		{"streams", 0, 1e9, 4 * base / each},
+		{"streams of a target that takes few", 0, 900, 800},
+		{"pollers", 1e-3, 1e9, 250},
+		{"busy pollers", 1e-2, 1e9, 0},
+	} {
+		most := 0
+		got, err := find(t, func(o run.Options) (*run.Outcome, error) {
+			n := o.Profile.Lanes[0].Subscriptions
+			if n > c.limit {
+				return nil, run.AttachError{Err: fmt.Errorf("%w: no more", run.ErrTarget)}
+			}
+			out := meets(o, 0)
+			if rateOf(o) > 100 {
+				out = meets(o, 5)
+			}
+			p := out.Result.Target.Process
+			p.Memory = base + int64(n)*each
+			if n == 100 {
+				p.Memory -= 13 << 20 // what an overload left is given back
+			}
+			if most = max(most, n); o.Idle {
+				p.CPU = results.Nanos(c.polls * float64(n) * 4e9)
+			}
+			return out, nil
+		}, "limits.subscriptions=100000", "lanes.push.http=h2c") // which needs few files
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := max(c.want, 100); most < want || most > 8*want {
+			t.Errorf("%s: %d are held, want %d", c.name, most, want)
+		}
+		if m := got.Costs[0].Idle.Memory; c.limit > 900 && c.polls == 0 && (m == nil || math.Abs(*m/1000-each) > 0.01*each) {
+			t.Errorf("%s: memory %v; %v", c.name, m, got.Costs[0].Missing)
+		}
+		last := got.Steps[len(got.Steps)-1]
+		if c.limit > 900 && (last.Purpose != purposeCost || last.Usage.Subscriptions != most || last.Offered > 6000) {
+			t.Errorf("%s: the last step: %+v", c.name, last)
+		}
+		for _, s := range got.Steps {
+			if s.Lane != "" && s.Verdict != verdictAside {
+				t.Errorf("%s: step %d is %s", c.name, s.Number, s.Verdict)
+			}
+		}
 	}
 }
 

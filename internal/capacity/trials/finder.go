@@ -16,6 +16,8 @@ import (
 type Options struct {
 	// Options apply to every step. Record is not used.
 	run.Options
+	// Source is the built-in profile or the file that Profile was read from.
+	Source string
 	// Archive, if not nil, writes the archive of a step; dir is relative to that of
 	// the search.
 	Archive func(dir string, o *run.Outcome) error
@@ -49,6 +51,7 @@ type finder struct {
 	search *capacity.Search
 	keep   *embedded.Keep
 	bounds []results.MetricBound
+	higher error // why the search tries no higher load than its highest
 	out    *results.Capacity
 	shown  *metrics.Search // nil without metrics
 	// secrets are hidden in each step before the step is shown; nil = there are none.
@@ -66,5 +69,5 @@ type stepPlan struct {
 	purpose string
 	lane    string // the only lane; "" = all
 	idle    bool   // nothing is fired, for capacity.idle
-	one     bool   // with one subscription
+	held    int    // subscriptions of the lane; 0 = as the load has
 }

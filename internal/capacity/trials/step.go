@@ -24,8 +24,8 @@ func (s *finder) profile(plan stepPlan) (*profiles.Profile, error) {
 		return nil, fmt.Errorf("%w: %w", run.ErrProfile, err)
 	}
 	at.Phases.Cooldown = 0 // a search judges no leaks
-	if plan.one {
-		at.Lanes[0].Subscriptions = 1
+	if plan.held > 0 {
+		at.Lanes[0].Subscriptions = plan.held
 	}
 	if plan.idle {
 		at.Phases.Warmup, at.Phases.Measure = 0, s.p.Capacity.Idle
@@ -59,7 +59,7 @@ func (s *finder) stepWith(ctx context.Context, plan stepPlan) (results.CapacityS
 	if outcome == nil {
 		step.Generator.Reasons = []string{}
 		step.Reasons = append(step.Reasons, err.Error())
-		if plan.purpose != purposeRecover {
+		if plan.lane == "" && plan.purpose != purposeRecover {
 			step.Verdict = verdictFailed
 		}
 		s.add(step)
@@ -216,7 +216,7 @@ func (s *finder) checkpoint() {
 	}
 	out := *s.out
 	out.Warnings = slices.Clone(out.Warnings)
-	c := &finder{opts: s.opts, p: s.p, search: s.search, out: &out}
+	c := &finder{opts: s.opts, p: s.p, search: s.search, higher: s.higher, out: &out}
 	c.summarise(errSearchCheckpoint)
 	out.LawRefused = "the law is fitted when the search is over"
 	if err := s.opts.Checkpoint(&out); err != nil && !s.checkpointFailed {
