@@ -16,7 +16,7 @@ type flagSpec struct {
 }
 
 // addFlags adds flags to a command. A flag of a list is given once for each entry.
-func addFlags(c *cobra.Command, flags []flag) {
+func addFlags(c *cobra.Command, flags []flagSpec) {
 	fl := c.Flags()
 	for _, f := range flags {
 		name, letter, _ := strings.Cut(f.name, ",")

@@ -23,7 +23,6 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/loadgen/systems"
 	"github.com/eventmeter/eventmeter/profiles"
-	"github.com/eventmeter/eventmeter/results"
 )
 
 // starterProfile is the profile that discover writes.
