@@ -201,8 +201,8 @@ func (h *history) openAndEnd() {
 	h.came[0][5] = make([]time.Duration, events)
 
 	h.subs[1][0].detaching, h.subs[1][0].detached = 4*time.Second, 4010*time.Millisecond // its last events are excused
-	h.again(1, 0, 75, 4300*time.Millisecond, nil)                                        // after its end
 	h.subs[1][3].failed, h.subs[1][3].detached = "rpc -32013", 3*time.Second             // after it was active
+	h.again(1, 3, 57, 3500*time.Millisecond, nil)                                        // after its end
 	for n := range h.emissions {
 		if h.came[1][0][n] > 3990*time.Millisecond {
 			h.lose(1, 0, n)
