@@ -277,6 +277,8 @@ var uncalibrated = func() map[string]string {
 			".webhook.verify .webhook.bodyLimit"},
 		{"it moves refreshes at random, whose number is counted where they are",
 			".webhook.refreshJitter"},
+		{"it says what the operator of the target allows, which no target can tell",
+			".webhook.proven"},
 		{"it is about the end of a subscription, after everything is counted",
 			".webhook.silent"},
 		{"it names an address, a certificate or a file, and no rule",
