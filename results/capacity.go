@@ -218,7 +218,7 @@ type CostOf struct {
 
 // Write writes c as indented JSON with a final newline, as [Result.Write] does.
 func (c *Capacity) Write(w io.Writer) error {
-	c.Warnings = append(c.Warnings, bound(c)...)
+	bound(c, &c.Warnings)
 	if err := c.check(); err != nil {
 		return fmt.Errorf("write capacity: %w: %w", ErrFormat, err)
 	}

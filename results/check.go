@@ -71,9 +71,9 @@ func plausible(v any) (err error) {
 	return err
 }
 
-// bound replaces every number in v, a pointer, that no run can give by the nearest that one can, and NaN by 0. It
-// returns the warning about them; nil if there are none.
-func bound(v any) []Warning {
+// bound replaces every number in v, a pointer, that no run can give by the nearest that one can, and NaN by 0, and
+// adds a warning about them. It writes nothing if there are none: others may read v at the same time.
+func bound(v any, warnings *[]Warning) {
 	var where []string
 	eachNumber(reflect.ValueOf(v), "", func(n reflect.Value, at string) bool {
 		to, wrong := nearest(n)
@@ -83,11 +83,12 @@ func bound(v any) []Warning {
 		}
 		return wrong != ""
 	})
-	if where == nil {
-		return nil
+	if where != nil {
+		text := strings.Join(where[:min(len(where), 3)], "; ")
+		*warnings = append(*warnings, Warning{
+			Code: "implausible", Text: fmt.Sprintf("%d numbers are out of bounds, and were brought within: %s", len(where), text),
+		})
 	}
-	text := strings.Join(where[:min(len(where), 3)], "; ")
-	return []Warning{{Code: "implausible", Text: fmt.Sprintf("%d numbers are out of bounds, and were brought within: %s", len(where), text)}}
 }
 
 var (

@@ -62,7 +62,7 @@ type PartFigures struct {
 
 // SavePart writes a shard's part into its directory, so that [LoadPart] can read it, as [Result.Write] does.
 func SavePart(dir string, p *Part) error {
-	p.Warnings = append(p.Warnings, bound(p)...)
+	bound(p, &p.Warnings)
 	if err := p.check(); err != nil {
 		return fmt.Errorf("save the shard: %w: %w", ErrFormat, err)
 	}

@@ -23,7 +23,7 @@ const File = "result.json"
 // Write writes r as indented JSON with a final newline, so that [Read] can read it. Numbers that no run can give are
 // brought within bounds, with a warning. Sums that do not add up are an error that wraps [ErrFormat].
 func (r *Result) Write(w io.Writer) error {
-	r.Warnings = append(r.Warnings, bound(r)...)
+	bound(r, &r.Warnings)
 	if err := r.Check(); err != nil {
 		return fmt.Errorf("write result: %w: %w", ErrFormat, err)
 	}

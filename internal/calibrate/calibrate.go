@@ -157,6 +157,9 @@ func calibrateOnce(ctx context.Context, opts run.Options, c profiles.Case, slowe
 			return nil, unsound, nil
 		}
 	}
+	if t := outcome.Result.Target.Tokens; t != nil && t.Requests > record.applied.Tokens.Requests {
+		return nil, "a token was renewed after the target was asked", nil
+	}
 	for i := range outcome.Accounts[0].Lanes {
 		m, err := newExpectedCounts(p, i, calibrations[p.Lanes[i].System], spec, record)
 		if err != nil {

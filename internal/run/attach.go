@@ -76,9 +76,8 @@ func (p *pass) awaitPace(ctx context.Context) error {
 			}
 			switch err := p.pause(ctx, 20*time.Millisecond); {
 			case errors.Is(err, errNotReady):
-				p.Warn("poll-pace", l.Name, "%d of %d pollers had not polled twice after phases.ready (%v), so that events before "+
-					"their second poll waited longer than the server asked for: raise phases.ready above two intervals "+
-					"(timings.nextPoll), or phases.warmup", behind, open, p.profile.Phases.Ready)
+				p.Warn("poll-pace", l.Name, "%d of %d pollers had not polled twice after phases.ready (%v), so that events waited "+
+					"longer than the server asked for: raise it above two intervals (timings.nextPoll)", behind, open, p.profile.Phases.Ready)
 				return nil
 			case err != nil:
 				return err
@@ -91,35 +90,20 @@ func (p *pass) awaitPace(ctx context.Context) error {
 var errNotReady = errors.New("not ready in time")
 
 func (p *pass) attachFailure(l *lane, stats loadgen.AttachStats, err error) error {
-	if errors.Is(err, errNotReady) {
-		hint := ""
-		if l.Mode == string(eventmeter.Push) && stats.Attached == 0 {
-			hint = "; if other requests are answered and nothing comes on streams, a proxy on the path may buffer them"
-		}
-		return AttachError{
-			Err: fmt.Errorf(
-				"%w: lane %s: %d of %d subscriptions were active after phases.ready (%v); raise it, or attach.concurrency%s",
-				ErrTarget,
-				l.Name,
-				stats.Attached,
-				l.Subscriptions,
-				p.profile.Phases.Ready,
-				hint,
-			),
-		}
-	}
-	if errors.Is(err, ErrStopped) || errors.Is(err, context.Canceled) || errors.Is(err, ErrTarget) {
+	late := errors.Is(err, errNotReady)
+	if !late && (errors.Is(err, ErrStopped) || errors.Is(err, context.Canceled) || errors.Is(err, ErrTarget)) {
 		return err
 	}
+	active := fmt.Errorf("%w: lane %s: %d of %d subscriptions were active", ErrTarget, l.Name, stats.Attached, l.Subscriptions)
+	if !late {
+		return AttachError{Err: fmt.Errorf("%w, then: %w", active, err)}
+	}
+	hint := ""
+	if l.Mode == string(eventmeter.Push) && stats.Attached == 0 {
+		hint = "; if other requests are answered and nothing comes on streams, a proxy on the path may buffer them"
+	}
 	return AttachError{
-		Err: fmt.Errorf(
-			"%w: lane %s: %d of %d subscriptions were active, then: %w",
-			ErrTarget,
-			l.Name,
-			stats.Attached,
-			l.Subscriptions,
-			err,
-		),
+		Err: fmt.Errorf("%w after phases.ready (%v); raise it, or attach.concurrency%s", active, p.profile.Phases.Ready, hint),
 	}
 }
 

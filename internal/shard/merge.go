@@ -181,13 +181,16 @@ func (m *merge) mergeUpstream() {
 
 // shortfall returns an error that names the missing parts of the run, or nil.
 func shortfall(all []archived) error {
-	var texts []string
-	if missing := missingShards(all); len(missing) > 0 {
+	var texts, missing []string
+	for _, i := range missingShards(all) {
+		missing = append(missing, fmt.Sprint(i))
+	}
+	if len(missing) > 0 {
 		what, are := "shards", "are"
 		if len(missing) == 1 {
 			what, are = "shard", "is"
 		}
-		texts = append(texts, fmt.Sprintf("%s %s of %d %s missing", what, enumerate(missing), all[0].part.Count, are))
+		texts = append(texts, fmt.Sprintf("%s %s of %d %s missing", what, strings.Join(missing, ", "), all[0].part.Count, are))
 	}
 	for _, s := range all {
 		if s.result.Partial {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/internal/summary"
@@ -84,23 +83,11 @@ type mergedPass struct {
 	target    *results.Process
 }
 
-func missingShards(all []archived) []int {
-	var out []int
+func missingShards(all []archived) (out []int) {
 	for i := range all[0].part.Count {
 		if !slices.ContainsFunc(all, func(s archived) bool { return s.part.Index == i }) {
 			out = append(out, i)
 		}
 	}
 	return out
-}
-
-func enumerate(ns []int) string {
-	texts := make([]string, len(ns))
-	for i, n := range ns {
-		texts[i] = fmt.Sprint(n)
-	}
-	if n := len(texts); n > 1 {
-		return strings.Join(texts[:n-1], ", ") + " and " + texts[n-1]
-	}
-	return texts[0]
 }

@@ -29,8 +29,6 @@ type Options struct {
 	Event     string         // name of the event type
 	Arguments map[string]any // nil = {}
 	Cursor    string         // where a webhook begins; empty = from now on
-	// Client sends the requests; nil = http.DefaultClient.
-	Client *http.Client
 }
 
 // Witness counts the received copies of each probe id. It is safe for
@@ -348,9 +346,5 @@ func (o Options) post(ctx context.Context, method string, params map[string]any)
 	if o.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+o.Token)
 	}
-	client := o.Client
-	if client == nil {
-		client = http.DefaultClient
-	}
-	return client.Do(req)
+	return http.DefaultClient.Do(req)
 }
