@@ -112,7 +112,7 @@ phases: {warmup: 0s, measure: 2s, drain: 5s}
 // silently.
 func TestLateGapsBesideWitness(t *testing.T) {
 	t.Parallel() // it mostly waits
-	const subs, unsaid = 3, 3
+	const subs = 3
 	out, w := besideWebhook(t, `name: test
 target: {embedded: {faults: "announce(every=6, offset=2, to=40, over=250ms, mode=webhook); drop(every=1, from=78, to=80)"}}
 lanes:
@@ -124,7 +124,8 @@ phases: {warmup: 0s, measure: 4s, drain: 2s}
 	l := out.Result.Lanes[0]
 	published, gaps, log := out.Result.Upstream.Accepted, gapsOf(w), w.Log()
 	missing := published - int64(w.Distinct())
-	if missing != gaps+unsaid || gaps == 0 || log[0] == witness.Gap || log[1] == witness.Gap || log[2] == witness.Gap {
+	unsaid := missing - gaps // of the last three events, where each was published
+	if unsaid < 1 || unsaid > 3 || gaps == 0 || log[0] == witness.Gap || log[1] == witness.Gap || log[2] == witness.Gap {
 		t.Fatalf("the witness missed %d of %d events, and read %d gaps: %v", missing, published, gaps, log)
 	}
 	got := [...]int64{l.Expected, l.LostAnnounced, l.LostSilent, l.LostOrderUnknown, l.Gaps.FalseAlarms}
