@@ -170,9 +170,7 @@ func (p program) plant(t *testing.T, v *verdict, onlyLoad bool) {
 func (v *verdict) judge(found *results.Check, onlyLoad bool) {
 	v.judged = true
 	expected := []string{v.row}
-	for _, f := range breach.Table[v.row].Follows {
-		expected = append(expected, f)
-	}
+	expected = append(expected, breach.Table[v.row].Follows...)
 	is := func(r *results.ConformanceRow, verdict string) bool { return r != nil && r.Verdict == verdict }
 	var of results.CheckRow
 	for _, r := range found.Rows {
