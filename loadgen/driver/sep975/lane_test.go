@@ -269,7 +269,7 @@ func TestMassDisconnect(t *testing.T) {
 				t,
 				mcpclient.EndpointOptions{URL: w.Srv.URL()},
 				driver.Options{Subscriptions: subs, Settings: sep975.Settings{
-					Steps:      20,
+					Steps:      80, // the cut finds none at its end, also where the processors are busy
 					Step:       50 * time.Millisecond,
 					Disconnect: c.how,
 					Share:      c.share,

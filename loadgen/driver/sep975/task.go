@@ -308,7 +308,6 @@ func (t *task) cutNow() {
 	t.cutDue = false
 	if t.cutAt == 0 {
 		t.cutAt = t.d.Clock.Now()
-		t.tally.add("cuts", 1)
 	}
 	t.hangUp(errCut)
 }
@@ -332,6 +331,8 @@ func (t *task) episode(ctx context.Context, connect func(ctx context.Context) en
 		}
 	}
 	switch e.kind {
+	case endCut: // not one whose result came while it was being cut
+		t.tally.add("cuts", 1)
 	case endHangUp:
 		t.tally.add("hangUps", 1)
 	case endBroken:
