@@ -104,7 +104,7 @@ var groups = [][]row{
 	countRows(),
 	owed([]row{
 		{label: "scheduled → received, p50", short: "p50", value: latency("fromIntended.p50")},
-		{label: "  p90", value: latency("fromIntended.p90")},
+		{label: "  p90", short: "p90", value: latency("fromIntended.p90")},
 		{label: "  p95", value: latency("fromIntended.p95")},
 		{label: "  p99", short: "p99", value: latency("fromIntended.p99")},
 		{label: "  p99.9", short: "p99.9", value: latency("fromIntended.p999")},

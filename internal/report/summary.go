@@ -201,10 +201,8 @@ var summaryColumns = []struct {
 		return fmt.Sprintf("%s%s", markUnclean, count(lost))
 	}},
 	{"dup.", func(l laneOf) string { return summaryCell(l, "duplicates") }},
-	{"p50", func(l laneOf) string {
-		text, _, _ := strings.Cut(summaryCell(l, "p50"), " ") // its interval is in the full report
-		return text
-	}},
+	{"p50", func(l laneOf) string { return summaryCell(l, "p50") }},
+	{"p90", func(l laneOf) string { return summaryCell(l, "p90") }},
 	{"p99 (95 % interval)", func(l laneOf) string { return summaryCell(l, "p99") }},
 	{"wire/event", func(l laneOf) string { return summaryCell(l, "wire cost per event, bytes") }},
 }
@@ -221,19 +219,22 @@ func summaryCell(l laneOf, short string) string {
 	return ""
 }
 
-// summaryFits are what a table leaves out until it fits: the ends of long names, then the
-// intervals, then columns. A number is never cut.
+// summaryFits are what a table leaves out until it fits: the intervals of p50 and p90, the ends of
+// long names, all intervals, then columns. A number is never cut.
 var summaryFits = []struct {
 	name int // columns of a lane's name
-	bare bool
+	bare int // of the latencies, how many are without their interval
 	drop []string
-}{{16, false, nil}, {12, false, nil}, {8, false, nil}, {8, true, nil}, {8, true, []string{"p50"}}, {8, true, []string{"p50", "expected"}}}
+}{
+	{16, 0, nil}, {16, 2, nil}, {12, 2, nil}, {8, 2, nil}, {8, 3, nil},
+	{8, 3, []string{"p90", "p50"}}, {8, 3, []string{"p90", "p50", "expected"}},
+}
 
 // lanes are the headings and the lines of the lanes.
 func (s *summary) lanes() []string {
 	for _, fit := range summaryFits {
 		lines, wide := s.table(fit.name, fit.bare, fit.drop)
-		if wide <= s.o.Width || len(fit.drop) == 2 {
+		if wide <= s.o.Width || len(fit.drop) == 3 {
 			return lines
 		}
 	}
@@ -241,7 +242,7 @@ func (s *summary) lanes() []string {
 }
 
 // table is the table of the lanes, and how wide it is.
-func (s *summary) table(name int, bare bool, drop []string) (out []string, wide int) {
+func (s *summary) table(name, bare int, drop []string) (out []string, wide int) {
 	lanes := lanesOf(s.r)
 	cells := [][]string{{"lane"}}
 	for _, l := range lanes {
@@ -251,15 +252,19 @@ func (s *summary) table(name int, bare bool, drop []string) (out []string, wide 
 		if slices.Contains(drop, c.head) {
 			continue
 		}
+		cut := strings.HasPrefix(c.head, "p") && bare > 0
 		for i := range cells {
 			text := c.head
 			if i > 0 {
 				text = cmp.Or(c.value(lanes[i-1]), "–")
 			}
-			if bare {
+			if cut {
 				text, _, _ = strings.Cut(text, " (")
 			}
 			cells[i] = append(cells[i], text)
+		}
+		if cut {
+			bare--
 		}
 	}
 	widths := make([]int, len(cells[0]))
