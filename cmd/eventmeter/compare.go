@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/report"
 	"github.com/eventmeter/eventmeter/internal/stats"
+	"github.com/eventmeter/eventmeter/results"
 )
 
 // compareFlags are the flags of the compare command.
@@ -88,7 +90,7 @@ func compare(f compareFlags, args []string, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	c.Gates = c.Failed(gates)
+	c.Gates = c.Judge(gates)
 	if err := f.format.all(io, comparisonForms(c)); err != nil {
 		return err
 	}
@@ -105,27 +107,17 @@ func comparisonForms(c *stats.Comparison) rendering {
 	}
 }
 
-// gateErrors returns an error for each gate that failed. If no figure got worse, it wraps
+// gateErrors returns an error for each gate that did not hold. If no figure got worse, it wraps
 // errUnjudged.
 func gateErrors(c *stats.Comparison) error {
 	var errs []error
-	worse := false
 	for _, g := range c.Gates {
-		lane := g.Lane
-		if lane == "" {
-			lane = "run"
+		if !g.Passed {
+			errs = append(errs, fmt.Errorf("gate %s, %s: %s", g.Threshold, cmp.Or(g.Lane, "run"), g.Text))
 		}
-		worse = worse || !g.Unjudged
-		errs = append(errs, fmt.Errorf("gate %s, %s: %s", g.Gate, lane, g.Text))
 	}
-	if errs == nil || worse {
-		return errors.Join(errs...)
+	if errs != nil && results.TallyOf(c.Gates).Failed == 0 {
+		errs = append(errs, errUnjudged)
 	}
-	return fmt.Errorf("%w%w", errors.Join(errs...), unjudged{})
+	return errors.Join(errs...)
 }
-
-// unjudged is [errUnjudged] without a text.
-type unjudged struct{}
-
-func (unjudged) Error() string        { return "" }
-func (unjudged) Is(target error) bool { return target == errUnjudged }

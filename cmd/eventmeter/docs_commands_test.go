@@ -146,6 +146,9 @@ func runDocumented(t *testing.T, dir, bin, line string) {
 	t.Helper()
 	line = strings.Replace(line, "go run ./cmd/eventmeter", "eventmeter", 1) // the same, built once
 	for begin, end := range shorter {
+		if strings.Contains(line, "--gate") {
+			end += " --rate 2000/s --subscriptions 10" // as many events as the gate needs
+		}
 		if line == begin || strings.HasPrefix(line, begin+" ") {
 			line += end
 		}

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	goio "io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -93,10 +95,7 @@ func (a *againstFlags) profile(f runFlags, base *profiles.Profile) (*profiles.Pr
 	if err != nil {
 		return nil, fmt.Errorf("the second target: %w", err)
 	}
-	if err := duet.Check(base, p); err != nil {
-		return nil, err
-	}
-	return p, nil
+	return p, cmp.Or(duet.Check(base, p), duet.CheckGates(p, a.parsed))
 }
 
 // runDuet runs a profile on two targets at once, and compares them. Its archive has a
@@ -151,26 +150,26 @@ func (f *runFlags) judgeDuet(o *duet.Outcome, dir string, dirs [2]string, runErr
 	if err != nil {
 		return errors.Join(runErr, err)
 	}
-	c.Gates = c.Failed(f.against.parsed)
-	var both []*results.Result
-	for _, one := range o.Runs {
-		both = append(both, one.Result)
-	}
+	c.Gates = c.Judge(f.against.parsed)
+	// For CI systems, gates are thresholds of the second run.
+	gated := *o.Runs[1].Result
+	gated.Thresholds = slices.Concat(gated.Thresholds, c.Gates)
+	shown := []*results.Result{o.Runs[0].Result, &gated}
 	format, out := &f.output.format, f.output.format.notes(io)
 	forms := comparisonForms(c)
 	forms[formatMarkdown] = func(w goio.Writer) error {
 		err := report.CompareMarkdown(w, c)
-		for _, r := range both {
-			err = errors.Join(err, report.Markdown(w, r))
+		for _, one := range o.Runs {
+			err = errors.Join(err, report.Markdown(w, one.Result))
 		}
 		return err
 	}
-	forms[formatJUnit] = func(w goio.Writer) error { return report.JUnit(w, both...) }
+	forms[formatJUnit] = func(w goio.Writer) error { return report.JUnit(w, shown...) }
 	err = errors.Join(format.all(io, forms), saveDuet(dir, c))
 	var unmet []error
 	for i, one := range o.Runs {
 		if f.output.annotate != "" {
-			err = errors.Join(err, report.Annotations(out, one.Result, f.output.annotate))
+			err = errors.Join(err, report.Annotations(out, shown[i], f.output.annotate))
 		}
 		for _, t := range one.Result.Thresholds {
 			if !t.Passed {

@@ -2,15 +2,18 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/google/shlex"
 
 	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/report"
@@ -73,8 +76,10 @@ func TestDuetFindsASlowTarget(t *testing.T) {
 	base, _ := serveTarget(t, "--faults", duetDelay)
 	slow, _ := serveTarget(t, "--faults", duetDelayLong)
 	dir := filepath.Join(t.TempDir(), "out")
-	summary := filepath.Join(t.TempDir(), "summary.md")
+	summary, junit := filepath.Join(t.TempDir(), "summary.md"), filepath.Join(t.TempDir(), "junit.xml")
+	page := filepath.Join(dir, "report.html")
 	stdout, stderr, code := execute(t, append(duetOf(t, base, slow), "--out", dir, "--format", "markdown="+summary,
+		"--format", "junit="+junit, "--annotate", "github",
 		"--gate", "push.p50 <= +10%", "--gate", "push.lostSilent <= +0", "--set", "thresholds=[push.lostSilent >= 0]")...)
 	if code != exitFailure || !strings.Contains(stderr, "gate push.p50 <= +10%, push: it got worse") ||
 		strings.Contains(stderr, "lostSilent") {
@@ -113,8 +118,24 @@ func TestDuetFindsASlowTarget(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if md, err := os.ReadFile(summary); err != nil || !bytes.Contains(md, []byte("### eventmeter comparison")) {
-		t.Errorf("%v\n%s", err, md)
+	// The verdict of each gate is in every form.
+	for file, want := range map[string][2]string{
+		summary: {"**Gate** push.p50", "**Gate** push.lostSilent"},
+		page:    {`class="fault"><b>gate</b> push.p50`, `class="good"><b>gate</b> push.lostSilent`},
+		junit: {
+			`<failure type="threshold" message="measured: it got worse`,
+			`<testcase classname="eventmeter.push" name="push.lostSilent &lt;= +0" time="0"></testcase>`,
+		},
+		filepath.Join(dir, "comparison.txt"):  {"GATE push.p50", "GATE push.lostSilent"},
+		filepath.Join(dir, "comparison.json"): {`"passed": false`, `"passed": true`},
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil || !bytes.Contains(text, []byte(want[0])) || !bytes.Contains(text, []byte(want[1])) {
+			t.Errorf("%s: %v\n%s", file, err, text)
+		}
+	}
+	if !strings.Contains(stdout, "::error title=eventmeter%3A threshold push.p50 <= +10%25::push: measured: it got worse") {
+		t.Errorf("no annotation\n%s", stdout)
 	}
 	noSecret(t, dir, "a-secret-of-the-duet")
 }
@@ -215,6 +236,40 @@ func TestDuetWithoutASecondTarget(t *testing.T) {
 	}
 }
 
+// TestDocumentedDuets: the events of each documented duet are enough for its gates.
+func TestDocumentedDuets(t *testing.T) {
+	t.Parallel()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for page, least := range map[string]int{"pull-request.md": 1, "github-duet.yml": 1} {
+		text, err := os.ReadFile("../../docs/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range regexp.MustCompile(`(?m)^ *(?:bin/)?eventmeter (run .*--gate.*)`).
+			FindAllStringSubmatch(strings.ReplaceAll(string(text), "\\\n", " "), -1) {
+			words, err := shlex.Split(os.Expand(line[1], func(name string) string {
+				return map[string]string{
+					"MEASURE:-60s": "60s", "BASE": "http://127.0.0.1:1", "HEAD": "http://127.0.0.1:2",
+					"BASE_ADMIN": "http://127.0.0.1:3", "HEAD_ADMIN": "http://127.0.0.1:4",
+				}[name]
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out, errs bytes.Buffer
+			err = runCommand(ended, append(words, "--out", filepath.Join(t.TempDir(), "out")), streams{strings.NewReader(""), &out, &errs, nil, nil})
+			if exitCode(err) == exitUsage {
+				t.Errorf("%s: %s: %v", page, line[1], err)
+			}
+			least--
+		}
+		if least > 0 {
+			t.Errorf("%s has no duet", page)
+		}
+	}
+}
+
 // TestDuetWorkflow runs the step of the workflow in docs on two reference servers.
 func TestDuetWorkflow(t *testing.T) {
 	t.Parallel()
@@ -249,10 +304,12 @@ func TestDuetWorkflow(t *testing.T) {
 			base.URL,
 			"/mcp",
 		),
-		"BASE_ADMIN":          base.Admin,
-		"HEAD":                strings.TrimSuffix(head.URL, "/mcp"),
-		"HEAD_ADMIN":          head.Admin,
-		"MEASURE":             "2s",
+		"BASE_ADMIN": base.Admin,
+		"HEAD":       strings.TrimSuffix(head.URL, "/mcp"),
+		"HEAD_ADMIN": head.Admin,
+		"MEASURE":    "3s",
+		// One delivery of each of 1,500 events.
+		"EVENTMETER_RATE": "500/s", "EVENTMETER_SUBSCRIPTIONS": "10",
 		"GITHUB_STEP_SUMMARY": filepath.Join(dir, "summary.md"),
 	}
 	for name := range job.Env {
@@ -270,13 +327,10 @@ func TestDuetWorkflow(t *testing.T) {
 			cmd.Env = append(cmd.Env, name+"="+value)
 		}
 		stdout, stderr, code := toItsEnd(t, cmd)
-		// Two seconds have too few events for p99, which is not a pass.
-		if code != exitUnjudged || !strings.Contains(stderr, "gate push.p99 <= +5%, push: it cannot be judged") ||
-			strings.Contains(stderr, "lostSilent") {
-			t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
-		}
-		if md, err := os.ReadFile(env["GITHUB_STEP_SUMMARY"]); err != nil || !bytes.Contains(md, []byte("eventmeter comparison")) {
-			t.Errorf("%v\n%s", err, md)
+		// A busy machine drops events, and then p99 may be left with too few.
+		md, err := os.ReadFile(env["GITHUB_STEP_SUMMARY"])
+		if passed := code == 0 && bytes.Contains(md, []byte("it held, from")); err != nil || !passed && code != exitUnjudged {
+			t.Errorf("exit code %d, %v\n%s\n%s\n%s", code, err, stdout, stderr, md)
 		}
 		return
 	}

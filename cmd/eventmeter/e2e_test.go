@@ -441,7 +441,7 @@ func TestThresholdsNameTheirReason(t *testing.T) {
 		want string
 	}{
 		"failed":     {[]string{"thresholds=[\"push.delivered == 1\"]"}, exitThreshold, "a threshold failed"},
-		"not judged": {[]string{"lanes.poll.arguments={channel: nowhere}"}, exitUnjudged, "a threshold was not evaluated"},
+		"not judged": {[]string{"lanes.poll.arguments={channel: nowhere}"}, exitUnjudged, "a threshold or gate was not evaluated"},
 		"not judged, and failed": {[]string{"lanes.poll.arguments={channel: nowhere}",
 			"thresholds=[\"*.lostSilent == 0\", \"push.delivered == 1\"]"}, exitThreshold, "a threshold failed"},
 	} {

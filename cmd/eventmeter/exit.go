@@ -28,7 +28,8 @@ const exitCodesHelp = `Exit codes:
        and run --against: a figure got worse than a gate allows; merge: shards are missing or ended
        early; capacity: the highest load met the SLO, so the capacity is above
        it, or too many trials disagreed
-  2    bad profile, flag or argument, or the --out directory is in use
+  2    bad profile, flag or argument, a duet with too few events for a gate, or
+       the --out directory is in use
   3    the target cannot be reached, went away (also at the very end), accepted no
        event, or does not offer what the profile requests
   4    the generator was the bottleneck: the figures say little about the target
@@ -51,7 +52,7 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 // The verdicts on a complete run. The report has already printed the details.
 var (
 	errThreshold  = errors.New("a threshold failed")
-	errUnjudged   = errors.New("a threshold was not evaluated; the report says why")
+	errUnjudged   = errors.New("a threshold or gate was not evaluated; the report says why")
 	errBottleneck = errors.New("the generator was the bottleneck, so these figures say little about the target")
 )
 

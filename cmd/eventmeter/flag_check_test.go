@@ -80,6 +80,7 @@ func TestBadInput(t *testing.T) {
 		{againstArgs("--metrics", "127.0.0.1:0"), "--against beside live metrics"},
 		{againstArgs("--target-metrics", "http://127.0.0.1:5/metrics"), "--against beside --target-metrics"},
 		{againstArgs("--gate", "push.p99"), "want LANE.FIGURE <= +SHARE"},
+		{againstArgs("--gate", "push.p999 <= +5%", "--against-upstream-url", "http://127.0.0.1:4"), "push needs 10000 independent events, and"},
 		{againstArgs("--target", "http://127.0.0.1:2/mcp"), "--against is the URL of the first target"},
 		{againstArgs("--against-upstream-url", "http://127.0.0.1:3"), "name that of the second one with --against-upstream-url"},
 		{againstArgs("--against", "http://192.0.2.1/mcp"), "name it a second time with --allow-host 192.0.2.1"},

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sort"
 	"sync"
+	"time"
 
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/run"
@@ -18,6 +20,9 @@ import (
 
 // Sides are the names of the two sides of a duet.
 var Sides = [2]string{"base", "against"}
+
+// maxSeconds bounds the duration that is advised for a gate.
+const maxSeconds = 24 * 3600
 
 // Options are the options of a duet.
 type Options struct {
@@ -88,6 +93,37 @@ func Check(base, against *profiles.Profile) error {
 				"%w: both targets would get their events through the same URL; name that of the second one with --against-upstream-url",
 				run.ErrProfile,
 			)
+		}
+	}
+	return nil
+}
+
+// CheckGates refuses gates for which the profile has no lane or publishes too few events. Errors wrap
+// [run.ErrProfile].
+func CheckGates(p *profiles.Profile, gates []stats.Gate) error {
+	for _, g := range gates {
+		known, need := g.Where() == "run", g.Events()
+		for _, l := range p.Lanes {
+			if g.Where() != "*" && g.Where() != l.Name {
+				continue
+			}
+			known = true
+			due := run.Due(p, l)
+			have, hint := due(p.Phases.Measure), "raise the rate"
+			if have >= need {
+				continue
+			}
+			s := sort.Search(maxSeconds, func(s int) bool {
+				return due(time.Duration(s)*time.Second) >= need+need/10 // a busy machine drops some
+			})
+			if s < maxSeconds {
+				hint += fmt.Sprintf(", or give --duration %v", time.Duration(s)*time.Second)
+			}
+			return fmt.Errorf("%w: gate %s: lane %s needs %d independent events, and %d are published in %v: %s",
+				run.ErrProfile, g, l.Name, need, have, p.Phases.Measure, hint)
+		}
+		if !known {
+			return fmt.Errorf("%w: gate %s: there is no lane %s", run.ErrProfile, g, g.Where())
 		}
 	}
 	return nil

@@ -161,6 +161,40 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestCheckGates: a gate is refused before a run whose events cannot judge it, and the duration that is advised is enough.
+func TestCheckGates(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		gate string
+		set  []string
+		want string
+	}{
+		{"push.p50 <= +5%", nil, ""},
+		{"*.p90 <= +5%", nil, ""},
+		{"push.lostSilent <= +0", nil, ""},
+		{"run.target.process.cpu <= +5%", nil, ""},
+		{"push.p95 <= +5%", nil, "gate push.p95 <= +5%: lane push needs 200 independent events, and 100 are published in 1s: raise the rate, " +
+			"or give --duration 3s"},
+		{"push.p95 <= +5%", []string{"phases.measure=3s"}, ""},
+		{"*.p99 <= +5%", []string{"schedule.rate=20/s"}, "lane push needs 1000 independent events, and 20 are published in 1s: raise the rate, " +
+			"or give --duration 55s"},
+		{"push.latency.fromSent.p999 <= +5%", []string{"phases.measure=10s"}, "needs 10000 independent events, and 1000 are"},
+		{"push.p90 <= +5%", []string{"lanes.push.sources=0,2", "phases.measure=1500ms"}, ""},
+		{"push.p90 <= +5%", []string{"lanes.push.sources={{.Index}}"}, "and 66 are published"},
+		{"poll.p90 <= +5%", []string{"schedule={kind: ramp, rate: 10/s, to: 0, period: 2s}"}, "in 1s: raise the rate"},
+		{"other.p50 <= +5%", nil, "gate other.p50 <= +5%: there is no lane other"},
+	} {
+		gates, err := stats.ParseGates([]string{tt.gate})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = CheckGates(profile(t, tt.set...), gates)
+		if tt.want == "" && err != nil || tt.want != "" && (!errors.Is(err, run.ErrProfile) || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %v, want %q", tt.gate, err, tt.want)
+		}
+	}
+}
+
 // TestRecorder: the first copy of each measured delivery counts, and events pair by
 // their place in the schedule, even if a side dropped one.
 func TestRecorder(t *testing.T) {

@@ -24,8 +24,8 @@ func CompareText(w io.Writer, c *stats.Comparison) error {
 	}
 	v := newComparisonView(c)
 	p.wrapped(strings.ToUpper(v.Word) + "  " + v.Verdict)
-	for _, text := range gateTexts(c) {
-		p.wrapped("GATE  " + text)
+	for _, g := range v.Gates {
+		p.wrapped("GATE  " + g.Text)
 	}
 	p.printf("\n")
 	for i := range c.Lanes {
@@ -39,18 +39,6 @@ func CompareText(w io.Writer, c *stats.Comparison) error {
 		p.wrapped(line)
 	}
 	return p.err
-}
-
-// gateTexts are the gates that did not hold.
-func gateTexts(c *stats.Comparison) (all []string) {
-	for _, g := range c.Gates {
-		lane := g.Lane
-		if lane == "" {
-			lane = "run"
-		}
-		all = append(all, Clean(fmt.Sprintf("%s, %s: %s", g.Gate, lane, g.Text)))
-	}
-	return all
 }
 
 // wrapped writes text in lines that fit the width, unless a word is longer.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -35,7 +36,13 @@ type comparisonView struct {
 	Warnings      []string
 	Upstream      []changeRow
 	Worse, Better int
-	Gates         []string // that did not hold
+	Gates         []gateLine
+}
+
+// gateLine is the verdict of a gate on a lane.
+type gateLine struct {
+	Text string
+	Held bool
 }
 
 // changedLine is a figure that differs, in words.
@@ -96,7 +103,9 @@ func newComparisonView(c *stats.Comparison) *comparisonView {
 	for _, w := range c.Warnings {
 		v.Warnings = append(v.Warnings, warningText(w))
 	}
-	v.Gates = gateTexts(c)
+	for _, g := range c.Gates {
+		v.Gates = append(v.Gates, gateLine{Clean(fmt.Sprintf("%s, %s: %s", g.Threshold, cmp.Or(g.Lane, "run"), g.Text)), g.Passed})
+	}
 	slices.SortStableFunc(v.Changed, func(a, b changedLine) int { // worse ones first
 		switch {
 		case a.Worse == b.Worse:

@@ -19,8 +19,8 @@ func CompareMarkdown(w io.Writer, c *stats.Comparison) error {
 	}
 	v := newComparisonView(c)
 	p.printf("**%s:** %s\n\n", Markup(strings.ToUpper(v.Word[:1])+v.Word[1:]), Markup(v.Verdict))
-	for _, text := range gateTexts(c) {
-		p.printf("**Gate** %s  \n", Markup(text))
+	for _, g := range v.Gates {
+		p.printf("**Gate** %s  \n", Markup(g.Text))
 	}
 	if c.Gates != nil {
 		p.printf("\n")

@@ -2,6 +2,8 @@ package run
 
 import (
 	"cmp"
+	"math"
+	"time"
 
 	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
@@ -22,6 +24,29 @@ func scheduleOf(p *profiles.Profile) loadgen.Schedule {
 		return loadgen.Sine{Mean: float64(s.Rate), Amplitude: float64(s.Amplitude), Period: s.Period}
 	}
 	return loadgen.Constant{Rate: float64(s.Rate)}
+}
+
+// Due returns a function that says how many events of a lane's sources are due in a measured phase of a length.
+// The number is the largest int where it is not known beforehand.
+func Due(p *profiles.Profile, l profiles.Lane) func(measure time.Duration) int {
+	t, err := profiles.CompileLane(l)
+	if err != nil || l.HasNoSources() || p.Schedule.Kind == "trace" || p.Upstream.Kind == "replay" {
+		return func(time.Duration) int { return math.MaxInt }
+	}
+	all, owed := uint64(p.Upstream.Sources), map[uint16]bool{}
+	share := all
+	for i := range l.Subscriptions {
+		for _, s := range t.Sources(i) { // none means all
+			owed[s] = true
+			share = uint64(len(owed))
+		}
+	}
+	return func(measure time.Duration) int {
+		at := *p
+		at.Phases.Measure = measure
+		s, begin := scheduleOf(&at), at.Phases.Warmup
+		return int((loadgen.Count(s, begin+measure) - loadgen.Count(s, begin)) * share / all)
+	}
 }
 
 // schedule returns the schedule of a pass.

@@ -72,8 +72,8 @@ type Comparison struct {
 	OnlyB []string `json:"onlyB"`
 	// Warnings are reasons to doubt that the sides are comparable.
 	Warnings []results.Warning `json:"warnings"`
-	// Gates are the gates that did not hold, if there were gates; see [Comparison.Failed].
-	Gates []GateFailure `json:"gates,omitempty"`
+	// Gates are the verdicts of the gates, if there were gates; see [Comparison.Judge].
+	Gates []results.Verdict `json:"gates,omitempty"`
 }
 
 // Write writes c as indented JSON with a final newline.
@@ -107,30 +107,29 @@ func (c *Comparison) matchLanes(a, b *Side) []string {
 	return both
 }
 
-// Failed checks gates. A gate fails if the figure got worse by more than the gate's
+// Judge judges gates. A gate fails if the figure got worse by more than the gate's
 // share and the whole 95 % confidence interval of the effect lies above 0; if A is 0,
-// any rise exceeds any share. A gate fails as unjudged if there is no confidence
+// any rise exceeds any share. A gate is unjudged if there is no confidence
 // interval, if one side lacks the lane, or if an archive is doubtful.
-func (c *Comparison) Failed(gates []Gate) []GateFailure {
-	var out []GateFailure
+func (c *Comparison) Judge(gates []Gate) (out []results.Verdict) {
 	for _, g := range gates {
 		if why := c.doubt(g.path); why != "" {
-			out = append(out, GateFailure{Gate: g.text, Lane: g.where, Unjudged: true, Text: "it cannot be judged: " + why})
+			out = append(out, g.unjudged(g.where, "it cannot be judged: "+why))
 			continue
 		}
 		if g.where == "run" {
-			out = append(out, g.failures("", c.Run)...)
+			out = append(out, g.judge("", c.Run))
 			continue
 		}
 		found := false
 		for i := range c.Lanes {
 			if g.where == "*" || g.where == c.Lanes[i].Name {
 				found = true
-				out = append(out, g.failures(c.Lanes[i].Name, c.Lanes[i].Figures)...)
+				out = append(out, g.judge(c.Lanes[i].Name, c.Lanes[i].Figures))
 			}
 		}
 		if !found {
-			out = append(out, GateFailure{Gate: g.text, Lane: g.where, Unjudged: true, Text: "the lane is not on both sides"})
+			out = append(out, g.unjudged(g.where, "the lane is not on both sides"))
 		}
 	}
 	return out

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -59,11 +60,10 @@ func ParseGates(texts []string) ([]Gate, error) {
 	var errs []error
 	for _, text := range texts {
 		g, err := ParseGate(text)
-		if err != nil {
-			errs = append(errs, err)
-			continue
+		if err == nil {
+			out = append(out, g)
 		}
-		out = append(out, g)
+		errs = append(errs, err)
 	}
 	return out, errors.Join(errs...)
 }
@@ -71,41 +71,52 @@ func ParseGates(texts []string) ([]Gate, error) {
 // String returns the gate as it was written.
 func (g Gate) String() string { return g.text }
 
-// GateFailure is a gate that did not hold on one lane.
-type GateFailure struct {
-	Gate string `json:"gate"`
-	// Lane is empty for figures of the run.
-	Lane string `json:"lane,omitempty"`
-	// Unjudged is true if the figure could not be judged, which is not a pass.
-	Unjudged bool   `json:"unjudged,omitempty"`
-	Text     string `json:"text"`
+// Where returns the name of the gate's lane, * for every lane, or run.
+func (g Gate) Where() string { return g.where }
+
+// Events returns how many events a duet needs to judge the gate on a lane; 0 = any number.
+func (g Gate) Events() int {
+	for _, f := range laneFigures {
+		if f.path == g.path && f.tag != "" {
+			return int(math.Round(leastTail / (1 - quantilesCompared[f.rank])))
+		}
+	}
+	return 0
 }
 
-func (g Gate) failures(lane string, figures []Change) []GateFailure {
-	f := GateFailure{Gate: g.text, Lane: lane}
-	for i := range figures {
-		c := &figures[i]
-		if c.Figure != g.path {
-			continue
-		}
-		switch {
-		case c.A != nil && c.B != nil && *c.A == 0 && *c.B == 0:
-			return nil
-		case c.Effect == nil || c.Low == nil && c.High == nil:
-			f.Unjudged = true
-			f.Text = "it cannot be judged: " + c.Reason
-		case c.Low != nil && *c.Low > 0 && (c.Absolute || *c.Effect > g.share):
-			f.Text = fmt.Sprintf("it got worse, from %s to %s", FormatFigure(c.Unit, *c.A), FormatFigure(c.Unit, *c.B))
-			if !c.Absolute {
-				f.Text += fmt.Sprintf(" (%+.1f %%, at least %+.1f %%)", 100**c.Effect, 100**c.Low)
-			}
-		default:
-			return nil
-		}
-		return []GateFailure{f}
+// judge returns the verdict of the gate on one lane; "" = the run. Where the figure is known on both sides, the
+// text has it.
+func (g Gate) judge(lane string, figures []Change) results.Verdict {
+	i := slices.IndexFunc(figures, func(c Change) bool { return c.Figure == g.path })
+	if i < 0 {
+		return g.unjudged(lane, "it was not measured on both sides")
 	}
-	f.Unjudged, f.Text = true, "it was not measured on both sides"
-	return []GateFailure{f}
+	c, v := &figures[i], results.Verdict{Threshold: g.text, Lane: lane}
+	if c.A != nil && c.B != nil {
+		v.Text = fmt.Sprintf("from %s to %s", FormatFigure(c.Unit, *c.A), FormatFigure(c.Unit, *c.B))
+	}
+	switch {
+	case c.A != nil && c.B != nil && *c.A == 0 && *c.B == 0:
+		v.Passed = true
+	case c.Effect == nil || c.Low == nil && c.High == nil:
+		return g.unjudged(lane, "it cannot be judged: "+c.Reason)
+	case c.Low != nil && *c.Low > 0 && (c.Absolute || *c.Effect > g.share):
+		v.Text = "it got worse, " + v.Text
+		if !c.Absolute {
+			v.Text += fmt.Sprintf(" (%+.1f %%, at least %+.1f %%)", 100**c.Effect, 100**c.Low)
+		}
+	default:
+		v.Passed = true
+	}
+	if v.Passed {
+		v.Text = "it held, " + v.Text
+	}
+	return v
+}
+
+// unjudged is the verdict of a gate whose figure cannot be judged, which is not a pass.
+func (g Gate) unjudged(lane, why string) results.Verdict {
+	return results.Verdict{Threshold: g.text, Lane: lane, NotEvaluated: why, Text: why}
 }
 
 // FormatFigure writes the value of a compared figure with its unit: 12.3ms,

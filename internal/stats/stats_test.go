@@ -257,7 +257,7 @@ func TestGatesOfNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := c.Failed([]Gate{g}); len(got) != 1 || !got[0].Unjudged || !strings.Contains(got[0].Text, tt.reason) {
+			if got := c.Judge([]Gate{g}); len(got) != 1 || !strings.Contains(got[0].NotEvaluated, tt.reason) {
 				t.Errorf("%s, %s: %+v", name, f, got)
 			}
 		}
@@ -271,11 +271,11 @@ func TestGatesOfZero(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		a, b float64
-		want int
-	}{{0, 0, 0}, {0, 1, 1}, {1, 0, 1}, {1, 1, 1}} {
+		a, b   float64
+		passes bool
+	}{{0, 0, true}, {0, 1, false}, {1, 0, false}, {1, 1, false}} {
 		of := Comparison{Lanes: []LaneChange{{Name: "push", Figures: []Change{{Figure: "lostSilent", A: &c.a, B: &c.b}}}}}
-		if got := of.Failed([]Gate{g}); len(got) != c.want {
+		if got := of.Judge([]Gate{g}); len(got) != 1 || got[0].Passed != c.passes {
 			t.Errorf("%v and %v: %+v", c.a, c.b, got)
 		}
 	}
@@ -289,10 +289,10 @@ func TestGates(t *testing.T) {
 	for text, want := range map[string]string{
 		"push.p50 <= +5%":                         "push: it got worse, from",
 		"*.latency.fromIntended.p50<=+0.05":       "push: it got worse, from",
-		"push.p50 <= +50%":                        "",
+		"push.p50 <= +50%":                        "held push: it held, from ",
 		"push.p95 <= +5%":                         "push: it got worse, from",
 		"push.lostSilent <= +100%":                "push: it got worse, from 0 % to 0.415 %",
-		"push.lostAnnounced <= +0":                "",
+		"push.lostAnnounced <= +0":                "held push: it held, from 0 % to 0 %",
 		"push.overhead.perDelivered.bytes <= +5%": "push unjudged: it cannot be judged: one run each",
 		"poll.p50 <= +5%":                         "poll unjudged: the lane is not on both sides",
 		"run.target.process.cpu <= +5%":           " unjudged: it was not measured on both sides",
@@ -303,14 +303,16 @@ func TestGates(t *testing.T) {
 			continue
 		}
 		got := ""
-		for _, f := range c.Failed([]Gate{g}) {
-			got += f.Lane
-			if f.Unjudged {
+		for _, v := range c.Judge([]Gate{g}) {
+			got += v.Lane
+			if v.NotEvaluated != "" {
 				got += " unjudged"
 			}
-			got += ": " + f.Text
-			if f.Gate != g.String() {
-				t.Errorf("%s: named %s", text, f.Gate)
+			if got += ": " + v.Text; v.Passed {
+				got = "held " + got
+			}
+			if v.Threshold != g.String() {
+				t.Errorf("%s: named %s", text, v.Threshold)
 			}
 		}
 		if (want == "") != (got == "") || !strings.HasPrefix(got, want) {
@@ -495,8 +497,8 @@ func TestGatesOfDoubtfulArchives(t *testing.T) {
 		a, b := s.side(1), s.side(1)
 		c.change(b.Runs[0].Result)
 		n := 0
-		for _, f := range compare(t, a, b, CompareOptions{Resamples: 200}).Failed(gates) {
-			if f.Unjudged && strings.Contains(f.Text, "it cannot be judged: in run") || f.Unjudged && strings.Contains(f.Text, "run ") {
+		for _, f := range compare(t, a, b, CompareOptions{Resamples: 200}).Judge(gates) {
+			if strings.Contains(f.NotEvaluated, "run ") {
 				n++
 			}
 		}

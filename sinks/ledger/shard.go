@@ -413,29 +413,25 @@ func (h *shard) keepCopy(kind ExampleKind, d *eventmeter.Delivery, detail string
 
 // unexpected counts a copy that should not have come.
 func (h *shard) unexpected(s *subState, d *eventmeter.Delivery, kind VerdictKind) Verdict {
-	all, own := &h.counts.Unexpected, &h.rare(s).counts.Unexpected
 	detail := ""
-	switch kind {
-	case VerdictForeignRun:
-		all.ForeignRun++
-		own.ForeignRun++
-		detail = "foreign run"
-	case VerdictNeverFired:
-		all.NeverFired++
-		own.NeverFired++
-		detail = "never fired"
-	case VerdictNotSubscribed:
-		all.NotSubscribed++
-		own.NotSubscribed++
-		detail = "not subscribed"
-	case VerdictAfterEnd:
-		all.AfterEnd++
-		own.AfterEnd++
-		detail = "after its end"
-	case VerdictStale:
-		all.Stale++
-		own.Stale++
-		detail = "stale"
+	for _, u := range [...]*Unexpected{&h.counts.Unexpected, &h.rare(s).counts.Unexpected} {
+		switch kind {
+		case VerdictForeignRun:
+			u.ForeignRun++
+			detail = "foreign run"
+		case VerdictNeverFired:
+			u.NeverFired++
+			detail = "never fired"
+		case VerdictNotSubscribed:
+			u.NotSubscribed++
+			detail = "not subscribed"
+		case VerdictAfterEnd:
+			u.AfterEnd++
+			detail = "after its end"
+		case VerdictStale:
+			u.Stale++
+			detail = "stale"
+		}
 	}
 	h.span(d.At).counts.unexpected++
 	h.keepCopy(ExampleUnexpected, d, detail)

@@ -75,6 +75,8 @@ func TestAction(t *testing.T) {
 		{"stdio", append(stdio, "AGAINST="+first, "GATES=push.lostSilent <= +0"), 1,
 			[]string{"gate push.lostSilent <= +0, push: it got worse"},
 			[]string{"base/result.json", "against/result.json"}},
+		{"too few events", append(stdio, "AGAINST="+first, "GATES=push.p99 <= +5%"), 2,
+			[]string{"gate push.p99 <= +5%: lane push needs 1000 independent events, and 40 are published in 2s: ", "--duration 55s"}, nil},
 		{"neither", nil, 2, []string{"::error::give serve"}, nil},
 		{"both", append(http, "COMMAND=x"), 2, []string{"::error::there are serve and command"}, nil},
 		{"ends", []string{"SERVE=echo no license >&2; exit 3"}, 2, []string{"no license", "ended before it listened on port"}, nil},
@@ -130,5 +132,39 @@ func TestAction(t *testing.T) {
 				t.Errorf("%v: %s", err, left)
 			}
 		})
+	}
+}
+
+// TestActionCanJudge: with a base, the default profile publishes the events that a gate on p99 needs, unless the
+// workflow sets the length.
+func TestActionCanJudge(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the action is a script for a shell")
+	}
+	script, err := filepath.Abs("../../.github/action/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "eventmeter"), []byte("#!/bin/sh\necho \"$@\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dir, first := repository(t)
+	for _, c := range []struct {
+		env  string
+		want string
+	}{
+		{"AGAINST=" + first, "--set phases.measure=60s --set phases.warmup=1s --command"},
+		{"AGAINST=none", "--out out --set phases.warmup=1s --command"},
+		{"AGAINST=" + first + "\x00PROFILE=mine.yaml", "--out out --set phases.warmup=1s --command"},
+	} {
+		cmd := exectest.CommandContext(t.Context(), script)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "GITHUB_STEP_SUMMARY=", "GITHUB_OUTPUT=",
+			"COMMAND=true", "OUT=out", "SET=phases.warmup=1s")
+		cmd.Env = append(cmd.Env, strings.Split(c.env, "\x00")...)
+		if said, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(said), c.want) {
+			t.Errorf("%v: want %q in\n%s", err, c.want, said)
+		}
 	}
 }
