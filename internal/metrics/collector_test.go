@@ -87,6 +87,12 @@ func TestMetricsOfAKnownHistory(t *testing.T) {
 		`eventmeter_process_cpu_seconds_total{process="target",run="00000007"}`: 1.5,
 	}
 	expect(t, r, values)
+	expect(t, r, map[string]float64{
+		`eventmeter_phase_start_timestamp_seconds{lane="",phase="attach",run="00000007"}`: 90,
+		`eventmeter_phase_end_timestamp_seconds{lane="",phase="attach",run="00000007"}`:   100,
+		`eventmeter_phase{phase="attach",run="00000007"}`:                                 0,
+	})
+	absent(t, r, "eventmeter_burst", "eventmeter_shard", "eventmeter_turn_cpu", `eventmeter_process_cpu_seconds_total{process="generator"`)
 
 	l.Changed(eventmeter.Transition{To: eventmeter.Detaching, At: eventmeter.Instant(time.Second)})
 	l.Changed(eventmeter.Transition{To: eventmeter.Detached, At: eventmeter.Instant(time.Second)})

@@ -55,7 +55,7 @@ func (s *Search) Finish(c *results.Capacity) {
 
 func (s *Search) collect(to chan<- prometheus.Metric) {
 	s.mu.Lock()
-	x := Search{name: s.name, profile: s.profile, axis: s.axis, steps: append([]results.CapacityStep(nil), s.steps...), end: s.end}
+	x := Search{name: s.name, given: s.given, profile: s.profile, axis: s.axis, steps: slices.Clone(s.steps), end: s.end}
 	s.mu.Unlock()
 	show(to, &x, searchFamilies, nil, x.name)
 }

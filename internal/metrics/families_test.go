@@ -38,8 +38,10 @@ func TestMetricsOfTurns(t *testing.T) {
 	first.Phases = []Phase{{Name: "measure", Lane: "a", Start: time.Unix(60, 0), End: time.Unix(70, 500e6)}}
 	first.Bursts, first.Burst = 3, time.Unix(69, 0)
 	first.Health = Health{Measured: true, Used: map[string]float64{Generator: 2, Target: 1}, Most: map[string]int64{Target: 100}}
+	first.Detail.Measured.Dropped, first.Detail.Measured.Refused, first.Detail.WarmUp.Fired = 3, 6, 4
 	f.Pass(nil).Settle(&first)
 	second := lookAt("b", "sep-2549", 20)
+	second.Detail.WarmUp.Fired = 1
 	second.Phases = []Phase{{Name: "attach", Lane: "b", Start: time.Unix(71, 0)}}
 	second.Bursts, second.Burst = 1, time.Unix(72, 0)
 	second.Health = Health{
@@ -64,6 +66,11 @@ func TestMetricsOfTurns(t *testing.T) {
 		`eventmeter_events_published_total{run="ab"}`:                                                                            14,
 		// Of the pass that is over.
 		`eventmeter_events_resolved_total{outcome="uncertain",run="ab"}`:                                  2,
+		`eventmeter_events_resolved_total{outcome="accepted",run="ab"}`:                                   10,
+		`eventmeter_events_resolved_total{outcome="refused",run="ab"}`:                                    6,
+		`eventmeter_events_dropped_total{run="ab"}`:                                                       3,
+		`eventmeter_events_warmup_published_total{run="ab"}`:                                              5,
+		`eventmeter_measured_cpu_seconds_total{process="generator",run="ab"}`:                             3,
 		`eventmeter_events_pending{run="ab"}`:                                                             2,
 		`eventmeter_measured_cpu_seconds_total{process="target",run="ab"}`:                                1.5,
 		`eventmeter_process_resident_memory_max_bytes{process="target",run="ab"}`:                         300,
@@ -89,6 +96,9 @@ func TestMetricsOfTurns(t *testing.T) {
 		"eventmeter_run_partial",
 		"eventmeter_threshold_passed",
 		`eventmeter_list_uses_total{lane="a"`,
+		`eventmeter_process_resident_memory_max_bytes{process="generator"`,
+		"eventmeter_process_cpu_seconds_total",
+		"eventmeter_shard",
 	)
 
 	// A counter does not fall, whatever is owed no more.
@@ -226,7 +236,7 @@ func TestMetricsOfASearch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := c.Search("now-find", "", "find", "rate")
+	s := c.Search("now-find", "mine", "find", "rate")
 	s.Step(results.CapacityStep{
 		Number:   1,
 		Purpose:  "bracket",
@@ -236,6 +246,7 @@ func TestMetricsOfASearch(t *testing.T) {
 		Achieved: 150,
 		Expected: 100,
 		Lost:     3,
+		Backlog:  results.CapacityBacklog{Growth: 7},
 		Lanes: []results.CapacityStepLane{
 			{Name: "a", Mode: "push", FromIntended: results.Quantiles{Count: 97, P99: results.Nanos(250 * time.Millisecond)}},
 			{Name: "idle", Mode: "push"},
@@ -243,12 +254,14 @@ func TestMetricsOfASearch(t *testing.T) {
 		Target: &results.Process{CPUShare: 0.75},
 	})
 	want := map[string]float64{
-		`eventmeter_capacity_info{axis="rate",name="",profile="find",search="now-find"}`:                         1,
+		`eventmeter_capacity_info{axis="rate",name="mine",profile="find",search="now-find"}`:                     1,
 		`eventmeter_capacity_step_info{purpose="bracket",search="now-find",step="1",verdict="failed"}`:           1,
 		`eventmeter_capacity_step_load{search="now-find",step="1"}`:                                              40,
 		`eventmeter_capacity_step_offered_rate{search="now-find",step="1"}`:                                      200,
 		`eventmeter_capacity_step_achieved_rate{search="now-find",step="1"}`:                                     150,
 		`eventmeter_capacity_step_lost{search="now-find",step="1"}`:                                              3,
+		`eventmeter_capacity_step_expected{search="now-find",step="1"}`:                                          100,
+		`eventmeter_capacity_step_backlog_growth_rate{search="now-find",step="1"}`:                               7,
 		`eventmeter_capacity_step_latency_seconds{figure="p99",lane="a",mode="push",search="now-find",step="1"}`: 0.25,
 		`eventmeter_capacity_step_target_cpu_cores{search="now-find",step="1"}`:                                  0.75,
 	}
@@ -283,6 +296,29 @@ func TestNobodyFollows(*testing.T) {
 	s.Finish(nil)
 }
 
+// TestLooks: they are at each pass of the newest run.
+func TestLooks(t *testing.T) {
+	var c Collector
+	if got := c.Looks(); got != nil {
+		t.Errorf("nothing runs, and it looks like %+v", got)
+	}
+	for runs := range 3 {
+		f := c.Begin(Run{})
+		for n := range runs {
+			f.Pass(func() Look { return lookAt("a", "events", int64(10*runs+n)) })
+		}
+		looks := c.Looks()
+		if len(looks) != runs {
+			t.Fatalf("%d looks at %d passes", len(looks), runs)
+		}
+		for n, l := range looks {
+			if got := l.Detail.Lanes[0].Delivered; got != int64(10*runs+n) {
+				t.Errorf("run %d, pass %d: %d delivered", runs, n, got)
+			}
+		}
+	}
+}
+
 func TestLooksAddUp(t *testing.T) {
 	d := func(low, count int) ledger.Distribution {
 		return ledger.Distribution{
@@ -301,14 +337,22 @@ func TestLooksAddUp(t *testing.T) {
 	a.Health = Health{
 		Goroutines: 1,
 		Used:       map[string]float64{Generator: 1, Target: 3},
+		Most:       map[string]int64{Generator: 10, Target: 30},
+		Others:     0.5,
 		ReadDelay:  d(10, 1),
-		Generator:  Usage{CPU: 1, OK: true},
+		TimerLag:   d(10, 2),
+		GCPauses:   d(10, 3),
+		Generator:  Usage{CPU: 1, Memory: 100, OK: true},
 	}
 	b.Health = Health{
 		Goroutines: 2,
 		Used:       map[string]float64{Generator: 2, Target: 2},
+		Most:       map[string]int64{Generator: 20, Target: 40},
+		Others:     0.25,
 		ReadDelay:  d(10, 4),
-		Generator:  Usage{CPU: 2, OK: true},
+		TimerLag:   d(10, 5),
+		GCPauses:   d(10, 6),
+		Generator:  Usage{CPU: 2, Memory: 200, OK: true},
 		Target:     Usage{CPU: 9, OK: true},
 		Measured:   true,
 	}
@@ -335,6 +379,10 @@ func TestLooksAddUp(t *testing.T) {
 	}
 	h := sum.Health
 	if h.Goroutines != 3 || h.Used[Generator] != 3 || h.Used[Target] != 3 || h.Generator.CPU != 3 || h.Target.CPU != 9 || !h.Measured {
+		t.Errorf("health is %+v", h)
+	}
+	if h.Most[Generator] != 30 || h.Most[Target] != 40 || h.Others != 0.5 || h.Generator.Memory != 300 || !h.Generator.OK ||
+		h.TimerLag.Count != 7 || h.GCPauses.Count != 9 {
 		t.Errorf("health is %+v", h)
 	}
 	if got := h.ReadDelay; got.Count != 5 || len(got.Buckets) != 1 || got.Buckets[0].Count != 5 {

@@ -62,21 +62,20 @@ func otlpTLS() (*tls.Config, error) {
 // buckets. Headers, such as those that prove who one is, are taken from the
 // environment as OpenTelemetry has it (OTEL_EXPORTER_OTLP_HEADERS).
 func StartOTLP(o PushOptions) (*Pusher, error) {
-	ctx := context.Background()
 	config, err := otlpTLS()
-	if err != nil {
-		return nil, fmt.Errorf("OTLP to %s: %w", shown(o.URL), err)
-	}
 	r := o.receiver(config)
-	exporter, err := otlpmetrichttp.New(ctx,
-		otlpmetrichttp.WithEndpointURL(o.URL), otlpmetrichttp.WithHTTPClient(r.http), otlpmetrichttp.WithTimeout(pushTimeout),
-		otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{Enabled: false}))
+	var exporter metric.Exporter
+	if err == nil {
+		exporter, err = otlpmetrichttp.New(context.Background(),
+			otlpmetrichttp.WithEndpointURL(o.URL), otlpmetrichttp.WithHTTPClient(r.http), otlpmetrichttp.WithTimeout(pushTimeout),
+			otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{Enabled: false}))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("OTLP to %s: %w", shown(o.URL), err)
 	}
 	reader := metric.NewManualReader(metric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(o.From))))
-	// A reader belongs to a provider; this one has no generators of its own.
-	provider := metric.NewMeterProvider(metric.WithReader(reader),
+	// A reader belongs to a provider; this one has no generators of its own. Neither it nor the exporter holds anything to shut down.
+	metric.NewMeterProvider(metric.WithReader(reader),
 		metric.WithResource(resource.NewSchemaless(attribute.String("service.name", o.Job))))
 	push := func(ctx context.Context) error {
 		r.allow(ctx)
@@ -86,11 +85,5 @@ func StartOTLP(o PushOptions) (*Pusher, error) {
 		}
 		return exporter.Export(ctx, &all)
 	}
-	return startPushing("OTLP to "+shown(o.URL), o.Every, push, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), pushTimeout)
-		defer cancel()
-		_ = provider.Shutdown(ctx) // it holds nothing any more
-		_ = exporter.Shutdown(ctx) // as above
-		r.http.CloseIdleConnections()
-	}), nil
+	return startPushing("OTLP to "+shown(o.URL), o.Every, push, r.http.CloseIdleConnections), nil
 }

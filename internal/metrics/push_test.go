@@ -6,11 +6,15 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/eventmeter/eventmeter/internal/dialguard"
 	"github.com/eventmeter/eventmeter/internal/promtest"
 )
 
@@ -28,7 +32,10 @@ func TestPushes(t *testing.T) {
 			registry, _, p := follow(t, history(t))
 			p.Settle(nil)
 			to := way.receiver(t)
-			w, err := way.start(PushOptions{URL: to.URL, Every: time.Hour, From: registry, Job: "test"})
+			// Any address of this machine has to be allowed, unless it is loopback.
+			here := dialguard.New(func(context.Context, string) ([]netip.Addr, error) { return []netip.Addr{netip.IPv4Unspecified()}, nil })
+			url := strings.Replace(to.URL, "127.0.0.1", "receiver.test", 1)
+			w, err := way.start(PushOptions{URL: url, Every: time.Hour, From: registry, Job: "test", Guard: here})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,6 +115,41 @@ func TestPasswordsAreNotShown(t *testing.T) {
 	for _, p := range []*Pusher{o, StartRemoteWrite(nobody)} {
 		if err := p.Close(); err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "someone") {
 			t.Error(err)
+		}
+	}
+}
+
+// TestCertificatesOfOTLP: those that the environment names must be there.
+func TestCertificatesOfOTLP(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty.pem")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		env  map[string]string
+		want string
+	}{
+		{map[string]string{"CERTIFICATE": "/no/such"}, "open /no/such: no such file or directory"},
+		{map[string]string{"METRICS_CERTIFICATE": "/no/metrics", "CERTIFICATE": empty}, "open /no/metrics: no such file or directory"},
+		{map[string]string{"CERTIFICATE": empty}, empty + " holds no certificate in PEM"},
+		{map[string]string{"CLIENT_CERTIFICATE": "/no/cert", "CLIENT_KEY": empty}, "open /no/cert: no such file or directory"},
+		{map[string]string{"CLIENT_CERTIFICATE": empty, "CLIENT_KEY": "/no/key"}, "open /no/key: no such file or directory"},
+		{map[string]string{"CLIENT_KEY": "/no/key"}, ""},
+		{map[string]string{"CLIENT_CERTIFICATE": "/no/cert"}, ""},
+	} {
+		for _, name := range []string{"CERTIFICATE", "METRICS_CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"} {
+			t.Setenv("OTEL_EXPORTER_OTLP_"+name, tt.env[name])
+		}
+		config, err := otlpTLS()
+		if tt.want == "" {
+			if err != nil || config.Certificates != nil {
+				t.Errorf("%v: %v, %v", tt.env, config, err)
+			}
+			continue
+		}
+		_, err = StartOTLP(PushOptions{URL: "http://me:secret@there"})
+		if err == nil || err.Error() != "OTLP to http://me:xxxxx@there: "+tt.want {
+			t.Errorf("%v: %v, want %s", tt.env, err, tt.want)
 		}
 	}
 }
