@@ -64,7 +64,7 @@ func ReadLog(in io.Reader) (*Log, error) {
 	log := &Log{}
 	unit := int64(1)
 	lines := bufio.NewScanner(in)
-	lines.Buffer(make([]byte, 64<<10), maxLogLine)
+	lines.Buffer(nil, maxLogLine)
 	n, held := 0, 0
 	for lines.Scan() {
 		n++

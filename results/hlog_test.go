@@ -63,6 +63,9 @@ func TestReadLog(t *testing.T) {
 			t.Errorf("bucket %d is %v, want %v", i, in.Buckets[i], want[i])
 		}
 	}
+	if log, err = ReadLog(strings.NewReader("#" + strings.Repeat("x", maxLogLine-2))); err != nil || len(log.Intervals) != 0 {
+		t.Errorf("the longest line: %v, %v", log, err)
+	}
 	log, err = ReadLog(strings.NewReader(logText(t, "µs", 1, 1e9, []int64{5})))
 	if err != nil || log.Intervals[0].Buckets[0].Value != 5000 {
 		t.Errorf("microseconds: %v, %v", log, err)

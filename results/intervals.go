@@ -113,17 +113,12 @@ func drift(blocks [][]Bucket, p float64) (first, last Nanos) {
 	for i, b := range blocks {
 		values[i] = math.Log(float64(max(bucketAt(b, p), 1)))
 	}
-	chance, slope := interval.Trend(values)
-	if chance > driftChance {
+	if interval.Trend(values) > driftChance {
 		return 0, 0
 	}
 	n := len(blocks)
 	first, last = bucketAt(inOrder(blocks[:n/3]), p), bucketAt(inOrder(blocks[n-n/3:]), p)
-	less, more := float64(first), float64(last)
-	if slope < 0 {
-		less, more = more, less
-	}
-	if more < leastDrift*less {
+	if float64(max(first, last)) < leastDrift*float64(min(first, last)) {
 		return 0, 0
 	}
 	return first, last

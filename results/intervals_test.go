@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -134,6 +135,28 @@ func TestDriftByThirds(t *testing.T) {
 	if first, last := float64(in.First)/50e6, float64(in.Last)/50e6; math.Abs(first-1.31) > 0.03 || math.Abs(last-2.64) > 0.05 {
 		t.Errorf("from %v to %v of the median, want 1.31 to 2.64", first, last)
 	}
+	falling := func(i int) float64 { return 1 + float64(59-i)/30 }
+	in = doubtful(laneAccount(30000, 1, falling), Quantiles{}).Latency.Intervals["fromIntended.p50"]
+	if first, last := float64(in.First)/50e6, float64(in.Last)/50e6; math.Abs(first-2.64) > 0.05 || math.Abs(last-1.31) > 0.03 {
+		t.Errorf("from %v to %v of the median, want 2.64 to 1.31", first, last)
+	}
+}
+
+// TestLeastDrift: ends that differ by a quarter are a drift, by less they are none.
+func TestLeastDrift(t *testing.T) {
+	for last, want := range map[int64][2]Nanos{250: {10000, 12500}, 249: {}} {
+		var up, down [][]Bucket // in both, the middle of the thirds is the fifth block from the ends
+		for i := range int64(30) {
+			b := []Bucket{{Value: Nanos(10000 + (i-4)*last/2), Count: 1}}
+			up, down = append(up, b), slices.Concat([][]Bucket{b}, down)
+		}
+		if first, end := drift(up, 0.5); [2]Nanos{first, end} != want {
+			t.Errorf("from %d to %d, want %d", first, end, want)
+		}
+		if first, end := drift(down, 0.5); [2]Nanos{end, first} != want {
+			t.Errorf("from %d to %d, want the reverse of %d", first, end, want)
+		}
+	}
 }
 
 func TestDoubtsAreWarnings(t *testing.T) {
@@ -218,7 +241,8 @@ func TestRebuildIntervals(t *testing.T) {
 	}
 	name := filepath.Join(dir, "push.hlog")
 	text, err := os.ReadFile(name)
-	if err != nil || !strings.HasPrefix(string(text), "#[eventmeter 1, lane push: latency in ns, ") {
+	if err != nil || !strings.HasPrefix(string(text), "#[eventmeter 1, lane push: latency in ns, ") ||
+		!strings.Contains(string(text), "\n#[StartTime: 1 (seconds since epoch)") {
 		t.Errorf("the log does not begin with what it is: %.80q, %v", text, err)
 	}
 	if err := os.Remove(name); err != nil {
@@ -257,13 +281,16 @@ func TestRebuildIntervals(t *testing.T) {
 	for want, change := range map[string]func(*Latency){
 		fmt.Sprintf("the interval of fromIntended.p50 is %d to %d ns from %d draws, and %s says %d to %d ns from %d",
 			p50.Low, p50.High, p50.Draws, File, p50.Low/2, p50.High, p50.Draws): set("fromIntended.p50", func(in *Interval) { in.Low /= 2 }),
-		"the interval of fromSent.p50 is":    set("fromSent.p50", func(in *Interval) { in.Draws *= 2 }),
-		"the interval of fromSent.p90 is":    func(l *Latency) { delete(l.Intervals, "fromSent.p90") },
-		"which is not between":               set("fromIntended.p50", func(in *Interval) { in.Low *= 10 }),
-		"is not between":                     set("fromIntended.p50", func(in *Interval) { in.High = 1 }),
-		"draws of 18000 deliveries":          set("fromIntended.p50", func(in *Interval) { in.Draws = 1e6 }),
-		"has the doubt":                      set("fromIntended.p50", func(in *Interval) { in.Doubt = "mine" }),
-		"names a figure that does not exist": set("fromIntended.p42", func(in *Interval) {}),
+		"the interval of fromSent.p50 is":     set("fromSent.p50", func(in *Interval) { in.Draws *= 2 }),
+		"the interval of fromSent.p99 is":     set("fromSent.p99", func(in *Interval) { in.Last += in.Last / 50 }),
+		"the interval of fromIntended.p99 is": set("fromIntended.p99", func(in *Interval) { in.First -= in.First / 50 }),
+		"the interval of fromIntended.p90 is": set("fromIntended.p90", func(in *Interval) { in.High += in.Low + 1e9 }),
+		"the interval of fromSent.p90 is":     func(l *Latency) { delete(l.Intervals, "fromSent.p90") },
+		"which is not between":                set("fromIntended.p50", func(in *Interval) { in.Low *= 10 }),
+		"is not between":                      set("fromIntended.p50", func(in *Interval) { in.High = 1 }),
+		"draws of 18000 deliveries":           set("fromIntended.p50", func(in *Interval) { in.Draws = 1e6 }),
+		"has the doubt":                       set("fromIntended.p50", func(in *Interval) { in.Doubt = "mine" }),
+		"names a figure that does not exist":  set("fromIntended.p42", func(in *Interval) {}),
 	} {
 		if _, err := save(change); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", want, err)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -45,6 +46,28 @@ func TestErrorsNameTheFile(t *testing.T) {
 		}
 		if err := c.load(dir); !errors.Is(err, c.broken) || !strings.Contains(err.Error(), filepath.Join(dir, file)+": ") {
 			t.Errorf("%s of something else: %v", file, err)
+		}
+	}
+}
+
+// TestFilesThatCannotBeRead: the error names the file and has its cause.
+func TestFilesThatCannotBeRead(t *testing.T) {
+	for file, load := range map[string]func(dir string) error{
+		File:         func(dir string) error { _, err := Load(dir); return err },
+		PartFile:     func(dir string) error { _, err := LoadPart(dir); return err },
+		"push.hlog":  func(dir string) error { _, err := LoadLog(dir, "push"); return err },
+		CapacityFile: func(dir string) error { _, err := RebuildCapacity(dir); return err },
+	} {
+		dir := t.TempDir()
+		name := filepath.Join(dir, file)
+		if err := os.Symlink("/proc/self/mem", name); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(name); err != nil {
+			t.Skip("there is no file that can be opened and not be read:", err)
+		}
+		if err := load(dir); !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), name+": ") {
+			t.Errorf("%s: %v", file, err)
 		}
 	}
 }

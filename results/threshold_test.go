@@ -87,7 +87,7 @@ func TestThresholdErrors(t *testing.T) {
 		"push.p98 < 1s":                         "there are ",
 		"nonsense":                              "want LANE.FIGURE OP VALUE",
 		"push.lostsilent == 0":                  "did you mean lostSilent?",
-		"push.latency.fromIntended < 3ms":       "is a group; name one of",
+		"push.latency.fromIntended < 3ms":       `"latency.fromIntended" is a group; name one of count, min, p50,`,
 		"push.latency.fromIntended.p99 < 250":   "is not a duration",
 		"push.lostSilent < 3%":                  "is a count",
 		"push.name == 3":                        "is not a number",
@@ -140,8 +140,10 @@ func TestCheckNames(t *testing.T) {
 
 func TestNanosText(t *testing.T) {
 	for n, want := range map[Nanos]string{0: "0", 7: "7.00ns", 999: "999ns", 1000: "1.00µs", 532100: "532µs",
-		999499: "999µs", 999500: "1.00ms", 12345678: "12.3ms", 99949999: "99.9ms",
-		999499999: "999ms", 999500000: "1.00s", 1250000000: "1.25s", 61e9: "1m1s", -5e6: "-5.00ms"} {
+		9994: "9.99µs", 9995: "10.0µs",
+		99949: "99.9µs", 99950: "100µs", 999499: "999µs", 999500: "1.00ms", 12345678: "12.3ms", 99949999: "99.9ms",
+		999499999: "999ms", 999500000: "1.00s", 1250000000: "1.25s", 59949999999: "59.9s",
+		6e10 - 1: "60.0s", 60e9: "1m0s", 61e9: "1m1s", -5e6: "-5.00ms"} {
 		if got := n.String(); got != want {
 			t.Errorf("%d is %q, want %q", int64(n), got, want)
 		}

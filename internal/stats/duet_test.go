@@ -126,6 +126,37 @@ func TestDuetStalls(t *testing.T) {
 	}
 }
 
+// TestTypicalStretch: by hand, ten stretches whose ratios are powers of two. The ranks of the two below 1 add up to 3,
+// so that 52 of 55 means are above 0: (52 − 27.5) / √(10·11·21/24) is 2.4973. 27.5 less 2.2414 times 9.8107 is 5.5: the bounds
+// are the sixth means from both ends, of 2.5 and 15, and the median is 9.5.
+func TestTypicalStretch(t *testing.T) {
+	t.Parallel()
+	pairs := NewPairs(20)
+	for i, k := range []int{17, -2, 16, -1, 15, 5, 12, 7, 11, 10} {
+		d := [2]time.Duration{1 << 12, 1 << (12 + k)}
+		pairs.Add(2*i, d, d)
+		pairs.Add(2*i+1, d, d)
+	}
+	p := pairs.pool("intended")
+	for _, c := range []struct{ allowance, low, effect, high, p float64 }{
+		{0, 2.5, 9.5, 15, 0.012515},
+		{10 * math.Ln2, -7.5, 9.5, 25, 1},
+	} {
+		e, ok := p.typical(0, 0.975, estimate{allowance: c.allowance})
+		if !ok || !e.typical || math.Abs(e.p-c.p) > 1e-6 {
+			t.Errorf("%+v, p is not %v", e, c.p)
+		}
+		for got, want := range map[float64]float64{e.low: c.low, e.effect: c.effect, e.high: c.high, math.Exp(e.noise * 2.241403): 6.25} {
+			if math.Abs(math.Log2(got+1)-want) > 1e-6 && math.Abs(math.Log2(got)-want) > 1e-5 {
+				t.Errorf("%v, want 2 to the power of %v less 1", got, want)
+			}
+		}
+	}
+	if _, ok := p.typical(1, 0.975, estimate{}); ok {
+		t.Error("two events beyond p90 have a typical stretch")
+	}
+}
+
 // TestDuetAllowance: a difference that two processes of one build may have is none,
 // however certain it is.
 func TestDuetAllowance(t *testing.T) {

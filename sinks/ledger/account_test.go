@@ -94,6 +94,23 @@ func TestAccountEmissions(t *testing.T) {
 	}
 }
 
+// TestAccountSkipped checks that measured events count that were fired after the subscription was active and that a
+// newer one overtook, in the interval in which that came, which is no interval of its own if there are none.
+func TestAccountSkipped(t *testing.T) {
+	t.Parallel()
+	for words, want := range map[string][]LaneInterval{
+		"warm:1@3 warm:2@4 got:2@1500":                  {{Number: 0, FiredWarmUp: 2}},
+		"fire:1@2 fire:2@2.0000015 warm:3@3 got:3@1500": {{Number: 0, Fired: 2, FiredWarmUp: 1}, {Number: 1, Skipped: 1}},
+		"warm:1@3 got:1@4 fire:2@5 warm:3@6 got:3@1500": {{Number: 0, Fired: 1, FiredWarmUp: 2}, {Number: 1, Skipped: 1}},
+	} {
+		l := newTestLedger(t, Options{})
+		script(t, l, eventmeter.Sub{}, up+words)
+		if got := l.Account().Lanes[0].Series; !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v", words, got)
+		}
+	}
+}
+
 // TestAccountLatency checks both latencies, their bounds, and the interval that
 // a sample belongs to.
 func TestAccountLatency(t *testing.T) {
@@ -327,34 +344,52 @@ func TestLedgerMisuse(t *testing.T) {
 // TestAccountCheck checks that every figure Check looks at is looked at.
 func TestAccountCheck(t *testing.T) {
 	t.Parallel()
-	for name, damage := range map[string]func(*Account){
-		"expected":     func(a *Account) { a.Lanes[0].Expected++ },
-		"delivered":    func(a *Account) { a.Lanes[0].Delivered++; a.Lanes[0].Expected++ },
-		"sums":         func(a *Account) { a.Lanes[0].Sums.OutOfOrder++ },
-		"sum expected": func(a *Account) { a.Lanes[0].Sums.Expected++; a.Lanes[0].SubCounts.Expected++ },
-		"latency":      func(a *Account) { _ = a.Lanes[0].Latency.FromIntended.Histogram.RecordValue(1) },
-		"sent":         func(a *Account) { _ = a.Lanes[0].Latency.FromSent.Histogram.RecordValue(1) },
-		"ready":        func(a *Account) { a.Lanes[0].Ready.Failed++ },
-		"intervals":    func(a *Account) { a.Lanes[0].Series[0].Delivered++ },
-		"late":         func(a *Account) { a.Lanes[0].Series[0].Late++ },
-		"disorder":     func(a *Account) { a.Lanes[0].Series[0].OutOfOrder++ },
-		"duplicates":   func(a *Account) { a.Lanes[0].Series[0].Duplicates++ },
-		"unexpected":   func(a *Account) { a.Lanes[0].Series[0].Unexpected++ },
-		"samples":      func(a *Account) { _ = a.Lanes[0].Series[0].FromIntended.RecordValue(1) },
-		"samples sent": func(a *Account) { _ = a.Lanes[0].Series[0].FromSent.RecordValue(1) },
-		"scheduled":    func(a *Account) { a.Measured.Accepted++ },
-		"warm-up":      func(a *Account) { a.WarmUp.Fired++ },
+	for _, c := range []struct {
+		damage func(n *LaneAccount)
+		want   string
+	}{
+		{func(n *LaneAccount) { n.Expected++ }, "expected against delivered and all that is lost: 2, want 1"},
+		{func(n *LaneAccount) { n.Delivered++; n.Expected++ }, "delivered in intervals: 1, want 2"},
+		{func(n *LaneAccount) { n.Sums.OutOfOrder++ }, "subscriptions add up to {Expected:1 Delivered:1"},
+		{func(n *LaneAccount) { n.Sums.Expected++; n.SubCounts.Expected++ }, "sum of expected against its parts: 2, want 1"},
+		{func(n *LaneAccount) { _ = n.Latency.FromIntended.Histogram.RecordValue(1) }, "scheduled → received, samples: 2, want 1"},
+		{func(n *LaneAccount) { _ = n.Latency.FromSent.Histogram.RecordValue(1) }, "published → received, samples: 2, want 1"},
+		{func(n *LaneAccount) { n.Latency.FromIntended.Histogram = nil }, "scheduled → received, samples: 0, want 1"},
+		{func(n *LaneAccount) { n.Ready.Failed++ }, "attempts to subscribe: 1, want 2"},
+		{func(n *LaneAccount) { n.Ready.Attempts++ }, "attempts to subscribe: 2, want 1"},
+		{func(n *LaneAccount) { n.Series[0].Delivered++ }, "delivered in intervals: 2, want 1"},
+		{func(n *LaneAccount) { n.Series[0].Late++ }, "late in intervals: 1, want 0"},
+		{func(n *LaneAccount) { n.Series[0].OutOfOrder++ }, "out of order in intervals: 1, want 0"},
+		{func(n *LaneAccount) { n.Series[0].Duplicates++ }, "duplicates in intervals: 2, want 1"},
+		{func(n *LaneAccount) { n.Series[0].Unexpected++ }, "unexpected in intervals: 1, want 0"},
+		{func(n *LaneAccount) { _ = n.Series[0].FromIntended.RecordValue(1) }, "samples from intended in intervals: 2, want 1"},
+		{func(n *LaneAccount) { _ = n.Series[0].FromSent.RecordValue(1) }, "samples from sent in intervals: 2, want 1"},
+		{func(n *LaneAccount) { n.LostUndeliverable, n.Undeliverable = 3, 2 }, "undeliverable: 3, but only 2 connections failed"},
+		{func(n *LaneAccount) { n.Measured.EventMessages = 9 }, "events within the measured window: 9, there are 2 in all"},
+		{func(n *LaneAccount) { n.Measured.EventBytes = -1 }, "event bytes within the measured window: -1, there are 200 in all"},
+		{func(n *LaneAccount) { n.Measured.Received = 7 }, "events received within the measured window: 7, there are 1 in all"},
+		{func(n *LaneAccount) { n.Measured.Active++ }, "active time within the measured window: 998000001, there are 998000000 in all"},
+		{func(n *LaneAccount) { n.Received = 3 }, "events received, of all copies: 3, there are 2 in all"},
 	} {
-		l := newTestLedger(t, Options{})
-		script(t, l, eventmeter.Sub{}, up+"fire:1@3 ok:1@4 got:1@5 got:1@6")
-		a := l.Account()
-		if err := a.Check(); err != nil {
-			t.Fatal(err)
-		}
-		damage(&a)
-		if err := a.Check(); !errors.Is(err, ErrUnbalanced) {
-			t.Errorf("%s: Check found nothing: %v", name, err)
-		}
+		checkDamaged(t, func(a *Account) { c.damage(&a.Lanes[0]) }, "lane push: "+c.want)
+	}
+	checkDamaged(t, func(a *Account) { a.Measured = Scheduled{Fired: 9, Accepted: 1, Uncertain: 2, Refused: 3, Pending: 4} },
+		"measured events: 9 fired, but 1 accepted, 2 uncertain, 3 refused, 4 pending")
+	checkDamaged(t, func(a *Account) { a.WarmUp.Fired++ }, "warm-up events: 1 fired, but 0 accepted")
+}
+
+// checkDamaged checks an account of one delivery and its duplicate, as it is and with a figure that was changed.
+func checkDamaged(t *testing.T, damage func(a *Account), want string) {
+	t.Helper()
+	l := newTestLedger(t, Options{})
+	script(t, l, eventmeter.Sub{}, up+"fire:1@3 ok:1@4 got:1@5 got:1@6")
+	a := l.Account()
+	if err := a.Check(); err != nil {
+		t.Fatal(err)
+	}
+	damage(&a)
+	if err := a.Check(); !errors.Is(err, ErrUnbalanced) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 
@@ -362,11 +397,14 @@ func TestAccountCheck(t *testing.T) {
 func TestNewLedgerErrors(t *testing.T) {
 	t.Parallel()
 	for name, opt := range map[string]Options{
-		"0 sources":     {},
-		"negative":      {Sources: 1, LateAfter: -1},
-		"at most":       {Sources: 1, Lanes: make([]LaneSpec, 65537)},
-		"-1 subscr":     {Sources: 1, Lanes: []LaneSpec{{Subscriptions: -1}}},
-		"owed source 1": {Sources: 1, Lanes: []LaneSpec{{Subscriptions: 1, Owed: func(int) []uint16 { return []uint16{1} }}}},
+		"0 sources": {},
+		"negative":  {Sources: 1, LateAfter: -1},
+		"at most":   {Sources: 1, Lanes: make([]LaneSpec, 65537)},
+		"-1 subscr": {Sources: 1, Lanes: []LaneSpec{{Subscriptions: -1}}},
+		`ledger: lane "a": subscription 0 is owed source 1: there are 1, from 0`: {
+			Sources: 1,
+			Lanes:   []LaneSpec{{Name: "a", Subscriptions: 1, Owed: func(int) []uint16 { return []uint16{1} }}},
+		},
 	} {
 		if _, err := New(opt); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)

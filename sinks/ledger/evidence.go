@@ -125,7 +125,7 @@ func (l *Ledger) divide(t *slot, r run, lost int64, kind lossKind, e *evidence, 
 	var n SubCounts
 	src := &l.sources[t.source]
 	var rest []run
-	if t.extra != nil && len(t.extra.rejected) > 0 {
+	if t.extra != nil {
 		rest, n.LostRefused = without(src, r, t.extra.rejected)
 	} else {
 		rest = []run{r}
@@ -204,9 +204,6 @@ func without(src *source, r run, taken []run) (rest []run, owed int64) {
 func (s *source) countSuspended(r run, list []stretch) int64 {
 	var n int64
 	for _, x := range list {
-		if r.from > r.to {
-			break
-		}
 		n += s.countOwed(s.firstFrom(r.from, x.from+1), min(r.to, s.firstFrom(r.from, x.to+1)-1))
 	}
 	return n

@@ -63,6 +63,8 @@ func TestLossesByEvidence(t *testing.T) {
 		{"not before what came", up + fires(5) + "got:3@32 suspended:2@55", 2, 0, 0, 0, 2},
 		{"not before what was refused", up + fires(5) + "turned:3@32 suspended:2@55", 2, 0, 0, 1, 2},
 		{"what came after it resumed", up + fires(4) + "suspended:2@45 got:2@46 got:4@47", 0, 0, 0, 0, 2},
+		{"published as it began, and as it was noticed", up + fires(3) + "suspended:10@30", 1, 0, 0, 0, 2},
+		{"a nanosecond after", up + "fire:1@10.0000015 ok:1@11 suspended:10@30 fire:2@30.0000015 ok:2@31", 1, 0, 0, 0, 1},
 		{"twice", up + fires(6) + "suspended:5@15 suspended:35@45", 4, 0, 0, 0, 2},
 		{"before it was active", "attaching@1 suspended:0@1.5 active@2 " + fires(1), 1, 0, 0, 0, 0},
 		{"handshakes failed until it was suspended", up + fires(5) + "handshake@12 handshake@22 suspended:2@45 handshake@70", 0, 0, 3, 0, 2},

@@ -331,8 +331,10 @@ func (l *Ledger) Noticed(n eventmeter.Notice) {
 
 // latest keeps the later one of two instants.
 func latest(kept *atomic.Int64, at eventmeter.Instant) {
-	for was := kept.Load(); was < int64(at) && !kept.CompareAndSwap(was, int64(at)); {
-		was = kept.Load()
+	for {
+		if was := kept.Load(); kept.CompareAndSwap(was, max(was, int64(at))) {
+			return
+		}
 	}
 }
 

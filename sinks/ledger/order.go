@@ -115,7 +115,7 @@ func (h *shard) lookAgain(o *streamOrder, all *order) {
 	if o.since > all.base.Load() && o.since < p {
 		h.orderConflicts++
 	}
-	o.newest, o.seq, o.since = max(o.newest, p), 0, 0
+	o.newest, o.seq = max(o.newest, p), 0
 }
 
 // shareOrders gives sources that one subscription is owed together one order.

@@ -36,6 +36,7 @@ func TestOrderConflicts(t *testing.T) {
 		{"lost here and there", "abc abc abc", "0:a1 1:a1 2:a1 0:c1 1:b1 1:c1 2:b1 2:c1 2:a2 1:a2 0:a2", 0},
 		{"all hear another source", "a b c a", "0:a1 1:b1 2:c1 3:a1 0:a2 3:a2 1:b2", 0},
 		{"orders of two sources", "ab ab c c", "0:a1 2:c1 0:b1 2:c2 1:b1 3:c2 1:a1 3:c1", 2},
+		{"a first event of the source whose event had to wait", "abc abc", "0:a3 1:b3 0:b3 1:c3 0:c3 0:b1 1:b1", 0},
 		{"second copies", "abc abc", "0:a1 0:b1 0:a1 1:a1 1:b1 1:a1", 0},
 		{"warm-up", "abc abc", "0:a9 0:b9 1:b9 1:a9", 0},
 		{"the last one came to one stream alone", "abc abc abc", long + " 1:b1 1:c1 2:c1 2:b1", 1},

@@ -258,6 +258,16 @@ func TestSeriesIsBounded(t *testing.T) {
 			t.Errorf("interval %d: %d, want %d", k, got[k], n)
 		}
 	}
+	spans := map[*span]bool{} // those of closed intervals are used again
+	for k := range int64(20) {
+		give(200 + k)
+		for _, o := range r.open {
+			spans[o] = true
+		}
+	}
+	if len(spans) > openIntervals+1 {
+		t.Errorf("%d spans for %d intervals that were open at once", len(spans), openIntervals)
+	}
 }
 
 // TestRecordedIntervals checks that the account has the wider intervals, with

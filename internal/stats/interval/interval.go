@@ -138,11 +138,11 @@ func inflation(rest []float64, most float64) float64 {
 
 // Trend returns how likely values in order of time rise or fall together as much as these do if
 // nothing changes: the test of Mann and Kendall, corrected for values that follow their
-// predecessors. Slope is the median change from one value to the next, of Theil and Sen.
-func Trend(values []float64) (p, slope float64) {
+// predecessors.
+func Trend(values []float64) float64 {
 	n := float64(len(values))
 	if n < LeastBlocks {
-		return 1, 0
+		return 1
 	}
 	var s float64
 	var slopes []float64
@@ -159,7 +159,8 @@ func Trend(values []float64) (p, slope float64) {
 		}
 	}
 	slices.Sort(slopes)
-	slope = (slopes[(len(slopes)-1)/2] + slopes[len(slopes)/2]) / 2
+	// The median change from one value to the next, of Theil and Sen.
+	slope := (slopes[(len(slopes)-1)/2] + slopes[len(slopes)/2]) / 2
 	rest := make([]float64, len(values))
 	mean := 0.0
 	for i, v := range values {
@@ -170,5 +171,5 @@ func Trend(values []float64) (p, slope float64) {
 		rest[i] -= mean / n
 	}
 	sd := math.Sqrt(n * (n - 1) * (2*n + 5) / 18 * inflation(rest, mostMemoryOfTrend))
-	return math.Erfc(max(0, math.Abs(s)-1) / sd / math.Sqrt2), slope
+	return math.Erfc(max(0, math.Abs(s)-1) / sd / math.Sqrt2)
 }

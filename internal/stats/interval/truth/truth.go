@@ -277,7 +277,7 @@ func trend(blocks [][]float64, p float64) float64 {
 	for _, block := range blocks {
 		values = append(values, math.Log(at(block, p)))
 	}
-	chance, _ := interval.Trend(values)
+	chance := interval.Trend(values)
 	return chance
 }
 
