@@ -9,6 +9,7 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/settings"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // DefaultConcurrency is the number of subscriptions that may be opening at once.
@@ -72,7 +73,7 @@ func Attach(ctx context.Context, o AttachOptions, attach func(ctx context.Contex
 	pacing := Constant{Rate: o.Rate}
 	start := time.Now()
 	for i := range o.N {
-		if at, ok := pacing.At(uint64(i)); ok && !pause(ctx, at-time.Since(start)) || ctx.Err() != nil {
+		if at, ok := pacing.At(uint64(i)); ok && !sinks.Sleep(ctx, at-time.Since(start)) || ctx.Err() != nil {
 			break
 		}
 		if i < o.Concurrency {
@@ -151,7 +152,7 @@ func Churn(ctx context.Context, o ChurnOptions) ChurnStats {
 	for n := uint64(1); ; n++ {
 		// n begins at 1: the first subscription is detached after one interval.
 		at, ok := pacing.At(n)
-		if !ok || !pause(gentle, at-time.Since(start)) {
+		if !ok || !sinks.Sleep(gentle, at-time.Since(start)) {
 			break
 		}
 		if len(picks) == 0 {
@@ -196,7 +197,7 @@ func (c *churn) cycle(ctx, gentle context.Context, i int) {
 		c.back(i)
 		return
 	}
-	if !pause(gentle, c.o.Pause) {
+	if !sinks.Sleep(gentle, c.o.Pause) {
 		return
 	}
 	if c.done(c.o.Attach(ctx, i), &c.stats.Attached) {
@@ -222,19 +223,4 @@ func (c *churn) back(i int) {
 	c.mu.Lock()
 	c.away[i] = false
 	c.mu.Unlock()
-}
-
-// pause waits for d. It returns false if ctx ended before.
-func pause(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -120,7 +120,7 @@ func (s *source) call(ctx context.Context, _ int, arguments []byte) upstream.Too
 		return upstream.ToolAnswer{Failure: err.Error()}
 	}
 	a, _ := ep.CallTool(ctx, 0, s.opts.Tool, arguments) // the answer has the error's text
-	return upstream.ToolAnswer(a)
+	return a
 }
 
 // fireOptions are the argument of fire, where it is not a number.

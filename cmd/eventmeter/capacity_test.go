@@ -77,7 +77,7 @@ func TestCapacityOfAKnownTarget(t *testing.T) {
 	if c.Partial || !c.Target.Embedded || len(c.Steps) < 2 {
 		t.Errorf("target %+v, %d steps, partial %v", c.Target, len(c.Steps), c.Partial)
 	}
-	if !strings.Contains(stderr, "step 1, bracket 29: offered ") {
+	if !strings.Contains(stderr, ", bracket 29: offered ") {
 		t.Errorf("steps are not told:\n%s", stderr)
 	}
 	rebuilt(t, dir, stdout)

@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -184,6 +187,39 @@ func TestPlan(t *testing.T) {
 	var plans []plan.Plan
 	if err := json.Unmarshal([]byte(out), &plans); err != nil || code != 0 || len(plans) != 7 || plans[3].Workload.FanOut != 8000 {
 		t.Errorf("exit code %d, %v", code, err)
+	}
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+// TestPlanExitCodes: docs/endings.md has the code of each way in which plan ends.
+func TestPlanExitCodes(t *testing.T) {
+	dir := t.TempDir()
+	writeSearch(t, dir, "push", 50e-6, 1e-6)
+	args := []string{"plan", dir, "--subscribers", "1000", "--rate", "1/s", "--fan-out", "1", "--pod-cpu", "1"}
+	full := streams{in: strings.NewReader(""), out: fullDisk{}, err: io.Discard}
+	_, _, good := planned(t, args[1:]...)
+	_, _, never := planned(t, append(args[1:], "--rate", "5000/s")...)
+	_, _, bad := planned(t, append(args[1:], "--pod-cpu", "-1")...)
+	text, err := os.ReadFile("../../docs/endings.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Plans\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for text, code := range map[string]int{
+		"the plan, or the table": good, "no number of pods": never, "the plan cannot be written": exitCode(runCommand(t.Context(), args, full)),
+		"a bad flag": bad,
+	} {
+		_, row, found := strings.Cut(section, "\n| "+text)
+		if row, _, _ = strings.Cut(row, "\n"); !found || !strings.HasSuffix(row, fmt.Sprintf("| %d |", code)) {
+			t.Errorf("code %d, and the page has: %s%s", code, text, row)
+		}
+	}
+	if n := strings.Count(section, "\n| "); n != 5 { // with the heading
+		t.Errorf("%d rows", n)
 	}
 }
 

@@ -182,5 +182,5 @@ func widthOf(w goio.Writer) int {
 			return min(width, 120)
 		}
 	}
-	return 100
+	return 110
 }

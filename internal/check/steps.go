@@ -5,46 +5,48 @@ import (
 	"github.com/eventmeter/eventmeter/internal/conform"
 )
 
+type rows = []conform.ID
+
 // Steps are all steps.
 var Steps = []Step{
-	{Name: "list of event types", do: list, Rows: []conform.ID{
+	{Name: "list of event types", do: list, Rows: rows{
 		conform.ListImplemented, conform.ListPagination, conform.DescriptorName, conform.DescriptorDescription,
 		conform.DescriptorDeliverySubset, conform.DescriptorInputSchema, conform.DescriptorPayloadSchema, conform.DescriptorMeta}},
 	{Name: "unknown event by poll", Mode: eventmeter.Poll, do: unknownPoll,
-		Rows: []conform.ID{conform.RemovalPollNotFound, conform.ErrorNotFound, conform.PollErrorsAreJSONRPC}},
+		Rows: rows{conform.RemovalPollNotFound, conform.ErrorNotFound, conform.PollErrorsAreJSONRPC}},
 	{Name: "unknown event by stream", Mode: eventmeter.Push, do: unknownStream,
-		Rows: []conform.ID{conform.StreamErrorBeforeOpen}},
+		Rows: rows{conform.StreamErrorBeforeOpen}},
 	{Name: "invalid arguments", Mode: eventmeter.Poll, do: invalidArguments,
-		Rows: []conform.ID{conform.PollInvalidArguments, conform.ErrorInvalidParams}},
+		Rows: rows{conform.PollInvalidArguments, conform.ErrorInvalidParams}},
 	{Name: "mode that a type lacks", do: unsupportedMode,
-		Rows: []conform.ID{conform.PollModeUnsupported, conform.ErrorUnsupported}},
+		Rows: rows{conform.PollModeUnsupported, conform.ErrorUnsupported}},
 	{Name: "no cursor by poll", Mode: eventmeter.Poll, do: absentCursorPoll,
-		Rows: []conform.ID{conform.CursorAbsentEqualsNull, conform.CursorNullStartsFromNow}},
+		Rows: rows{conform.CursorAbsentEqualsNull, conform.CursorNullStartsFromNow}},
 	{Name: "no cursor by webhook", Mode: eventmeter.Webhook, do: absentCursorWebhook,
-		Rows: []conform.ID{conform.CursorAbsentEqualsNull}},
+		Rows: rows{conform.CursorAbsentEqualsNull}},
 	{Name: "stale cursor", Mode: eventmeter.Poll, do: staleCursor,
-		Rows: []conform.ID{conform.TruncatedPollNeverAnError, conform.TruncatedReturnsFreshCursor}},
+		Rows: rows{conform.TruncatedPollNeverAnError, conform.TruncatedReturnsFreshCursor}},
 	{Name: "replay", Mode: eventmeter.Poll, Events: true, do: replay,
-		Rows: []conform.ID{conform.PollBootstrapsSubscription, conform.PollStatelessRequest, conform.PollMaxEventsCap, conform.PollHasMore,
+		Rows: rows{conform.PollBootstrapsSubscription, conform.PollStatelessRequest, conform.PollMaxEventsCap, conform.PollHasMore,
 			conform.CursorAbsentEqualsNull, conform.CursorNullStartsFromNow}},
 	{Name: "maxAgeMs", Mode: eventmeter.Poll, Events: true, do: maxAge,
-		Rows: []conform.ID{conform.MaxAgeMsFloor, conform.MaxAgeMsSetsTruncated, conform.MaxAgeMsIgnoredWhenCursorNull}},
+		Rows: rows{conform.MaxAgeMsFloor, conform.MaxAgeMsSetsTruncated, conform.MaxAgeMsIgnoredWhenCursorNull}},
 	{Name: "quiet stream", Mode: eventmeter.Push, AtRest: true, do: quietStream,
-		Rows: []conform.ID{conform.StreamHeartbeatRequired}},
+		Rows: rows{conform.StreamHeartbeatRequired}},
 	{Name: "many streams", Mode: eventmeter.Push, do: manyStreams,
-		Rows: []conform.ID{conform.StreamExemptFromConcurrencyCap}},
+		Rows: rows{conform.StreamExemptFromConcurrencyCap}},
 	{Name: "what is not permitted", do: denied,
-		Rows: []conform.ID{conform.AuthzSubscribeTime, conform.ErrorForbidden}},
+		Rows: rows{conform.AuthzSubscribeTime, conform.ErrorForbidden}},
 
 	{Name: "no token", Mode: eventmeter.Webhook, do: noToken,
-		Rows: []conform.ID{conform.SubscribeAuthRequired}},
+		Rows: rows{conform.SubscribeAuthRequired}},
 	{Name: "another mode", Mode: eventmeter.Webhook, do: anotherMode,
-		Rows: []conform.ID{conform.SubscribeWebhookOnly}},
+		Rows: rows{conform.SubscribeWebhookOnly}},
 	{
 		Name: "bad secrets",
 		Mode: eventmeter.Webhook,
 		do:   badSecrets,
-		Rows: []conform.ID{
+		Rows: rows{
 			conform.SubscribeSecretRequired,
 			conform.SubscribeSecretFormat,
 			conform.SubscribeSecretRejected,
@@ -52,16 +54,16 @@ var Steps = []Step{
 		},
 	},
 	{Name: "http callback", Mode: eventmeter.Webhook, do: httpCallback,
-		Rows: []conform.ID{conform.SubscribeURLHTTPSRequired, conform.SubscribeURLNonHTTPSRejected, conform.ErrorInvalidParams}},
+		Rows: rows{conform.SubscribeURLHTTPSRequired, conform.SubscribeURLNonHTTPSRejected, conform.ErrorInvalidParams}},
 	{Name: "callbacks that are no URLs", Mode: eventmeter.Webhook, do: malformedCallbacks,
-		Rows: []conform.ID{conform.SSRFValidateCallbackURL}},
+		Rows: rows{conform.SSRFValidateCallbackURL}},
 	{Name: "callbacks at private addresses", Mode: eventmeter.Webhook, Hostile: true, do: privateCallbacks,
-		Rows: []conform.ID{conform.SSRFRejectNonRoutable}},
+		Rows: rows{conform.SSRFRejectNonRoutable}},
 	{
 		Name: "same key again",
 		Mode: eventmeter.Webhook,
 		do:   sameKey,
-		Rows: []conform.ID{
+		Rows: rows{
 			conform.SubscribeIdempotentUpsert,
 			conform.SubscribeKeyComposition,
 			conform.SubscribeIDDerived,
@@ -71,14 +73,14 @@ var Steps = []Step{
 		},
 	},
 	{Name: "another key", Mode: eventmeter.Webhook, do: anotherKey,
-		Rows: []conform.ID{conform.SubscribeKeyImmutable}},
+		Rows: rows{conform.SubscribeKeyImmutable}},
 	{Name: "two principals", Mode: eventmeter.Webhook, do: twoPrincipals,
-		Rows: []conform.ID{conform.SubscribeCrossTenantIsolation}},
+		Rows: rows{conform.SubscribeCrossTenantIsolation}},
 	{
 		Name: "times to live",
 		Mode: eventmeter.Webhook,
 		do:   timesToLive,
-		Rows: []conform.ID{
+		Rows: rows{
 			conform.TTLNoRejectionPath,
 			conform.TTLNullOnlyWhenRequested,
 			conform.TTLOmittedMeansDefault,
@@ -91,7 +93,7 @@ var Steps = []Step{
 		Mode:    eventmeter.Webhook,
 		Hostile: true,
 		do:      wrongEcho,
-		Rows: []conform.ID{
+		Rows: rows{
 			conform.VerificationChallengeEcho,
 			conform.VerificationFailureError,
 			conform.ErrorCallbackEndpointError,
@@ -99,20 +101,20 @@ var Steps = []Step{
 		},
 	},
 	{Name: "redirected challenge", Mode: eventmeter.Webhook, Hostile: true, do: redirectedChallenge,
-		Rows: []conform.ID{conform.VerificationUsesSSRFHardenedPath}},
+		Rows: rows{conform.VerificationUsesSSRFHardenedPath}},
 	{Name: "failed challenge", Mode: eventmeter.Webhook, Hostile: true, do: failedChallenge,
-		Rows: []conform.ID{conform.VerificationNoRawEndpointResponses}},
+		Rows: rows{conform.VerificationNoRawEndpointResponses}},
 	{Name: "refresh", Mode: eventmeter.Webhook, do: refresh,
-		Rows: []conform.ID{conform.VerificationCachedPerPrincipalURL}},
+		Rows: rows{conform.VerificationCachedPerPrincipalURL}},
 	{Name: "another secret", Mode: eventmeter.Webhook, Events: true, do: anotherSecret,
-		Rows: []conform.ID{conform.SubscribeRefreshReplacesSecret, conform.DeliveryDualSignOnRotation}},
+		Rows: rows{conform.SubscribeRefreshReplacesSecret, conform.DeliveryDualSignOnRotation}},
 	{Name: "answer 410", Mode: eventmeter.Webhook, Events: true, do: answer410,
-		Rows: []conform.ID{conform.Delivery410NonRetryable}},
+		Rows: rows{conform.Delivery410NonRetryable}},
 	{Name: "answer 413", Mode: eventmeter.Webhook, Events: true, do: answer413,
-		Rows: []conform.ID{conform.Delivery413NonRetryable}},
+		Rows: rows{conform.Delivery413NonRetryable}},
 	{Name: "redirected delivery", Mode: eventmeter.Webhook, Events: true, Hostile: true, do: redirectedDelivery,
-		Rows: []conform.ID{conform.SSRFNoRedirects}},
+		Rows: rows{conform.SSRFNoRedirects}},
 	{Name: "failed delivery", Mode: eventmeter.Webhook, Events: true, do: failedDelivery,
-		Rows: []conform.ID{
+		Rows: rows{
 			conform.DeliveryRetryRegeneratesSignature, conform.DeliveryStandardWebhooksHeaders, conform.DeliveryStatusLastErrorCategory}},
 }

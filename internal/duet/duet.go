@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sort"
 	"sync"
 	"time"
 
@@ -20,9 +19,6 @@ import (
 
 // Sides are the names of the two sides of a duet.
 var Sides = [2]string{"base", "against"}
-
-// maxSeconds bounds the duration that is advised for a gate.
-const maxSeconds = 24 * 3600
 
 // Options are the options of a duet.
 type Options struct {
@@ -108,19 +104,16 @@ func CheckGates(p *profiles.Profile, gates []stats.Gate) error {
 				continue
 			}
 			known = true
-			due := run.Due(p, l)
-			have, hint := due(p.Phases.Measure), "raise the rate"
+			have, long := run.Due(p, l), p.Phases.Measure
 			if have >= need {
 				continue
 			}
-			s := sort.Search(maxSeconds, func(s int) bool {
-				return due(time.Duration(s)*time.Second) >= need+need/10 // a busy machine drops some
-			})
-			if s < maxSeconds {
-				hint += fmt.Sprintf(", or give --duration %v", time.Duration(s)*time.Second)
-			}
-			return fmt.Errorf("%w: gate %s: lane %s needs %d independent events, and %d are published in %v: %s",
-				run.ErrProfile, g, l.Name, need, have, p.Phases.Measure, hint)
+			// A tenth more, because a busy machine drops some.
+			longer := long*time.Duration(need+need/10)/time.Duration(max(1, have)) + time.Second - 1
+			const text = "%w: gate %s: lane %s needs %d independent events, and %d are published in %v: raise the rate, or give --duration %v"
+			return fmt.Errorf(
+				text, run.ErrProfile, g, l.Name, need, have, long, longer.Truncate(time.Second),
+			)
 		}
 		if !known {
 			return fmt.Errorf("%w: gate %s: there is no lane %s", run.ErrProfile, g, g.Where())

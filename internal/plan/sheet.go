@@ -111,20 +111,29 @@ type work struct {
 	step  *results.CapacityStep
 	usage *results.CapacityUsage
 	aside bool // a step of the cost sheet
+	own   bool // its memory is not what an earlier step made the process take
 }
 
 // steps returns the steps of the lane alone that lost nothing.
 func steps(lane string, searches []Search) []work {
 	var out []work
 	for _, s := range searches {
+		load := slices.IndexFunc(s.Capacity.Steps, func(s results.CapacityStep) bool { return s.Lane == "" })
+		most := 0 // subscriptions of a step of the cost sheet with events
+		for _, step := range s.Capacity.Steps {
+			if u := step.Usage; step.Lane == lane && step.Lost == 0 && u != nil && u.Events > 0 {
+				most = max(most, u.Subscriptions)
+			}
+		}
 		for i := range s.Capacity.Steps {
 			step := &s.Capacity.Steps[i]
 			aside := step.Lane == lane
 			if step.Usage == nil || step.Lost > 0 || step.Usage.Seconds <= 0 || len(step.Lanes) != 1 || step.Lanes[0].Name != lane {
 				continue
 			}
-			if aside || step.Verdict == "passed" {
-				out = append(out, work{step, step.Usage, aside})
+			if u := step.Usage; aside || step.Verdict == "passed" {
+				own := u.Events == 0 || load <= 0 || u.Subscriptions == most
+				out = append(out, work{step, u, aside, aside && own})
 			}
 		}
 	}
@@ -156,11 +165,11 @@ func newSheet(lane, mode string, searches []Search) (*Sheet, error) {
 	var cpu, memory, generator, generatorBytes, up, down []point
 	for _, w := range all {
 		l := s.loadOf(&w)
-		// The memory of the steps of the search is not used: a process does not give
-		// back what an overload made it take.
+		// The memory of the steps of the search is not used, nor that of smaller ones after it: a process
+		// does not give back what an overload made it take.
 		if t := w.step.Target; t != nil {
 			cpu = append(cpu, point{s.work(l), t.CPU.Duration().Seconds() / w.usage.Seconds})
-			if w.aside {
+			if w.own {
 				memory = append(memory, point{s.kept(l), float64(t.Memory)})
 			}
 		}

@@ -353,6 +353,38 @@ func TestPolls(t *testing.T) {
 	t.Logf("off by at most %.1f %%", 100*worst)
 }
 
+// TestMemoryAfterALoad: where idle subscriptions were held before the loads, what these left in the process is no cost
+// of what comes after them.
+func TestMemoryAfterALoad(t *testing.T) {
+	m := targets(0, rand.New(rand.NewPCG(1, 1)))[0]
+	c := m.search()
+	c.Steps = nil
+	left := 0.0
+	for i, s := range []struct {
+		purpose, lane    string
+		held, at, fanOut float64
+	}{
+		{"idle", m.mode, 1, 0, 0}, {"idle", m.mode, 300, 0, 0}, {"idle", m.mode, 10000, 0, 0},
+		{"bracket", "", 300, 2000, 30}, {"bracket", "", 300, 4000, 30},
+		{"cost", m.mode, 1, 2000, 0.1}, {"cost", m.mode, 300, 2000, 30}, {"cost", m.mode, 10000, 60, 1000},
+	} {
+		step := m.step(i+1, s.purpose, s.lane, s.held, s.at, s.fanOut)
+		if s.purpose == "bracket" {
+			left = 400e6
+		}
+		step.Target.Memory = int64(max(float64(step.Target.Memory), left))
+		c.Steps = append(c.Steps, step)
+	}
+	sheets, err := Sheets([]Search{{"a", c}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := load{held: 8000, events: 20, deliveries: 1600}
+	if r, want := sheets[0].memory.predict(sheets[0].kept(l)), m.bytes(l); r.Low > want || r.High < want || r.High > 2*r.Low {
+		t.Errorf("%.3g (%.3g to %.3g), want %.3g", r.Value, r.Low, r.High, want)
+	}
+}
+
 // TestFarOff: outside what was measured a plan is wider, and says so.
 func TestFarOff(t *testing.T) {
 	m := targets(0.03, rand.New(rand.NewPCG(1, 1)))[0]

@@ -3,7 +3,6 @@ package run
 import (
 	"cmp"
 	"math"
-	"time"
 
 	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
@@ -26,12 +25,12 @@ func scheduleOf(p *profiles.Profile) loadgen.Schedule {
 	return loadgen.Constant{Rate: float64(s.Rate)}
 }
 
-// Due returns a function that says how many events of a lane's sources are due in a measured phase of a length.
-// The number is the largest int where it is not known beforehand.
-func Due(p *profiles.Profile, l profiles.Lane) func(measure time.Duration) int {
+// Due returns how many measured events a profile has of a lane's sources; the largest int where that is not known
+// beforehand.
+func Due(p *profiles.Profile, l profiles.Lane) int {
 	t, err := profiles.CompileLane(l)
 	if err != nil || l.HasNoSources() || p.Schedule.Kind == "trace" || p.Upstream.Kind == "replay" {
-		return func(time.Duration) int { return math.MaxInt }
+		return math.MaxInt
 	}
 	all, owed := uint64(p.Upstream.Sources), map[uint16]bool{}
 	share := all
@@ -41,12 +40,8 @@ func Due(p *profiles.Profile, l profiles.Lane) func(measure time.Duration) int {
 			share = uint64(len(owed))
 		}
 	}
-	return func(measure time.Duration) int {
-		at := *p
-		at.Phases.Measure = measure
-		s, begin := scheduleOf(&at), at.Phases.Warmup
-		return int((loadgen.Count(s, begin+measure) - loadgen.Count(s, begin)) * share / all)
-	}
+	s, begin := scheduleOf(p), p.Phases.Warmup
+	return int((loadgen.Count(s, begin+p.Phases.Measure) - loadgen.Count(s, begin)) * share / all)
 }
 
 // schedule returns the schedule of a pass.

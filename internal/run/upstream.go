@@ -198,7 +198,7 @@ func (r *run) openReplay(trusted *tls.Config) (upstream.Upstream, error) {
 // callTool calls the profile's tool as the principal with the source's number.
 func (r *run) callTool(ctx context.Context, source int, arguments []byte) upstream.ToolAnswer {
 	a, _ := r.target.plain.CallTool(ctx, source, r.profile.Upstream.Tool.Name, arguments) // the answer has the error's text
-	return upstream.ToolAnswer(a)
+	return a
 }
 
 // prepareUpstream makes the agreements with the target that publishing needs.

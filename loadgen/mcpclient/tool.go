@@ -20,12 +20,12 @@ const MethodCall = "tools/call"
 // headerName carries the tool's name, or that of another named object.
 const headerName = "Mcp-Name"
 
-// ToolAnswer is the answer to a tools/call. The type of the same name in package
-// upstream derives the outcome from it.
+// ToolAnswer is the answer to a tools/call. Package upstream derives the outcome from it.
 type ToolAnswer struct {
 	// Sent is true if the request may have reached the target.
 	Sent bool
-	// Answered is true if an answer came and could be read.
+	// Answered is true if an answer came and could be read: a result (Result), a
+	// JSON-RPC error (Code), or only an HTTP status.
 	Answered bool
 	// Status is the HTTP status, 0 if there was none.
 	Status int

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 )
 
 // ToolOptions describe a [Tool].
@@ -21,42 +22,20 @@ type ToolOptions struct {
 }
 
 // ToolAnswer is the answer to a tools/call.
-type ToolAnswer struct {
-	// Sent is true if the request may have reached the target.
-	Sent bool
-	// Answered is true if an answer came and could be read: a result (Result), a
-	// JSON-RPC error (Code), or only an HTTP status.
-	Answered bool
-	// Status is the HTTP status, 0 if there was none.
-	Status int
-	// Result is true for a result. IsError is the result's isError. Complete is
-	// false for a result that asks the client something before the tool's own.
-	Result, IsError, Complete bool
-	// Code is the code of a JSON-RPC error, 0 if there was none.
-	Code int64
-	// Failure is one line: which tool was called where, and what came back. It
-	// is empty for a complete result without isError.
-	Failure string
-}
+type ToolAnswer = mcpclient.ToolAnswer
 
-// Outcome returns the outcome of an answer. A result without isError is Accepted, and
+// toolOutcome returns the outcome of an answer. A result without isError is Accepted, and
 // one with isError is Refused. A JSON-RPC error is Refused, because it precedes the
 // run of the tool, except for an internal error (-32603), which may occur while the
 // tool runs and is Uncertain.
-func (a ToolAnswer) Outcome() eventmeter.Outcome {
+func toolOutcome(a ToolAnswer) eventmeter.Outcome {
 	const internal = -32603
 	switch {
-	case !a.Sent:
-		return eventmeter.Refused
-	case !a.Answered:
+	case a.Sent && !a.Answered:
 		return eventmeter.Uncertain
-	case a.Result && a.Complete && !a.IsError:
+	case a.Sent && a.Result && a.Complete && !a.IsError:
 		return eventmeter.Accepted
-	case a.Result:
-		return eventmeter.Refused
-	case a.Code != 0 && a.Code != internal:
-		return eventmeter.Refused
-	case a.Code == 0 && a.Status >= 300 && a.Status < 500:
+	case !a.Sent, a.Result, a.Code != 0 && a.Code != internal, a.Code == 0 && a.Status >= 300 && a.Status < 500:
 		return eventmeter.Refused
 	}
 	return eventmeter.Uncertain
@@ -97,7 +76,7 @@ func (t *Tool) Fire(ctx context.Context, emission Emission) eventmeter.Outcome {
 	case !a.Result:
 		t.refused.Add(1)
 	}
-	return a.Outcome()
+	return toolOutcome(a)
 }
 
 // Figures implements [Figurer].

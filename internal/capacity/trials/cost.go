@@ -35,70 +35,73 @@ const (
 	mostHeld    = 10_000
 )
 
-// costs draws up the cost sheet. For each lane alone it measures one idle
-// subscription, one subscription with events, all subscriptions idle, and all with
-// events, at half the capacity. One subscription with events and all with events
-// differ in deliveries per event, which tells the cost of an event from that of a
-// delivery.
+// hold measures what each lane alone takes without events: one subscription, those of the profile, and more of them until
+// they show in the target's memory or CPU time.
+func (s *finder) hold(ctx context.Context) error {
+	if s.p.Capacity.Idle == 0 || s.held != nil {
+		return nil
+	}
+	most := min(mostHeld, s.p.Limits.Subscriptions)
+	for _, l := range s.p.Lanes {
+		m := &costSteps{}
+		s.held = append(s.held, m)
+		plan := stepPlan{load: s.p.Capacity.From, lane: l.Name, idle: true, held: 1}
+		m.base = s.costStep(ctx, plan)
+		plan.held = 0
+		for m.base != nil {
+			more := s.costStep(ctx, plan)
+			if more == nil {
+				break
+			}
+			if m.more = more; m.idle == nil {
+				m.idle = more
+			}
+			n, grown, need := more.Subscriptions, more.memory-m.base.memory, shownMemory*m.base.memory
+			if !(grown < need) || more.cpu >= shownCPU*more.Seconds || n >= most {
+				break
+			}
+			plan.held = min(most, int(float64(n)*min(8, max(2, 1.2*need/max(grown, 1)))))
+		}
+	}
+	return s.failed
+}
+
+// costs draws up the cost sheet. For each lane alone it measures one subscription and all
+// subscriptions with events, at half the capacity. These differ in deliveries per event, which
+// tells the cost of an event from that of a delivery. Where the search raises the rate, it then
+// publishes as many deliveries a second to the most that were held idle, because a pod has many
+// subscriptions that receive little.
 func (s *finder) costs(ctx context.Context) error {
 	k := s.search.Maximum()
 	if s.p.Capacity.Idle == 0 || k.Load == 0 || s.search.Outcome() == capacity.Searching {
 		return nil
 	}
-	for _, l := range s.p.Lanes {
-		load := k.Load / 2
+	if err := s.hold(ctx); err != nil {
+		return err
+	}
+	for i, l := range s.p.Lanes {
+		m, load := s.held[i], k.Load/2
 		if s.p.Capacity.Axis != "rate" {
 			load = max(1, math.Floor(load))
 		}
-		var m costSteps
-		// In the order of the memory that they need, because a process does not give
-		// memory back at once.
-		for _, step := range []struct {
-			of   **usageOf
-			idle bool
-			held int
-		}{{&m.base, true, 1}, {&m.event, false, 1}, {&m.idle, true, 0}, {&m.busy, false, 0}} {
-			var err error
-			if *step.of, err = s.costStep(ctx, stepPlan{load: load, lane: l.Name, idle: step.idle, held: step.held}); err != nil {
-				return err
-			}
+		if s.idleTarget && m.base != nil {
+			m.base.cpu = math.NaN()
 		}
-		if err := s.holdMore(ctx, stepPlan{load: load, lane: l.Name, idle: true}, &m); err != nil {
-			return err
+		plan := stepPlan{load: load, lane: l.Name, held: 1}
+		m.event = s.costStep(ctx, plan)
+		plan.held = 0
+		m.busy = s.costStep(ctx, plan)
+		if m.more != m.idle && s.p.Capacity.Axis == "rate" {
+			plan.held = m.more.Subscriptions
+			plan.load *= float64(m.idle.Subscriptions) / float64(plan.held)
+			s.costStep(ctx, plan)
 		}
-		s.out.Costs = append(s.out.Costs, costSheet(l.Name, l.Mode, m))
-	}
-	return nil
-}
-
-// holdMore holds more idle subscriptions, until they show in the target's memory or CPU time.
-// Where the search raises the rate, it then publishes as many deliveries a second to them as to
-// the subscriptions of the profile, because a pod has many subscriptions that receive little.
-func (s *finder) holdMore(ctx context.Context, plan stepPlan, m *costSteps) error {
-	most := min(mostHeld, s.p.Limits.Subscriptions)
-	m.more = m.idle
-	for m.base != nil && m.more != nil {
-		n, grown, need := m.more.Subscriptions, m.more.memory-m.base.memory, shownMemory*m.base.memory
-		if !(grown < need) || m.more.cpu >= shownCPU*m.more.Seconds || n >= most {
+		if s.failed != nil {
 			break
 		}
-		plan.held = min(most, int(float64(n)*min(8, max(2, 1.2*need/max(grown, 1)))))
-		more, err := s.costStep(ctx, plan)
-		if err != nil {
-			return err
-		}
-		if more == nil {
-			break
-		}
-		m.more = more
+		s.out.Costs = append(s.out.Costs, costSheet(l.Name, l.Mode, *m))
 	}
-	if m.more == m.idle || s.p.Capacity.Axis != "rate" {
-		return nil
-	}
-	plan.idle, plan.held = false, m.more.Subscriptions
-	plan.load *= float64(m.idle.Subscriptions) / float64(plan.held)
-	_, err := s.costStep(ctx, plan)
-	return err
+	return s.failed
 }
 
 // costSteps are the steps of a cost sheet; nil where a step could not open its
@@ -111,9 +114,12 @@ type costSteps struct {
 	more  *usageOf // as many subscriptions as it took to see what they cost, no events
 }
 
-// costStep runs a step whose failure only leaves a figure out. It gets a new process if it can,
-// because earlier steps leave memory behind that it does not cost.
-func (s *finder) costStep(ctx context.Context, plan stepPlan) (*usageOf, error) {
+// costStep runs a step whose failure only leaves a figure out, unless it ends the search (failed). It gets a new
+// process if it can, because earlier steps leave memory behind that it does not cost.
+func (s *finder) costStep(ctx context.Context, plan stepPlan) *usageOf {
+	if s.failed != nil {
+		return nil
+	}
 	if plan.purpose = purposeCost; plan.idle {
 		plan.purpose = purposeIdle
 	}
@@ -122,13 +128,13 @@ func (s *finder) costStep(ctx context.Context, plan stepPlan) (*usageOf, error) 
 	}
 	debug.FreeOSMemory() // so that the generator's memory is that of the step
 	step, m, err := s.stepWith(ctx, plan)
-	if errors.Is(err, run.ErrProfile) {
-		return nil, nil // a run cannot have as many subscriptions, or as few events
+	if !errors.Is(err, run.ErrProfile) { // a run cannot have as many subscriptions, or as few events
+		s.failed = err
 	}
 	if err != nil || m == nil {
-		return nil, err
+		return nil
 	}
-	return newUsage(step, m), nil
+	return newUsage(step, m)
 }
 
 // usageOf is what a step with one lane used.
@@ -225,7 +231,12 @@ func costSheet(lane, mode string, m costSteps) results.CapacityCost {
 // events are two equations in the cost of an event and that of a delivery.
 func costEvents(c *results.CapacityCost, m costSteps, miss func(string, ...any)) {
 	busy, event := m.busy, m.event
-	used := busy.cpu - m.idle.cpu/m.idle.Seconds*busy.Seconds
+	idle := m.more
+	if m.idle.Subscriptions == busy.Subscriptions {
+		idle = m.idle
+	}
+	share := float64(busy.Subscriptions-1) / float64(max(1, idle.Subscriptions-1))
+	used := busy.cpu - busy.Seconds*(m.base.cpu/m.base.Seconds*(1-share)+idle.cpu/idle.Seconds*share)
 	events, deliveries := float64(busy.Events), busy.messages
 	perEvent := 0.0
 	switch {

@@ -54,10 +54,7 @@ func search(ctx context.Context, opts Options, secrets *errtext.Secrets) (*resul
 	s.secrets = secrets
 	defer s.keep.Stop()
 	s.shown = opts.Collector.Search(s.out.Started.Format("20060102T150405Z")+"-"+s.p.Name, s.opts.Name, s.p.Name, s.out.Axis)
-	err = s.loads(ctx)
-	if err == nil {
-		err = s.costs(ctx)
-	}
+	err = s.steps(ctx)
 	if len(s.out.Steps) == 0 {
 		return nil, err
 	}
@@ -146,6 +143,23 @@ func newFinder(ctx context.Context, opts Options) (*finder, error) {
 		Warnings: []results.Warning{},
 	}
 	return s, nil
+}
+
+// steps runs all steps. What idle subscriptions take is measured first, because a process does not
+// give back at once what a load made it take; but not where a bound of the SLO may be on what they leave behind.
+func (s *finder) steps(ctx context.Context) error {
+	if len(s.bounds) == 0 {
+		if err := s.hold(ctx); err != nil {
+			return err
+		}
+		if s.p.Target.IsEmbedded() {
+			s.keep.Stop()
+		}
+	}
+	if err := s.loads(ctx); err != nil {
+		return err
+	}
+	return s.costs(ctx)
 }
 
 // loads tries loads until the search is over.

@@ -82,10 +82,7 @@ func find(t *testing.T, target pretend, set ...string) (*results.Capacity, error
 		t.Fatal(err)
 	}
 	s.run = func(_ context.Context, o run.Options) (*run.Outcome, error) { return target(o) }
-	err = s.loads(t.Context())
-	if err == nil {
-		err = s.costs(t.Context())
-	}
+	err = s.steps(t.Context())
 	s.finish(err)
 	return s.out, err
 }
@@ -119,7 +116,7 @@ func TestCapacitySearch(t *testing.T) {
 			purposes = purposes[:len(purposes)-1]
 		}
 	}
-	if want := []string{"bracket", "bisect", "confirm", "idle", "cost", "idle", "cost", "idle", "cost"}; !slices.Equal(purposes, want) {
+	if want := []string{"idle", "bracket", "bisect", "confirm", "cost"}; !slices.Equal(purposes, want) {
 		t.Errorf("purposes %v, want %v", purposes, want)
 	}
 	// The pretended target: 50 µs for a delivery, 200 µs for an event, 1 ms/s and 64 KiB for a
@@ -235,6 +232,38 @@ func TestCostSheetHoldsMore(t *testing.T) {
 	}
 }
 
+// TestIdleBeforeLoads: a process does not give back what a load made it take, which is no cost of idle subscriptions.
+func TestIdleBeforeLoads(t *testing.T) {
+	const base, each = 32 << 20, 20 << 10
+	for axis, held := range map[string]float64{"rate": 300, "subscriptions": 10} {
+		kept := int64(0)
+		got, err := find(t, func(o run.Options) (*run.Outcome, error) {
+			out, n := meets(o, 0), int64(o.Profile.Lanes[0].Subscriptions)
+			load := rateOf(o) * float64(n)
+			if load > 20000 {
+				out = meets(o, 5)
+			}
+			now := base + n*each
+			if !o.Idle {
+				now += int64(load * 4096)
+			}
+			kept = max(kept, now)
+			out.Result.Target.Process.Memory = kept
+			return out, nil
+		}, "lanes.push.http=h2c", "lanes.push.subscriptions=300", "capacity={axis: "+axis+", from: 10, to: 1000, slo: {p99: 250ms}, idle: 3s}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cost := got.Costs[0]
+		if m, b := cost.Idle.Memory, cost.Base; m == nil || math.Abs(*m/1000-each) > 0.01*each || b == nil || *b.Memory != base+each {
+			t.Errorf("%s: memory %v of %+v; %v", axis, m, b, cost.Missing)
+		}
+		if u := got.Steps[1].Usage; float64(u.Subscriptions) != held || cost.Delivered.CPU == nil || math.Abs(*cost.Delivered.CPU-50) > 3 {
+			t.Errorf("%s: %+v, CPU of deliveries %v", axis, u, cost.Delivered.CPU)
+		}
+	}
+}
+
 // TestCostOfOne: where one subscription has as many deliveries per event as all have,
 // the cost of an event is not told from that of a delivery, and the sheet says so.
 func TestCostOfOne(t *testing.T) {
@@ -255,7 +284,7 @@ func TestCostOfOne(t *testing.T) {
 		}) {
 		t.Errorf("%+v, %v", cost.Event, cost.Missing)
 	}
-	if u := c.Steps[0].Usage; u == nil || u.Subscriptions != 1 || u.Seconds != 4 || u.Deliveries != u.Events {
+	if u := c.Steps[len(c.Steps)-1].Usage; u == nil || u.Subscriptions != 1 || u.Seconds != 4 || u.Deliveries != u.Events {
 		t.Errorf("usage %+v", u)
 	}
 }

@@ -51,7 +51,9 @@ type finder struct {
 	search *capacity.Search
 	keep   *embedded.Keep
 	bounds []results.MetricBound
-	higher error // why the search tries no higher load than its highest
+	higher error        // why the search tries no higher load than its highest
+	held   []*costSteps // of each lane
+	failed error        // why a step of the cost sheet ended the search
 	out    *results.Capacity
 	shown  *metrics.Search // nil without metrics
 	// secrets are hidden in each step before the step is shown; nil = there are none.

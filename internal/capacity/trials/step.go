@@ -53,7 +53,7 @@ func (s *finder) stepWith(ctx context.Context, plan stepPlan) (results.CapacityS
 	o.Profile, o.Keep, o.Backlog, o.Idle, o.Record = p, s.keep, true, plan.idle, nil
 	sampled := s.sample(&o)
 	outcome, err := s.run(ctx, o)
-	if ended(err) || outcome == nil && !s.isLimit(err) {
+	if ended(err) || outcome == nil && !s.isLimit(plan, err) {
 		return step, nil, err
 	}
 	if outcome == nil {
@@ -98,9 +98,9 @@ func ended(err error) bool {
 
 // isLimit reports whether a failed step shows a limit of the target: it did not
 // accept that many subscriptions, but accepted fewer before.
-func (s *finder) isLimit(err error) bool {
+func (s *finder) isLimit(plan stepPlan, err error) bool {
 	var attach run.AttachError
-	return errors.As(err, &attach) && s.search.Maximum().Load > 0
+	return errors.As(err, &attach) && (s.search.Maximum().Load > 0 || plan.held > 1)
 }
 
 // measure sets the figures of a step.
