@@ -337,25 +337,32 @@ func TestPartAndResultAgree(t *testing.T) {
 	if err := errors.Join(r.Check(), p.check(), CheckPart("d", r, p)); err != nil {
 		t.Fatal(err)
 	}
-	for want, change := range map[string]func(*Result, *Part){
-		"is of another":                       func(r *Result, _ *Part) { r.Part = nil },
-		"shard.json is of shard 1 of 2":       func(_ *Result, p *Part) { p.Index = 1 },
-		"passes: shard.json has none":         func(_ *Result, p *Part) { p.Passes = nil },
-		"passes: shard.json has 2":            func(_ *Result, p *Part) { p.Passes = append(p.Passes, p.Passes[0]) },
-		"lanes: shard.json has 1":             func(r *Result, _ *Part) { r.Lanes = append(r.Lanes, r.Lanes[0]) },
-		`lanes[0]: it is "push" ("events"`:    func(r *Result, _ *Part) { r.Lanes[0].Mode = "poll" },
-		"lane push: delivered is 2":           func(r *Result, _ *Part) { r.Lanes[0].Delivered++ },
-		"lane push: lostSilent is 1":          func(r *Result, _ *Part) { r.Lanes[0].LostSilent-- },
-		"lane push: duplicates.sameEvent is ": func(r *Result, _ *Part) { r.Lanes[0].Duplicates.SameEvent = 0 },
-		"lane push: lostOrderUnknown is ":     func(r *Result, _ *Part) { r.Lanes[0].LostOrderUnknown += 3 },
-		"lane push: orderConflicts is ":       func(r *Result, _ *Part) { r.Lanes[0].OrderConflicts += 3 },
-		"lane push: gaps.falseAlarms is ":     func(r *Result, _ *Part) { r.Lanes[0].Gaps.FalseAlarms += 3 },
-		"lane push: latency.fromSent.count":   func(r *Result, _ *Part) { r.Lanes[0].Latency.FromSent.Count = 0 },
+	for _, c := range []struct {
+		change func(*Result, *Part)
+		want   string
+	}{
+		{func(r *Result, _ *Part) { r.Part = nil }, "is of another"},
+		{func(_ *Result, p *Part) { p.Index = 1 }, "shard.json is of shard 1 of 2, and result.json is of another"},
+		{func(_ *Result, p *Part) { p.Passes = nil },
+			"passes: shard.json has none, and result.json is of a run that was not partial"},
+		{func(_ *Result, p *Part) { p.Passes = append(p.Passes, p.Passes[0]) },
+			"passes: shard.json has 2, and result.json has 1 lanes"},
+		{func(r *Result, _ *Part) { r.Lanes = append(r.Lanes, r.Lanes[0]) }, "lanes: shard.json has 1, and result.json has 2"},
+		{func(r *Result, _ *Part) { r.Lanes[0].Mode = "poll" },
+			`lanes[0]: it is "push" ("events", "push") in shard.json, and "push" ("events", "poll") in result.json`},
+		{func(r *Result, _ *Part) { r.Lanes[0].Delivered++ }, "lane push: delivered is 2 in shard.json and 3 in result.json"},
+		{func(r *Result, _ *Part) { r.Lanes[0].LostSilent-- },
+			"bad result file: d: lane push: lostSilent is 1 in shard.json and 0 in result.json; one of the two was changed"},
+		{func(r *Result, _ *Part) { r.Lanes[0].Duplicates.SameEvent = 0 }, "lane push: duplicates.sameEvent is "},
+		{func(r *Result, _ *Part) { r.Lanes[0].LostOrderUnknown += 3 }, "lane push: lostOrderUnknown is "},
+		{func(r *Result, _ *Part) { r.Lanes[0].OrderConflicts += 3 }, "lane push: orderConflicts is "},
+		{func(r *Result, _ *Part) { r.Lanes[0].Gaps.FalseAlarms += 3 }, "lane push: gaps.falseAlarms is "},
+		{func(r *Result, _ *Part) { r.Lanes[0].Latency.FromSent.Count = 0 }, "lane push: latency.fromSent.count"},
 	} {
 		r, p := archiveOf(t)
-		change(r, p)
-		if err := CheckPart("d", r, p); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
+		c.change(r, p)
+		if err := CheckPart("d", r, p); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
 		}
 	}
 }
@@ -385,6 +392,27 @@ func TestPartErrors(t *testing.T) {
 		change(p)
 		if err := p.check(); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// TestPartsAtTheirBounds: the smallest and the largest values that a merge can use are accepted.
+func TestPartsAtTheirBounds(t *testing.T) {
+	for _, change := range []func(*PartPass){
+		func(p *PartPass) {
+			p.Began, p.Account.Interval, p.BeganAt = 0, time.Millisecond, time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
+		},
+		func(p *PartPass) {
+			p.Account.Interval, p.BeganAt = 24*time.Hour, time.Date(2200, 12, 31, 0, 0, 0, 0, time.UTC)
+		},
+		func(p *PartPass) {
+			p.Account.Lanes[0].Series = []ledger.LaneInterval{{}, {Number: maxTime * int64(time.Second) / int64(p.Account.Interval)}}
+		},
+	} {
+		_, p := archiveOf(t)
+		change(&p.Passes[0])
+		if err := p.check(); err != nil {
+			t.Error(err)
 		}
 	}
 }

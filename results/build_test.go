@@ -87,3 +87,16 @@ func TestOverheadSharesAWindow(t *testing.T) {
 		t.Errorf("nothing received: %+v", got)
 	}
 }
+
+// TestCausesOfTraffic: a cause with one call or one byte is there, and no other.
+func TestCausesOfTraffic(t *testing.T) {
+	var a ledger.LaneAccount
+	a.Traffic[eventmeter.Retry] = ledger.Traffic{Calls: 1}
+	a.Traffic[eventmeter.Reconnect] = ledger.Traffic{Down: 1}
+	a.Traffic[eventmeter.Subscribe] = ledger.Traffic{Up: 9}
+	causes := results.NewLane(&a).Overhead.Causes
+	_, called := causes[eventmeter.Retry.String()]
+	if len(causes) != 2 || !called || causes[eventmeter.Reconnect.String()].BytesDown != 1 {
+		t.Errorf("%+v", causes)
+	}
+}

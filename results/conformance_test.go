@@ -1,6 +1,7 @@
 package results_test
 
 import (
+	"cmp"
 	"testing"
 
 	"github.com/eventmeter/eventmeter/internal/conform"
@@ -29,6 +30,10 @@ func TestConformance(t *testing.T) {
 	if v := check(r, "run.conformance.must == 0"); v.Passed || v.NotEvaluated == "" {
 		t.Errorf("without a row that was seen: %+v", v)
 	}
+	r.Conformance = results.NewConformance(conform.Account{"occurrence-name": {Seen: 9}, "stream-heartbeat-interval": {Seen: 5, Broken: 5}})
+	if v := check(r, "run.conformance.must == 0"); !v.Passed || v.NotEvaluated != "" {
+		t.Errorf("with a row that held and one that did not: %+v", v)
+	}
 	first := &conform.Example{Lane: "push", Subscription: 4, At: 7, Message: "x"}
 	r.Conformance = results.NewConformance(conform.Account{
 		"delivery-410-non-retryable": {Seen: 8, Broken: 2, First: first},
@@ -55,5 +60,42 @@ func TestConformance(t *testing.T) {
 	}
 	if v := check(r, "run.conformance.shape == 0"); !v.Passed {
 		t.Errorf("no broken shape row, and it fails: %+v", v)
+	}
+}
+
+// TestCheckJudges: a row is judged in both stages, and counted once.
+func TestCheckJudges(t *testing.T) {
+	rest := results.CheckSeen{
+		Account: conform.Account{
+			"delivery-410-non-retryable": {Seen: 5}, "stream-heartbeat-required": {Seen: 3, Broken: 3}, "occurrence-name": {Seen: 9},
+		},
+		Why: map[string]string{"occurrence-event-id": "nothing came", "occurrence-name": "it is held"},
+	}
+	load := results.CheckSeen{Account: conform.Account{
+		"delivery-410-non-retryable": {Seen: 5, Broken: 2}, "stream-heartbeat-required": {Seen: 4},
+		"stream-heartbeat-interval": {Seen: 5, Broken: 5}, "occurrence-event-id": {Seen: 1},
+	}}
+	var c results.Check
+	c.Judge(rest, load)
+	all := len(conform.Rows)
+	if c.UnderLoad != 1 || c.Broken != 2 || c.Held != 2 || c.NotSeen != all-5 || c.Must != 2 || len(c.Rows) != all {
+		t.Errorf("%d under load, %d broken, %d held, %d not seen, %d must", c.UnderLoad, c.Broken, c.Held, c.NotSeen, c.Must)
+	}
+	want := map[string]string{
+		"delivery-410-non-retryable": results.RowBrokenUnderLoad, "stream-heartbeat-required": results.RowBroken,
+		"stream-heartbeat-interval": results.RowBroken, "occurrence-name": results.RowHeld, "occurrence-event-id": results.RowHeld,
+	}
+	for i, row := range c.Rows {
+		if row.Row != conform.Rows[i].Name || row.Finding != cmp.Or(want[row.Row], results.RowNotSeen) {
+			t.Errorf("row %d: %+v", i, row)
+		}
+		if (row.AtRest.Why == "nothing came") != (row.Row == "occurrence-event-id") || row.AtRest.Why == "it is held" {
+			t.Errorf("%s was not seen because %s", row.Row, row.AtRest.Why)
+		}
+	}
+	c = results.Check{}
+	c.Judge(results.CheckSeen{}, load)
+	if c.UnderLoad != 0 || c.Broken != 2 || c.Held != 2 || c.Rows[0].AtRest != nil || c.Rows[0].UnderLoad == nil {
+		t.Errorf("without a stage at rest: %d under load, %d broken, %d held", c.UnderLoad, c.Broken, c.Held)
 	}
 }

@@ -81,6 +81,42 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
+// TestBoundsOfAnInterval: between the bounds of the median lie 1.96 standard deviations of the binomial distribution on each side.
+func TestBoundsOfAnInterval(t *testing.T) {
+	a := laneAccount(6000, 1, steady)
+	in := doubtful(a, Quantiles{}).Latency.Intervals["fromSent.p50"]
+	half := 1.96 * 0.5 / math.Sqrt(float64(in.Draws))
+	for bound, want := range map[Nanos]float64{in.Low: 0.5 - half, in.High: 0.5 + half} {
+		below := 0.0
+		for _, b := range a.Latency.FromSent.Histogram.Distribution() {
+			if b.To <= int64(bound) {
+				below += float64(b.Count) / 6000
+			}
+		}
+		if math.Abs(below-want) > 0.0025 {
+			t.Errorf("%v of the samples are up to %v, want %v", below, bound, want)
+		}
+	}
+}
+
+// TestWhy: a doubt is explained, with all numbers in their places.
+func TestWhy(t *testing.T) {
+	for _, c := range []struct {
+		in   Interval
+		want string
+	}{
+		{Interval{}, ""},
+		{Interval{Doubt: FewEvents, Draws: 9999},
+			"the sample cannot carry p99.9: its deliveries are worth 9999 independent ones of the 10000 needed"},
+		{Interval{Doubt: FewEvents, Draws: 10000}, "deliveries came in too few intervals to say how exactly p99.9 is known"},
+		{Interval{Doubt: Drift, First: 1e6, Last: 2e6}, "p99.9 drifted from 1.00ms in the first third of the run to 2.00ms in the last"},
+	} {
+		if got := c.in.Why("p999"); (got == "") != (c.want == "") || !strings.HasPrefix(got, c.want) {
+			t.Errorf("%+v: %q, want %q", c.in, got, c.want)
+		}
+	}
+}
+
 func TestDoubts(t *testing.T) {
 	rising := func(i int) float64 { return 1 + float64(i)/30 }
 	for _, c := range []struct {
@@ -281,16 +317,16 @@ func TestRebuildIntervals(t *testing.T) {
 	for want, change := range map[string]func(*Latency){
 		fmt.Sprintf("the interval of fromIntended.p50 is %d to %d ns from %d draws, and %s says %d to %d ns from %d",
 			p50.Low, p50.High, p50.Draws, File, p50.Low/2, p50.High, p50.Draws): set("fromIntended.p50", func(in *Interval) { in.Low /= 2 }),
-		"the interval of fromSent.p50 is":     set("fromSent.p50", func(in *Interval) { in.Draws *= 2 }),
-		"the interval of fromSent.p99 is":     set("fromSent.p99", func(in *Interval) { in.Last += in.Last / 50 }),
-		"the interval of fromIntended.p99 is": set("fromIntended.p99", func(in *Interval) { in.First -= in.First / 50 }),
-		"the interval of fromIntended.p90 is": set("fromIntended.p90", func(in *Interval) { in.High += in.Low + 1e9 }),
-		"the interval of fromSent.p90 is":     func(l *Latency) { delete(l.Intervals, "fromSent.p90") },
-		"which is not between":                set("fromIntended.p50", func(in *Interval) { in.Low *= 10 }),
-		"is not between":                      set("fromIntended.p50", func(in *Interval) { in.High = 1 }),
-		"draws of 18000 deliveries":           set("fromIntended.p50", func(in *Interval) { in.Draws = 1e6 }),
-		"has the doubt":                       set("fromIntended.p50", func(in *Interval) { in.Doubt = "mine" }),
-		"names a figure that does not exist":  set("fromIntended.p42", func(in *Interval) {}),
+		"push.hlog: lane push: the interval of fromSent.p50 is": set("fromSent.p50", func(in *Interval) { in.Draws *= 2 }),
+		"the interval of fromSent.p99 is":                       set("fromSent.p99", func(in *Interval) { in.Last += in.Last / 50 }),
+		"the interval of fromIntended.p99 is":                   set("fromIntended.p99", func(in *Interval) { in.First -= in.First / 50 }),
+		"the interval of fromIntended.p90 is":                   set("fromIntended.p90", func(in *Interval) { in.High += in.Low + 1e9 }),
+		"the interval of fromSent.p90 is":                       func(l *Latency) { delete(l.Intervals, "fromSent.p90") },
+		"which is not between":                                  set("fromIntended.p50", func(in *Interval) { in.Low *= 10 }),
+		"is not between":                                        set("fromIntended.p50", func(in *Interval) { in.High = 1 }),
+		"draws of 18000 deliveries":                             set("fromIntended.p50", func(in *Interval) { in.Draws = 1e6 }),
+		"has the doubt":                                         set("fromIntended.p50", func(in *Interval) { in.Doubt = "mine" }),
+		"names a figure that does not exist":                    set("fromIntended.p42", func(in *Interval) {}),
 	} {
 		if _, err := save(change); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", want, err)

@@ -83,6 +83,7 @@ func TestCheckSays(t *testing.T) {
 			Lanes: []Lane{{Name: "push", Expected: 99, Delivered: 1, LostSilent: 2, LostAnnounced: 3, LostOrderUnknown: 4,
 				LostUndeliverable: 5, LostRefused: 6, LostSuspended: 7}},
 		},
+		"lane push appears twice":        {Lanes: []Lane{{Name: "push"}, {Name: "push"}}},
 		"part: there is no shard 3 of 3": {Part: &PartOf{Index: 3, Count: 3}},
 		"finished: 1970-01-01T00:00:01Z is before it started, 1970-01-01T00:00:02Z": {
 			Started: time.Unix(2, 0).UTC(), Finished: time.Unix(1, 0).UTC(),

@@ -208,7 +208,8 @@ func TestValidity(t *testing.T) {
 	r.Version = "2.0.0"
 	r.Partial, r.Reason = true, "interrupted"
 	r.Generator = results.Generator{Bottleneck: true, Reasons: []string{"timers"}}
-	r.Target.Era = "legacy"
+	a.Runs[0].Result.Target.Era, a.Runs[0].Result.Target.Protocol = "modern", "1"
+	r.Target.Era, r.Target.Protocol = "legacy", "2"
 	delete(b.Runs[0].Logs, "push")
 	var got []string
 	for _, w := range compare(t, a, b, CompareOptions{}).Warnings {
@@ -221,7 +222,7 @@ func TestValidity(t *testing.T) {
 		"versions-differ: A was run with eventmeter 1.0.0 and a run of B with 2.0.0",
 		"partial: run 00000002 of B ended early: interrupted",
 		"bottleneck: in run 00000002 of B the generator was the bottleneck: timers",
-		"targets-differ: ",
+		"targets-differ: A negotiated modern 1 and a run of B negotiated legacy 2",
 		"archive: pushrun 00000002 of B: there is no histogram log",
 	} {
 		if !strings.Contains(text, want) {
@@ -352,7 +353,15 @@ func TestFormatFigure(t *testing.T) {
 		{"ns", 1.25e9, "1.25s"},
 		{"share", 0.00123, "0.123 %"},
 		{"share", 0, "0 %"},
-		{"bytes", 2048, "2 KiB"},
+		{"bytes", 1023, "1023 B"},
+		{"bytes", 1024, "1 KiB"},
+		{"bytes", -1024, "-1 KiB"},
+		{"bytes", 1536 << 40, "1536 TiB"},
+		{"requests", 999, "999"},
+		{"requests", 1000, "1000"},
+		{"requests", 999_999_999, "999999999"},
+		{"requests", 1e9, "1e+09"},
+		{"ns", 1.6, "2.00ns"},
 		{"requests", 12345.6, "12346"},
 		{"requests", 0.5, "0.5"},
 	} {
