@@ -20,7 +20,7 @@ func TestCalibrate(t *testing.T) {
 		t.Skip("takes a minute")
 	}
 	out, err := calibrated(func() *exec.Cmd { return command(t, "run", "--profile", "calibrate") })
-	if err != nil || !strings.Contains(out, "465 of 465 rows equal") {
+	if err != nil || !strings.Contains(out, "471 of 471 rows equal") {
 		t.Errorf("%v\n%s", err, failedRows(out))
 	}
 	keepsRows(t, out)

@@ -39,7 +39,7 @@ var documentedPages = []documented{
 
 // shorter are the ends of documented commands that make them take seconds.
 var shorter = map[string]string{
-	"eventmeter run":      " --duration 1s --set phases.warmup=500ms",
+	"eventmeter run":      " --duration 1s --set phases.warmup=500ms --subscriptions 20",
 	"eventmeter capacity": " --to 20 --set capacity.step=1s --set capacity.idle=1s --set capacity.confirm=1 --set phases.warmup=500ms",
 }
 

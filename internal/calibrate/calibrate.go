@@ -198,6 +198,9 @@ func (m *expectedCounts) compare(name string, lane *ledger.LaneAccount, subs []l
 		for _, d := range m.broken() {
 			row.add(d)
 		}
+		if lane.NotReplayed > 0 || m.settings.Churn.Rate > 0 {
+			row.add(m.unreplayed(lane))
+		}
 		return row
 	}
 	var sum planned

@@ -265,8 +265,6 @@ var uncalibrated = func() map[string]string {
 	for _, u := range []struct{ reason, keys string }{
 		{"what they do to a lane depends on its clock: how often streams are cut, and what is published until then",
 			".events.cutEvery .events.cutAt .events.cutFor"},
-		{"it acts when churn reopens subscriptions, whose number depends on time",
-			".events.resume"},
 		{"it chooses the streams that stallFor stops, and has no figure of its own",
 			".events.stallShare"},
 		{"what it sets the cases of clients set",
@@ -289,7 +287,7 @@ var uncalibrated = func() map[string]string {
 		{"both ends share it, and the cases of tokens have the default",
 			".oauth.auth"},
 		{"a bound that no case reaches: its tests are the server's",
-			".embedded.maxSubscriptions .embedded.buffer .embedded.capacity .embedded.capacityBurst .embedded.ttlDefault " +
+			".embedded.maxSubscriptions .embedded.capacity .embedded.capacityBurst .embedded.ttlDefault " +
 				".embedded.ttlMax .embedded.resumeMaxWait .embedded.suspendAfter .embedded.verifyFailures " +
 				".embedded.sendersPerHost"},
 		{"the profile itself sets it for all cases",

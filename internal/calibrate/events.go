@@ -6,10 +6,13 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/internal/conform"
+	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 	"github.com/eventmeter/eventmeter/internal/refserver/faults"
 	"github.com/eventmeter/eventmeter/internal/settings"
 	"github.com/eventmeter/eventmeter/loadgen/driver/events"
 	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/sinks/ledger"
 )
 
 // calibrateEvents is the calibration of MCP Events: streams and pollers are promised
@@ -226,6 +229,20 @@ func (m *expectedCounts) received() (out []Check) {
 	}
 	return out
 }
+
+// unreplayed counts the subscriptions that were opened again with their cursor and got
+// nothing of what was published meanwhile. The target keeps one event, so that its cursors
+// soon lie before what it has. That it hides this, and so it never says truncated, is planted.
+func (m *expectedCounts) unreplayed(lane *ledger.LaneAccount) Check {
+	const name = "cursors that replayed nothing"
+	if slices.ContainsFunc(m.spec.Breaches(), func(p breach.Plan) bool { return p.Row == hidesTruncation }) {
+		return atLeast(name, 1, lane.NotReplayed)
+	}
+	return exactly(name, 0, lane.NotReplayed)
+}
+
+// hidesTruncation is the row that no lane judges. The ledger counts its effect.
+var hidesTruncation = conform.Rows[conform.ReplayCeilingSetsTruncated].Name
 
 // serial is the latency of events for several subscriptions that the target delivers
 // one after the other: the last of them waits for the answers to the others.
