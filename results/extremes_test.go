@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -59,11 +57,11 @@ func hasFields(t reflect.Type) bool {
 func extremes(v reflect.Value) []any {
 	switch v.Kind() {
 	case reflect.Int, reflect.Int64:
-		return []any{int64(math.MinInt64), int64(-1), int64(math.MaxInt64)}
+		return []any{int64(math.MinInt64), int64(math.MaxInt64)}
 	case reflect.Uint32, reflect.Uint64:
 		return []any{uint64(math.MaxUint32)}
 	case reflect.Float64:
-		return []any{math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat64, math.SmallestNonzeroFloat64}
+		return []any{math.NaN(), math.Inf(-1), math.MaxFloat64}
 	case reflect.String:
 		return []any{"", "\x00\xff\u202e\n::error::\x1b[31m" + strings.Repeat("é", 1<<13)}
 	case reflect.Struct: // a time
@@ -110,7 +108,8 @@ func eachLeaf(v reflect.Value, path, field string, visit func(v reflect.Value, p
 // never a reason to write nothing, unless it is part of a sum.
 func TestWhatIsWrittenCanBeRead(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "x")
+	dir := t.TempDir()
+	var file bytes.Buffer
 	r, p := archiveOf(t)
 	for name, c := range map[string]struct {
 		base        any
@@ -120,30 +119,22 @@ func TestWhatIsWrittenCanBeRead(t *testing.T) {
 	}{
 		"result": {
 			r,
-			func(v any) error { return WriteFile(file, v.(*Result).Write) },
-			func(any) error { _, err := Load(file); return err },
+			func(v any) error { return v.(*Result).Write(&file) },
+			func(any) error { _, err := Read(&file); return err },
 			[]string{".Lanes.Name", ".Started", ".Finished", ".Coverage", ".Part.", ".Upstream.Scheduled", ".Upstream.Published",
 				".Upstream.Accepted", ".Upstream.Uncertain", ".Upstream.Refused", ".Upstream.Dropped", ".Lanes.Expected", ".Lanes.Delivered",
 				".Lanes.Lost", ".Lanes.Latency."},
 		},
 		"capacity": {
 			&Capacity{Schema: CapacitySchema, Profile: r.Profile, Steps: []CapacityStep{{Number: 1}}},
-			func(v any) error { return WriteFile(file, v.(*Capacity).Write) },
-			func(any) error {
-				f, err := os.Open(file)
-				if err != nil {
-					return err
-				}
-				defer f.Close()
-				_, err = ReadCapacity(f)
-				return err
-			},
+			func(v any) error { return v.(*Capacity).Write(&file) },
+			func(any) error { _, err := ReadCapacity(&file); return err },
 			[]string{".Steps.Number", ".Steps.Expected", ".Steps.Delivered", ".Steps.Lost"},
 		},
 		"part": {
 			p,
-			func(v any) error { return SavePart(filepath.Dir(file), v.(*Part)) },
-			func(any) error { _, err := LoadPart(filepath.Dir(file)); return err },
+			func(v any) error { return SavePart(dir, v.(*Part)) },
+			func(any) error { _, err := LoadPart(dir); return err },
 			[]string{".Index", ".Count", ".Coverage", ".Passes.Began", ".Passes.Account.Interval", ".Passes.Account.Lanes.Name",
 				".Passes.Account.Lanes.Series.Number"},
 		},
@@ -171,6 +162,7 @@ func TestWhatIsWrittenCanBeRead(t *testing.T) {
 					return at == path
 				})
 				what := fmt.Sprintf("%s%s, value %d", name, path, i)
+				file.Reset()
 				err := c.write(v)
 				if err == nil {
 					if err := c.read(v); err != nil {

@@ -199,7 +199,7 @@ func predict(t *testing.T, sheet Sheet, w Workload) Need {
 // known, and measures them: the plan is off by less than 15 %, and the interval of a
 // figure has what is measured in about 95 of 100 cases.
 func TestPredictions(t *testing.T) {
-	const seeds = 30
+	const seeds = 12
 	for _, noise := range []float64{0.02, 0.05, 0.1} {
 		worst, inside, all := 0.0, 0, 0
 		for seed := range uint64(seeds) {

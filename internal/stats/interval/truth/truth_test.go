@@ -6,7 +6,7 @@ import "testing"
 // 3 % for what the study allows and 2 % for so few runs. Intervals that take every delivery for an
 // independent sample do not.
 func TestCoverage(t *testing.T) {
-	const runs = 60
+	const runs = 40
 	quantiles := []float64{0.5, 0.9, 0.99, 0.999}
 	for _, m := range Models {
 		t.Run(m.Name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestCoverage(t *testing.T) {
 // Runs that end when the interval is narrow cover the truth as often, unless the load changes more
 // slowly than they can see.
 func TestUntil(t *testing.T) {
-	const runs = 40
+	const runs = 30
 	for _, c := range []struct {
 		model     int
 		p, within float64
