@@ -68,7 +68,8 @@ func (m *expectedCounts) plants(p breach.Plan) bool {
 	listed := known && !slices.ContainsFunc(of.At, func(o conform.Occasion) bool {
 		return o != conform.ListPage && o != conform.Descriptor && o != conform.ListUnoffered
 	})
-	return known && of.Unseen == "" && (p.Mode == "" || p.Mode == m.mode) && breach.In(p.Row, m.mode) && strings.Contains(of.Lanes, string(m.mode)) &&
+	return known && of.Unseen == "" && (p.Mode == "" || p.Mode == m.mode) && breach.In(p.Row, m.mode) &&
+		strings.Contains(of.Lanes, string(m.mode)) &&
 		(p.Above == 0 || m.open > int64(p.Above)) && (!listed || m.first)
 }
 
