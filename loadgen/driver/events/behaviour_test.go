@@ -326,7 +326,7 @@ func TestDetachWhileAttaching(t *testing.T) {
 				asked <- struct{}{}
 				<-r.Context().Done()
 			})
-			d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: url}, driver.Options{Mode: mode})
+			d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: url}, driver.Options{Mode: mode, Timeout: time.Second})
 			attached := make(chan error)
 			go func() { attached <- d.Attach(t.Context(), 0) }()
 			<-asked
