@@ -100,3 +100,13 @@ func TestCausesOfTraffic(t *testing.T) {
 		t.Errorf("%+v", causes)
 	}
 }
+
+// TestActivated: attempts that failed, were cancelled or are open confirmed nothing, and one subscription counts once.
+func TestActivated(t *testing.T) {
+	for subscriptions, want := range map[int]int64{3: 3, 4: 4, 9: 4} {
+		a := ledger.LaneAccount{Subscriptions: subscriptions, Ready: ledger.Ready{Attempts: 10, Failed: 1, Cancelled: 2, Open: 3}}
+		if got := results.NewLane(&a).Ready.Active; got != want {
+			t.Errorf("%d of %d subscriptions, want %d", got, subscriptions, want)
+		}
+	}
+}

@@ -15,4 +15,13 @@ func TestCheckName(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
+	for name, want := range map[string]string{
+		"":    "0 characters: a name has 1 to 64",
+		" a":  `" a": remove the space at its end or beginning`,
+		"a/b": `"a/b": a name has letters a to z, digits, spaces and . _ - + # @`,
+	} {
+		if err := CheckName(name); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
 }

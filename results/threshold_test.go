@@ -2,6 +2,7 @@ package results
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -88,16 +89,19 @@ func TestThresholdErrors(t *testing.T) {
 		"nonsense":                              "want LANE.FIGURE OP VALUE",
 		"push.lostsilent == 0":                  "did you mean lostSilent?",
 		"push.latency.fromIntended < 3ms":       `"latency.fromIntended" is a group; name one of count, min, p50,`,
-		"push.latency.fromIntended.p99 < 250":   "is not a duration",
-		"push.lostSilent < 3%":                  "is a count",
-		"push.name == 3":                        "is not a number",
-		"push.lostSilent.x == 3":                "has no parts",
-		"run.generator.bottleneck == 0":         "neither true nor false",
-		"push.delivered == NaN":                 "is not a number",
+		"push.latency.fromIntended.p99 < 250":   `: "250" is not a duration: write e.g.`,
+		"push.lostSilent < 3%":                  `: "3%": this figure is a count, not a ratio: write a number`,
+		"push.name == 3":                        `: "name" is not a number`,
+		"push.lostSilent.x == 3":                `: "lostSilent" has no parts`,
+		"run.generator.bottleneck == 0":         `: "0" is neither true nor false`,
+		"target.leak.memory == maybe":           `: "maybe" is no verdict: write none or leak`,
+		"target.leak.memory < none":             ": compare a verdict with == or !=",
+		"push.delivered == NaN":                 `: "NaN" is not a number`,
 		"push.latency.fromIntended.p99 => 25ms": "want LANE.FIGURE OP VALUE",
 	} {
 		_, err := ParseThreshold(text)
-		if !errors.Is(err, ErrThreshold) || !strings.Contains(err.Error(), want) {
+		if !errors.Is(err, ErrThreshold) || !strings.HasPrefix(err.Error(), fmt.Sprintf("bad threshold %q: ", text)) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one with %q", text, err, want)
 		}
 	}
@@ -107,6 +111,34 @@ func TestThresholdErrors(t *testing.T) {
 	th, _ := ParseThreshold("pusch.expected > 0")
 	if err := th.CheckLanes([]string{"push"}); err == nil || !strings.Contains(err.Error(), "the lanes are push") {
 		t.Errorf("unknown lane: %v", err)
+	}
+}
+
+func TestMissed(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		got  float64
+		want string
+	}{
+		{"push.p99 < 250ms", 300e6, "50.0ms (20 %) above"},
+		{"push.p99 > 250ms", 200e6, "50.0ms (20 %) below"},
+		{"push.delivered > 8", 8, "exactly the bound"},
+		{"push.late == 0", 3, "3 above"},
+		{"push.late != 3", 3, "not as required"},
+		{"run.upstream.dropped <= 4", 5, "1 (25 %) above"},
+		{"run.generator.bottleneck == false", 1, "not as required"},
+		{"target.leak.memory == none", 1, "not as required"},
+	} {
+		th, err := ParseThreshold(c.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := th.Missed(c.got); got != c.want {
+			t.Errorf("%s: %s, want %s", c.text, got, c.want)
+		}
+	}
+	if all := []Warning{{Code: "a"}, {Code: "b"}}; !Warned(all, "b") || Warned(all, "c") || Warned(nil, "a") {
+		t.Error("warned of something else")
 	}
 }
 
