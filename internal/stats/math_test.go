@@ -199,3 +199,36 @@ func TestGrouped(t *testing.T) {
 		t.Errorf("%d groups of %d", len(groups), n)
 	}
 }
+
+func TestQuantileOf(t *testing.T) {
+	for p, want := range map[float64]float64{0: 1, 0.25: 2, 0.5: 3, 0.75: 6, 0.875: 7.5, 1: 9} {
+		if got := quantileOf([]float64{1, 2, 3, 6, 9}, p); got != want {
+			t.Errorf("quantile %v is %v, want %v", p, got, want)
+		}
+	}
+	if got := quantileOf([]float64{4}, 0.5); got != 4 {
+		t.Errorf("of one value: %v", got)
+	}
+}
+
+// TestTallies: what was not counted came in no cluster, and requested copies are no duplicates.
+func TestTallies(t *testing.T) {
+	l := &results.Lane{Delivered: 50, Ready: results.Ready{Active: 4}}
+	if got, want := duplicatesOf(l), (tallied{whole: 50}); got != want {
+		t.Errorf("no duplicates: %+v, want %+v", got, want)
+	}
+	l.Duplicates = results.Duplicates{SameEvent: 2, SameEmission: 1, Requested: 9}
+	if got, want := duplicatesOf(l), (tallied{count: 3, whole: 50, clusters: 3}); got != want {
+		t.Errorf("duplicates: %+v, want %+v", got, want)
+	}
+	l.Late = 20
+	for _, n := range results.LaneCounts {
+		want := tallied{whole: float64(n.Of(l))}
+		if n.Name == "late" {
+			want = tallied{20, 50, 5} // 20 at 4 subscriptions
+		}
+		if n.Per == "delivered" && tally(l, n) != want {
+			t.Errorf("%s: %+v, want %+v", n.Name, tally(l, n), want)
+		}
+	}
+}
