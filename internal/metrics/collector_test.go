@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -250,7 +251,9 @@ func TestHistogramsAddUp(t *testing.T) {
 	if want := 3. + 2*100 + 5*300 + 7*400; h.GetSampleCount() != 17 || h.GetSampleSum() != want {
 		t.Errorf("count %d, sum %v; want 17 and %v", h.GetSampleCount(), h.GetSampleSum(), want)
 	}
+	var bounds []float64
 	for _, b := range h.GetBucket() {
+		bounds = append(bounds, b.GetUpperBound())
 		want := uint64(0)
 		switch bound := b.GetUpperBound(); {
 		case bound >= 300:
@@ -261,6 +264,9 @@ func TestHistogramsAddUp(t *testing.T) {
 		if b.GetCumulativeCount() != want {
 			t.Errorf("%d up to %v s, want %d", b.GetCumulativeCount(), b.GetUpperBound(), want)
 		}
+	}
+	if got := fmt.Sprint(bounds); got != "[0.0005 0.001 0.0025 0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10 30 60 300]" {
+		t.Errorf("buckets up to %s, which queries name", got)
 	}
 }
 

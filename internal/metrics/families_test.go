@@ -356,6 +356,7 @@ func TestLooksAddUp(t *testing.T) {
 		Target:     Usage{CPU: 9, OK: true},
 		Measured:   true,
 	}
+	a.Upstream.Values, b.Upstream.Values = map[string]float64{"retries": 1}, map[string]float64{"retries": 2}
 	before := mustJSON(t, a)
 	sum := a.Clone()
 	sum.Add(&b, systems.FigureTables)
@@ -373,6 +374,9 @@ func TestLooksAddUp(t *testing.T) {
 	}
 	if want := map[string]float64{"uses": 5, "ttlMs": 5, "fetches": 1}; !reflect.DeepEqual(sum.Own[0].Values, want) {
 		t.Errorf("figures are %v, want %v", sum.Own[0].Values, want)
+	}
+	if got := sum.Upstream.Values["retries"]; got != 3 {
+		t.Errorf("the upstream retried %v times", got)
 	}
 	if got := sum.Own[0].Timings["fetch"]; got.Count != 3 || len(got.Buckets) != 2 {
 		t.Errorf("fetches took %+v", got)

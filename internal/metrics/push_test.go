@@ -3,6 +3,7 @@ package metrics
 import (
 	"context"
 	"errors"
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -116,6 +117,21 @@ func TestPasswordsAreNotShown(t *testing.T) {
 		if err := p.Close(); err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "someone") {
 			t.Error(err)
 		}
+	}
+}
+
+// TestServiceOfOTLP: the job is the name of the service.
+func TestServiceOfOTLP(t *testing.T) {
+	registry, _, _ := follow(t, history(t))
+	var sent []byte
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { sent, _ = io.ReadAll(r.Body) }))
+	defer s.Close()
+	o, err := StartOTLP(PushOptions{URL: s.URL + "/v1/metrics", Every: time.Hour, From: registry, Job: "test"})
+	if err == nil {
+		err = o.Close()
+	}
+	if err != nil || !strings.Contains(string(sent), "\n\x0cservice.name\x12\x06\n\x04test") { // as the fields of an attribute
+		t.Errorf("%v, %.200q", err, sent)
 	}
 }
 

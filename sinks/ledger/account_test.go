@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -264,6 +265,19 @@ func TestLiveHoles(t *testing.T) {
 	live := l.Live().Lanes[0]
 	if q := live.Whole; q.Count != 2 || live.Recent != q || !about(int64(q.P50), 3000) || !about(int64(q.Max), 6000) {
 		t.Errorf("quantiles: %+v", q)
+	}
+}
+
+// TestRecentIntervals checks that short intervals are recent for as long as wide ones.
+func TestRecentIntervals(t *testing.T) {
+	t.Parallel()
+	l := newTestLedger(t, Options{Interval: 100 * time.Millisecond})
+	script(t, l, eventmeter.Sub{}, up)
+	for i := 1; i <= 9; i++ {
+		script(t, l, eventmeter.Sub{}, fmt.Sprintf("fire:%d@%d00 ok:%d@%d01 got:%d@%d02", i, i, i, i, i, i))
+	}
+	if live := l.Live().Lanes[0]; live.Recent.Count != 9 || live.Whole.Count != 9 || live.Undecided != 0 {
+		t.Errorf("%d recent of %d, %d undecided", live.Recent.Count, live.Whole.Count, live.Undecided)
 	}
 }
 
