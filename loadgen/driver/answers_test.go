@@ -90,6 +90,14 @@ func TestNeverRetried(t *testing.T) {
 			t.Errorf("%d: %v events were never retried, want %v", status, n, want)
 		}
 	}
+	a := Answer{Status: 400}
+	c := &Inbox{answers: answers{all: []Answer{a}}}
+	for id := range uint64(answerMemory + 2) { // what is remembered has a bound
+		c.answers.await(answered{1, id}, &a, nil, at(0))
+	}
+	if n := c.NeverRetried(Figures{}, at(12)).Values[FigureNeverRetried]; n != answerMemory {
+		t.Errorf("%v events are remembered, want %v", n, answerMemory)
+	}
 	if f := (*Inbox)(nil).NeverRetried(Figures{}, 0); len(f.Values) > 0 {
 		t.Errorf("figures of a lane without a listener: %v", f.Values)
 	}
