@@ -33,3 +33,12 @@ func TestMetricBound(t *testing.T) {
 		}
 	}
 }
+
+func TestUpperBounds(t *testing.T) {
+	for op, want := range map[string]bool{"<": true, "<=": true, "==": true, ">": false, ">=": false} {
+		b, err := results.ParseMetricBound("x " + op + " 5")
+		if err != nil || b.Upper() != want {
+			t.Errorf("%s: %v, %v", op, b.Upper(), err)
+		}
+	}
+}

@@ -268,6 +268,16 @@ func TestLiveHoles(t *testing.T) {
 	}
 }
 
+func TestOpenFor(t *testing.T) {
+	for interval, want := range map[time.Duration]int{
+		time.Millisecond: 2000, 300 * time.Millisecond: 7, 400 * time.Millisecond: 5, time.Minute: 3,
+	} {
+		if got := openFor(interval); got != want {
+			t.Errorf("%d intervals of %v are open, want %d", got, interval, want)
+		}
+	}
+}
+
 // TestRecentIntervals checks that short intervals are recent for as long as wide ones.
 func TestRecentIntervals(t *testing.T) {
 	t.Parallel()
@@ -402,7 +412,8 @@ func checkDamaged(t *testing.T, damage func(a *Account), want string) {
 		t.Fatal(err)
 	}
 	damage(&a)
-	if err := a.Check(); !errors.Is(err, ErrUnbalanced) || !strings.Contains(err.Error(), want) {
+	if err := a.Check(); !errors.Is(err, ErrUnbalanced) || !strings.HasPrefix(err.Error(), ErrUnbalanced.Error()+": ") ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
