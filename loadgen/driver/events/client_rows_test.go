@@ -9,13 +9,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/eventmeter/eventmeter"
-	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/driver/events"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
@@ -471,13 +471,40 @@ func serveHarness(t *testing.T, c clientRow) *harness {
 	return h
 }
 
+// rowsForClients are the rows of the table in docs/conformance.md, and whether eventmeter's clients
+// deviate from them on purpose.
+func rowsForClients(t *testing.T) map[string]bool {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/conformance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "<!-- client rows -->\n")
+	table, _, _ = strings.Cut(table, "<!-- end of client rows -->\n")
+	deviates := map[string]bool{}
+	for line := range strings.Lines(table) {
+		name, rest, ok := strings.Cut(strings.TrimPrefix(line, "| `client-"), "` | ")
+		if !ok {
+			continue // the head
+		}
+		cells := strings.Split(strings.TrimSuffix(rest, " |\n"), " | ") // promise, lanes, broken by, held
+		held := cells[len(cells)-1]
+		if _, twice := deviates["client-"+name]; twice || len(cells) != 4 || strings.Contains(rest, "|  |") ||
+			held != "yes" && !strings.HasPrefix(held, "*no:* ") {
+			t.Errorf("%s stands twice, or lacks something: %s", name, line)
+		}
+		deviates["client-"+name] = held != "yes"
+	}
+	if len(deviates) != 10 {
+		t.Errorf("%d rows, want 10", len(deviates))
+	}
+	return deviates
+}
+
 // TestClientRows judges the driver as the suite judges clients. Every judge also meets
 // a client that breaks its row.
 func TestClientRows(t *testing.T) {
-	deviates, judged := map[string]bool{}, map[string]bool{}
-	for _, r := range conform.ClientRows {
-		deviates[r.Name] = r.Deviates != ""
-	}
+	deviates, judged := rowsForClients(t), map[string]bool{}
 	for _, c := range clientRows() {
 		if _, known := deviates[c.row]; !known {
 			t.Errorf("%s is not in the table", c.row)
