@@ -36,14 +36,11 @@ type Row struct {
 	Section string
 	// Lanes are the modes that can see it.
 	Lanes string
-	// At are the occasions on which it is judged, and Broken is what breaks it then.
-	At     []Occasion
-	Broken string
+	// At are the occasions on which a run judges it. docs/conformance.md says what breaks it
+	// then, and what eventmeter check does to judge it.
+	At []Occasion
 	// Unseen is why no run judges it; "" = runs do.
 	Unseen string
-	// Check is what eventmeter check does to judge it, and what must follow; "" = it
-	// judges what a run judges.
-	Check string
 }
 
 // ID is a row's place in [Rows].

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/eventmeter/eventmeter/internal/check"
 	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/internal/refserver/breach"
 	"github.com/eventmeter/eventmeter/profiles"
@@ -62,10 +63,11 @@ var beyond = map[string]string{
 func unseen(row string, onlyLoad bool) string {
 	i := slices.IndexFunc(conform.Rows[:], func(r conform.Row) bool { return r.Name == row })
 	of := &conform.Rows[i]
+	judges := func(s check.Step) bool { return slices.Contains(s.Rows, conform.ID(i)) }
 	switch {
 	case beyond[row] != "":
 		return beyond[row]
-	case of.Unseen != "" && of.Check == "":
+	case of.Unseen != "" && !slices.ContainsFunc(check.Steps, judges):
 		return of.Unseen
 	case onlyLoad && (strings.HasPrefix(row, "capability-") || row == "fallback-method-not-found"):
 		return "the handshake comes before the first subscription"
