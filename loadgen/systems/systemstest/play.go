@@ -64,10 +64,10 @@ func signOld(secret string, at time.Time, body string) string {
 // text as key, "sign-raw" for one with a raw secret of SEP-1803, and "now-600" for
 // a time.
 type laneFile struct {
+	driver.Webhook
+
 	System    string
 	Settings  json.RawMessage // of the system
-	Secrets   string
-	Verify    string
 	Mode      eventmeter.Mode
 	Era       mcpclient.Era // as the server is
 	Revision  mcpclient.Revision
@@ -77,14 +77,9 @@ type laneFile struct {
 	Detach    bool // after everything else
 	Fails     bool // attach has to fail
 
-	MaxAge, LongPoll, TTL           string
-	MaxEvents, RotateEvery          int
-	RefreshAt                       float64
-	Answer                          []driver.Answer
-	Require                         []string
-	Pending, Expired                string
-	UnsubscribeMode                 bool
-	Heartbeat, MinInterval, Backoff string
+	MaxAge, LongPoll, Heartbeat, MinInterval, Backoff string
+
+	MaxEvents int
 }
 
 type step struct {
@@ -166,8 +161,8 @@ func playFile(t *testing.T, a *txtar.Archive) {
 	}
 	srv := httptest.NewServer(p)
 	t.Cleanup(srv.Close) // after the lane's, whose streams are held open here
-	t.Cleanup(p.end)
-	defer p.end()
+	t.Cleanup(p.release)
+	defer p.release()
 	e := mcpclient.EndpointOptions{URL: srv.URL + "/mcp", Revision: p.cfg.Revision, Tokens: p.cfg.Tokens}
 	of, err := systems.Find(p.cfg.System)
 	if err != nil {
@@ -187,7 +182,7 @@ func playFile(t *testing.T, a *txtar.Archive) {
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
-	stop := context.AfterFunc(ctx, p.end)
+	stop := context.AfterFunc(ctx, p.release)
 	defer stop()
 	if p.cfg.Discover {
 		o, err := d.(driver.Discoverer).Discover(ctx)
@@ -196,30 +191,17 @@ func playFile(t *testing.T, a *txtar.Archive) {
 		if got := offerText(o, err); got != told {
 			t.Errorf("offer:\n%s\nwant:\n%s", got, told)
 		}
-		p.end()
+		p.release()
 		<-done
 		return
 	}
-	if err := d.Attach(ctx, 0); (err != nil) != p.cfg.Fails {
-		t.Errorf("attach: %v", err)
-	}
+	p.attach(ctx, d)
 	p.mu.Lock()
 	for !p.over && (p.awaiting || p.at < len(p.steps) && !(p.cfg.Detach && p.steps[p.at].kind == "request" && p.at >= len(p.steps)-2)) {
 		p.moved.Wait()
 	}
 	p.mu.Unlock()
-	if p.cfg.Detach {
-		if err := d.Detach(ctx, 0); err != nil {
-			t.Errorf("detach: %v", err)
-		}
-	}
-	want := strings.Split(strings.TrimSpace(told), "\n")
-	rec.Wait(t, "the end of the conversation", func(m *Memory) bool { return len(m.Log) >= len(want) || ctx.Err() != nil })
-	rec.Mu.Lock()
-	if !slices.Equal(rec.Log, want) {
-		t.Errorf("told:\n%s\nwant:\n%s", strings.Join(rec.Log, "\n"), strings.Join(want, "\n"))
-	}
-	rec.Mu.Unlock()
+	p.end(ctx, d, rec, told)
 	if figures != "" {
 		if own {
 			Drained(t, d)
@@ -233,7 +215,7 @@ func playFile(t *testing.T, a *txtar.Archive) {
 			t.Error(w)
 		}
 	}
-	p.end()
+	p.release()
 	<-done
 }
 
@@ -273,18 +255,7 @@ func (p *play) options() driver.Options {
 		Arguments: func(int) json.RawMessage { return c.Arguments },
 		Poll:      &driver.Poll{MinInterval: cmp.Or(dur(c.MinInterval), time.Second), Timeout: dur(c.LongPoll), MaxEvents: c.MaxEvents},
 		Push:      driver.Push{Heartbeat: dur(c.Heartbeat), Backoff: driver.Backoff{Min: dur(c.Backoff), Max: dur(c.Backoff)}},
-		Webhook: driver.Webhook{
-			TTL:             c.TTL,
-			RefreshAt:       c.RefreshAt,
-			RotateEvery:     c.RotateEvery,
-			Answer:          c.Answer,
-			Require:         c.Require,
-			Pending:         c.Pending,
-			Expired:         c.Expired,
-			UnsubscribeMode: c.UnsubscribeMode,
-			Secrets:         c.Secrets,
-			Verify:          c.Verify,
-		},
+		Webhook:   c.Webhook,
 	}
 	if of, _ := systems.Table.Find(c.System); of.Settings != nil {
 		set := of.Settings(string(c.Mode))
@@ -296,8 +267,31 @@ func (p *play) options() driver.Options {
 	return o
 }
 
-// end releases everything that waits for its turn.
-func (p *play) end() {
+// attach attaches the lane.
+func (p *play) attach(ctx context.Context, d driver.Driver) {
+	if err := d.Attach(ctx, 0); (err != nil) != p.cfg.Fails {
+		p.t.Errorf("attach: %v", err)
+	}
+}
+
+// end detaches the lane where the file says so, and compares what the recorder was told.
+func (p *play) end(ctx context.Context, d driver.Driver, rec *Memory, told string) {
+	if p.cfg.Detach {
+		if err := d.Detach(ctx, 0); err != nil {
+			p.t.Errorf("detach: %v", err)
+		}
+	}
+	want := shortened(told)
+	rec.Wait(p.t, "the end of the conversation", func(m *Memory) bool { return len(m.Log) >= len(want) || ctx.Err() != nil })
+	rec.Mu.Lock()
+	defer rec.Mu.Unlock()
+	if got := shortened(strings.Join(rec.Log, "\n")); !slices.Equal(got, want) {
+		p.t.Errorf("told:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// release releases everything that waits for its turn.
+func (p *play) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.over {
@@ -391,6 +385,12 @@ func (p *play) deliver(c *http.Client, text string) (string, error) {
 		return "", err
 	}
 	now := time.Now()
+	sign := func(wh *standardwebhooks.Webhook, err error) (string, error) {
+		if err != nil {
+			return "", err
+		}
+		return wh.Sign(req.Header.Get("Webhook-Id"), now, []byte(body))
+	}
 	sc := bufio.NewScanner(strings.NewReader(head))
 	for sc.Scan() {
 		k, v, _ := strings.Cut(sc.Text(), ": ")
@@ -404,22 +404,14 @@ func (p *play) deliver(c *http.Client, text string) (string, error) {
 			secrets := map[string][]string{"sign": {secret}, "sign-former": {former}, "sign-both": {secret, former}}[v]
 			v = ""
 			for _, s := range secrets {
-				wh, err := standardwebhooks.NewWebhook(s)
-				if err != nil {
-					return "", err
-				}
-				one, err := wh.Sign(req.Header.Get("Webhook-Id"), now, []byte(body))
+				one, err := sign(standardwebhooks.NewWebhook(s))
 				if err != nil {
 					return "", err
 				}
 				v = strings.TrimSpace(v + " " + one)
 			}
 		case "sign-text": // by the secret's text as key
-			wh, err := standardwebhooks.NewWebhookRaw([]byte(secret))
-			if err != nil {
-				return "", err
-			}
-			if v, err = wh.Sign(req.Header.Get("Webhook-Id"), now, []byte(body)); err != nil {
+			if v, err = sign(standardwebhooks.NewWebhookRaw([]byte(secret))); err != nil {
 				return "", err
 			}
 		case "sign-raw":

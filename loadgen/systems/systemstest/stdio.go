@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -155,22 +154,8 @@ func playStdio(t *testing.T, name string, archive *txtar.Archive) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
-	if err := d.Attach(ctx, 0); (err != nil) != p.cfg.Fails {
-		t.Errorf("attach: %v", err)
-	}
-	if p.cfg.Detach {
-		if err := d.Detach(ctx, 0); err != nil {
-			t.Errorf("detach: %v", err)
-		}
-	}
-	want := shortened(told)
-	rec.Wait(t, "the end of the conversation", func(m *Memory) bool { return len(m.Log) >= len(want) })
-	rec.Mu.Lock()
-	got := shortened(strings.Join(rec.Log, "\n"))
-	rec.Mu.Unlock()
-	if !slices.Equal(got, want) {
-		t.Errorf("told:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	p.attach(ctx, d)
+	p.end(ctx, d, rec, told)
 	if err := d.Close(ctx); err != nil {
 		t.Errorf("closing the lane: %v", err)
 	}
