@@ -41,6 +41,6 @@ func ExampleLoop() {
 	stats := loadgen.Loop(context.Background(), firing, loadgen.LoopOptions{
 		Fire: func(context.Context, loadgen.Emission) eventmeter.Outcome { return eventmeter.Accepted },
 	})
-	fmt.Println(stats.Scheduled)
+	fmt.Println(stats.Fired)
 	// Output: 20
 }

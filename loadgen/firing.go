@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/crash"
 )
@@ -42,9 +41,6 @@ type FiringOptions struct {
 	// in the whole schedule that Schedule is a [Part] of. Stamps and drops have the
 	// number in the whole schedule.
 	Number func(n uint64) uint64
-	// Lag, if not nil, is called for every emission with the delay of the pacing, by
-	// the pacing goroutine. It must return at once.
-	Lag func(time.Duration)
 }
 
 // Firing tracks the emissions of one period: when each is due, whether it was
@@ -66,24 +62,15 @@ type Firing struct {
 	ended chan struct{} // closed by End
 
 	mu  sync.Mutex
-	lag *hdrhistogram.Histogram // ns; guarded by mu
-	end eventmeter.Instant      // from when on nothing is published, set by End; guarded by mu
+	end eventmeter.Instant // from when on nothing is published, set by End; guarded by mu
 }
 
 // Counts counts the emissions of a firing.
 type Counts struct {
-	// Scheduled is how many emissions were due: Fired + Dropped.
-	Scheduled, Fired, Dropped uint64
+	// Fired and Dropped add up to the emissions that were due.
+	Fired, Dropped uint64
 	// Accepted, Uncertain and Refused add up to Fired when all are resolved.
 	Accepted, Uncertain, Refused uint64
-}
-
-// Stats are the counts of a firing and its delays.
-type Stats struct {
-	Counts
-	// LagP50, LagP99 and LagMax are quantiles of the delay of the pacing, before any
-	// wait for a worker. Delays of more than a minute count as a minute.
-	LagP50, LagP99, LagMax time.Duration
 }
 
 // NewFiring checks the options and returns a Firing that has not begun.
@@ -97,7 +84,7 @@ func NewFiring(o FiringOptions) (*Firing, error) {
 	if o.Tolerance <= 0 {
 		o.Tolerance = DefaultTolerance
 	}
-	f := &Firing{o: o, lag: hdrhistogram.New(1, int64(time.Minute), 3), ended: make(chan struct{}), end: math.MaxInt64}
+	f := &Firing{o: o, ended: make(chan struct{}), end: math.MaxInt64}
 	f.start.Store(int64(o.Start))
 	return f, nil
 }
@@ -141,18 +128,13 @@ func (f *Firing) wait(ctx context.Context, n uint64) (d due, ok bool) {
 	if !ok || ctx.Err() != nil {
 		return due{}, false
 	}
-	now := f.o.Clock.Now()
-	if now < d.intended {
+	if f.o.Clock.Now() < d.intended {
 		if !f.sleep(ctx, d.intended) && ctx.Err() != nil {
 			return due{}, false
 		}
-		now = f.o.Clock.Now()
-		f.slack.Store(int64(now - d.intended))
+		f.slack.Store(int64(f.o.Clock.Now() - d.intended))
 	}
-	if !f.lagged(d.intended, now) {
-		return due{}, false
-	}
-	return d, true
+	return d, f.includes(d.intended)
 }
 
 // Timers of the Go runtime are up to a millisecond late. So a long sleep ends
@@ -212,21 +194,11 @@ func (f *Firing) sleepFor(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// lagged records how late an emission is. It returns false if the period was ended before.
-func (f *Firing) lagged(intended, now eventmeter.Instant) bool {
-	d := now.Sub(intended)
+// includes reports whether the period was not ended before an emission was due.
+func (f *Firing) includes(intended eventmeter.Instant) bool {
 	f.mu.Lock()
-	if intended >= f.end {
-		f.mu.Unlock()
-		return false
-	}
-	// Clamped instead of omitted, so that the worst delay is included.
-	_ = f.lag.RecordValue(min(max(int64(d), 0), f.lag.HighestTrackableValue()))
-	f.mu.Unlock()
-	if f.o.Lag != nil {
-		f.o.Lag(d)
-	}
-	return true
+	defer f.mu.Unlock()
+	return intended < f.end
 }
 
 // admit puts a token into busy for an emission that is due. The capacity of busy is
@@ -319,26 +291,13 @@ func (f *Firing) resolve(emission Emission, outcome eventmeter.Outcome) {
 // Counts returns the counts so far. Those of a running firing are not of the same
 // instant.
 func (f *Firing) Counts() Counts {
-	c := Counts{
+	return Counts{
 		Fired:     f.fired.Load(),
 		Dropped:   f.dropped.Load(),
 		Accepted:  f.accepted.Load(),
 		Uncertain: f.uncertain.Load(),
 		Refused:   f.refused.Load(),
 	}
-	c.Scheduled = c.Fired + c.Dropped
-	return c
-}
-
-// Stats returns the counts and delays so far. The pacing waits while it scans the
-// delays; who needs only counts calls [Firing.Counts].
-func (f *Firing) Stats() Stats {
-	s := Stats{Counts: f.Counts()}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	lag := f.lag.ValueAtPercentilesSlice([]float64{50, 99, 100})
-	s.LagP50, s.LagP99, s.LagMax = time.Duration(lag[0]), time.Duration(lag[1]), time.Duration(lag[2])
-	return s
 }
 
 // LoopOptions are the options of a [Loop].
@@ -359,7 +318,7 @@ type LoopOptions struct {
 //
 // The goroutine of the caller does the pacing. Workers are started when they are
 // needed and end before Loop returns.
-func Loop(ctx context.Context, f *Firing, o LoopOptions) Stats {
+func Loop(ctx context.Context, f *Firing, o LoopOptions) Counts {
 	p := newPool(ctx, f, o)
 	for n := uint64(0); ; n++ {
 		d, ok := f.wait(ctx, n)
@@ -402,10 +361,10 @@ func newPool(ctx context.Context, f *Firing, o LoopOptions) *pool {
 }
 
 // end waits for the emissions in flight.
-func (p *pool) end() Stats {
+func (p *pool) end() Counts {
 	close(p.queue)
 	p.wg.Wait()
-	return p.f.Stats()
+	return p.f.Counts()
 }
 
 // send passes an emission that has a token to a worker. Only workers take tokens

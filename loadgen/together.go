@@ -122,7 +122,6 @@ func (s *side) offer(n uint64, lead *Firing) bool {
 	}
 	if s.f != lead {
 		s.f.slack.Store(lead.slack.Load())
-		s.f.lagged(d.intended, s.f.o.Clock.Now())
 	}
 	select {
 	case s.busy <- struct{}{}:

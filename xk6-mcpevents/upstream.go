@@ -178,7 +178,7 @@ func (s *source) Fire(options sobek.Value) *sobek.Promise {
 
 // warn logs, once per process, that an upstream refuses events; otherwise only the
 // counts would show it.
-func (s *source) warn(log logrus.FieldLogger, n *loadgen.Stats) {
+func (s *source) warn(log logrus.FieldLogger, n *loadgen.Counts) {
 	if n.Refused+n.Uncertain == 0 {
 		return
 	}
@@ -214,7 +214,7 @@ func (s *source) clean(said string) string {
 	return errtext.NewSecrets(secretsOf(own)...).Scrub(said)
 }
 
-func (s *source) fire(ctx context.Context, o fireOptions) (loadgen.Stats, error) {
+func (s *source) fire(ctx context.Context, o fireOptions) (loadgen.Counts, error) {
 	if o.Rate == 0 {
 		return s.row(ctx, o.Count), nil
 	}
@@ -225,14 +225,14 @@ func (s *source) fire(ctx context.Context, o fireOptions) (loadgen.Stats, error)
 		Number:   func(n uint64) uint64 { return base + n },
 	})
 	if err != nil {
-		return loadgen.Stats{}, err
+		return loadgen.Counts{}, err
 	}
 	return loadgen.Loop(ctx, f, loadgen.LoopOptions{Fire: s.up.Fire, Workers: s.opts.Workers}), nil
 }
 
 // row publishes events one after the other.
-func (s *source) row(ctx context.Context, count int) loadgen.Stats {
-	var out loadgen.Stats
+func (s *source) row(ctx context.Context, count int) loadgen.Counts {
+	var out loadgen.Counts
 	clock := s.m.hub.clock
 	for range count {
 		if ctx.Err() != nil {
@@ -242,7 +242,6 @@ func (s *source) row(ctx context.Context, count int) loadgen.Stats {
 		// An event that was sent is resolved, also when the iteration is interrupted.
 		outcome := s.up.Fire(context.WithoutCancel(ctx), emission)
 		s.m.hub.Resolved(emission.Stamp, outcome, clock.Now())
-		out.Scheduled++
 		out.Fired++
 		switch outcome {
 		case eventmeter.Accepted:
