@@ -141,7 +141,4 @@ type Options struct {
 	// KernelTimestamps requests the kernel's receive times. They need Linux and
 	// plain text. Arrival.Kernel says whether a time is the kernel's.
 	KernelTimestamps bool
-	// Coalesce is how long a loop collects arrivals while there are many, which
-	// saves CPU. It has an effect only with the kernel's receive times.
-	Coalesce time.Duration
 }

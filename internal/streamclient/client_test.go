@@ -133,7 +133,7 @@ var kinds = []struct {
 }{
 	{"loops", New}, {"portable", NewPortable},
 	{"stamped", func(o Options) (Client, error) {
-		o.KernelTimestamps, o.Coalesce = true, time.Millisecond
+		o.KernelTimestamps = true
 		return New(o)
 	}},
 }

@@ -25,8 +25,6 @@ const (
 	readsAtOnce = 4
 	// eventsAtOnce is how many ready streams one call asks for.
 	eventsAtOnce = 256
-	// manyReady is the number of ready streams from which the loop waits for more.
-	manyReady = 4
 
 	wakeSlot = -1
 )
@@ -43,7 +41,7 @@ type task struct {
 //
 // It waits in the scheduler's poller, so that it blocks no thread. If that poller
 // watched the sockets, each arrival would wake a thread even while the loop is
-// busy or coalesces arrivals. So the poller watches a second epoll instance, wakeup,
+// busy. So the poller watches a second epoll instance, wakeup,
 // which watches the one with the sockets and is armed once whenever the loop goes
 // to sleep.
 //
@@ -223,9 +221,6 @@ func (l *loop) run() {
 			}
 		}
 		l.batch()
-		if l.client.opts.Coalesce > 0 && l.client.opts.KernelTimestamps && l.n >= manyReady && l.n < eventsAtOnce {
-			time.Sleep(l.client.opts.Coalesce)
-		}
 	}
 }
 
