@@ -30,10 +30,9 @@ type Resumable struct {
 	// unless that is a whole number.
 	LogSeq    int64
 	HasLogSeq bool
-	// Status, unescaped, and HasPending are those of an answer to getStatus.
-	// HasPending is true if hasPendingMessage is true, NonePending if it is false.
+	// Status, unescaped, is that of an answer to getStatus, whose hasPendingMessage is
+	// false if NonePending is true.
 	Status      []byte
-	HasPending  bool
 	NonePending bool
 }
 
@@ -88,8 +87,7 @@ func (s *scanner) resumable(m *Resumable) {
 		case "status":
 			m.Status = s.text()
 		case "hasPendingMessage":
-			pending := s.raw()
-			m.HasPending, m.NonePending = string(pending) == "true", string(pending) == "false"
+			m.NonePending = string(s.raw()) == "false"
 		case "data":
 			s.logData(m)
 		default:

@@ -30,7 +30,7 @@ func TestScanResumable(t *testing.T) {
 		}},
 		{"log of text", `{"params":{"data":"seq"}}`, true, func(m *Resumable) bool { return !m.HasLogSeq }},
 		{"status", `{"id":9,"result":{"status":"processing","hasPendingMessage":true}}`, true, func(m *Resumable) bool {
-			return m.HasResult && string(m.Status) == "processing" && m.HasPending && string(m.ID) == "9"
+			return m.HasResult && string(m.Status) == "processing" && !m.NonePending && string(m.ID) == "9"
 		}},
 		{"error", `{"id":9,"error":{"code":-32602,"message":"no"}}`, true, func(m *Resumable) bool {
 			return m.HasError &&

@@ -28,8 +28,6 @@ type Event struct {
 	// a block without data (comments, retry, a bare id), which a browser would
 	// not dispatch; such blocks are emitted so that their bytes can be counted.
 	Data []byte
-	// Name is the event field; empty stands for "message".
-	Name []byte
 	// ID is the last id of the stream so far; it persists between events.
 	ID []byte
 	// Size is the number of bytes of the block, field names, line ends and
@@ -68,7 +66,6 @@ type EventParser struct {
 type rareFields struct {
 	hold   budget.Hold
 	failed error
-	name   []byte
 	id     []byte
 	// retry is the last reconnection time that was sent, in milliseconds, plus 1;
 	// 0 = none.
@@ -104,7 +101,7 @@ func (p *EventParser) drop() {
 	p.buf.release()
 	p.data = nil
 	if p.rare != nil {
-		p.rare.name, p.rare.id = nil, nil
+		p.rare.id = nil
 		p.rare.hold.Drop()
 	}
 }
@@ -196,7 +193,7 @@ func (p *EventParser) Feed(b []byte, emit func(Event)) error {
 func (p *EventParser) charge() error {
 	n, held := cap(p.line.bytes())+cap(p.buf.bytes()), false
 	if p.rare != nil {
-		n += cap(p.rare.id) + cap(p.rare.name)
+		n += cap(p.rare.id)
 		held = p.rare.hold.Held()
 	}
 	if n <= budget.Allowance && !held { // nearly always
@@ -260,12 +257,7 @@ func (p *EventParser) take(line []byte, own bool, rest int, emit func(Event)) {
 	case "data":
 		p.addData(value, own)
 	case "event":
-		if string(value) == defaultName {
-			value = nil
-		}
-		if p.fits(value) && (len(value) > 0 || p.rare != nil) {
-			p.more().name = append(p.more().name[:0], value...)
-		}
+		p.fits(value) // the name is of no use
 	case "id":
 		if p.fits(value) && (len(value) > 0 || p.rare != nil) && bytes.IndexByte(value, 0) < 0 {
 			p.more().id = append(p.more().id[:0], value...)
@@ -284,10 +276,6 @@ func (p *EventParser) fits(value []byte) bool {
 	}
 	return p.failed() == nil
 }
-
-// defaultName is the name of an event without an event field. Most servers write
-// the field all the same.
-const defaultName = "message"
 
 func (p *EventParser) addData(value []byte, own bool) {
 	switch {
@@ -316,7 +304,7 @@ func (p *EventParser) keep() {
 func (p *EventParser) dispatch(rest int, emit func(Event)) {
 	e := Event{Size: p.size, Rest: rest}
 	if p.rare != nil {
-		e.Name, e.ID = p.rare.name, p.rare.id
+		e.ID = p.rare.id
 	}
 	if p.have {
 		e.Data = p.data
@@ -326,9 +314,6 @@ func (p *EventParser) dispatch(rest int, emit func(Event)) {
 	}
 	emit(e)
 	p.have, p.own, p.data, p.size = false, false, nil, 0
-	if p.rare != nil {
-		p.rare.name = p.rare.name[:0]
-	}
 	p.buf.release()
 }
 

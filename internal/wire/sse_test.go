@@ -11,8 +11,8 @@ import (
 
 // block is an Event that outlives its callback.
 type block struct {
-	data, name, id string
-	none           bool
+	data, id string
+	none     bool
 }
 
 func parse(t testing.TB, pieces ...string) ([]block, *EventParser) {
@@ -23,7 +23,7 @@ func parse(t testing.TB, pieces ...string) ([]block, *EventParser) {
 	for _, s := range pieces {
 		if err := p.Feed([]byte(s), func(e Event) {
 			size += e.Size
-			got = append(got, block{string(e.Data), string(e.Name), string(e.ID), e.Data == nil})
+			got = append(got, block{string(e.Data), string(e.ID), e.Data == nil})
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestEventStream(t *testing.T) {
 		{"mark in the middle", "data: a\n\n\ufeffdata: b\n\n", []block{{data: "a"}, {none: true}}},
 		{"comment", ": hi\n\ndata: a\n\n", []block{{none: true}, {data: "a"}}},
 		{"the default name", "event: e\nevent: message\ndata: a\n\nevent: message\ndata: b\n\n", []block{{data: "a"}, {data: "b"}}},
-		{"name and id", "event: e\nid: 1\ndata: a\n\ndata: b\n\n", []block{{data: "a", name: "e", id: "1"}, {data: "b", id: "1"}}},
+		{"name and id", "event: e\nid: 1\ndata: a\n\ndata: b\n\n", []block{{data: "a", id: "1"}, {data: "b", id: "1"}}},
 		{"id with a zero byte", "id: 1\x002\ndata: a\n\n", []block{{data: "a"}}},
 		{"id is taken back", "id: 1\n\nid\ndata: a\n\n", []block{{id: "1", none: true}, {data: "a"}}},
 		{"unknown fields", "foo: a\n:data: x\ndatax: b\ndata: a\n\n", []block{{data: "a"}}},
@@ -105,11 +105,11 @@ func slowEvents(s string) (out []block) {
 	s = strings.ReplaceAll(s, "\r", "\n")
 	lines := strings.Split(s, "\n")
 	lines = lines[:len(lines)-1] // the last one has no end
-	var data, name, id string
+	var data, id string
 	for _, line := range lines {
 		if line == "" {
-			out = append(out, block{strings.TrimSuffix(data, "\n"), name, id, data == ""})
-			data, name = "", ""
+			out = append(out, block{strings.TrimSuffix(data, "\n"), id, data == ""})
+			data = ""
 			continue
 		}
 		field, value, _ := strings.Cut(line, ":")
@@ -117,8 +117,6 @@ func slowEvents(s string) (out []block) {
 		switch field {
 		case "data":
 			data += value + "\n"
-		case "event":
-			name = value
 		case "id":
 			if !strings.Contains(value, "\x00") {
 				id = value
