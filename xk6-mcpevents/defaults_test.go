@@ -59,9 +59,8 @@ func TestDefaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		filled := func(o driver.Options) map[string]string {
-			o, err := of.Defaults(o)
-			if err != nil {
-				t.Fatal(err)
+			if o = o.WithDefaults(); o.Settings == nil {
+				o.Settings = of.Settings(string(o.Mode))
 			}
 			return leaves(o)
 		}
@@ -89,7 +88,7 @@ func leaves(v any) map[string]string {
 	var walk func(name string, v reflect.Value)
 	walk = func(name string, v reflect.Value) {
 		if (v.Kind() == reflect.Interface || v.Kind() == reflect.Pointer && v.Type() == reflect.TypeFor[*driver.Poll]()) && !v.IsNil() {
-			v = v.Elem()
+			v = reflect.Indirect(v.Elem())
 		}
 		if v.Kind() != reflect.Struct {
 			out[strings.TrimPrefix(name, ".")] = fmt.Sprint(v)

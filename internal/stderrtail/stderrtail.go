@@ -9,16 +9,12 @@ import (
 	"github.com/eventmeter/eventmeter/internal/errtext"
 )
 
-// DefaultMax is the Max of a zero Writer: 4 KiB.
-const DefaultMax = 4 << 10
+// Kept is how many bytes a [Writer] keeps.
+const Kept = 4 << 10
 
-// Writer keeps the last Max bytes that were written to it, and never fails. The
+// Writer keeps the last [Kept] bytes that were written to it, and never fails. The
 // zero value is ready. It is safe for concurrent use, and must not be copied.
 type Writer struct {
-	// Max bounds what is kept, in bytes; 0 = DefaultMax. It must not change
-	// after the first Write.
-	Max int
-
 	mu  sync.Mutex
 	buf []byte
 }
@@ -27,12 +23,8 @@ type Writer struct {
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	most := w.Max
-	if most <= 0 {
-		most = DefaultMax
-	}
 	w.buf = append(w.buf, p...)
-	if over := len(w.buf) - most; over > 0 {
+	if over := len(w.buf) - Kept; over > 0 {
 		w.buf = append(w.buf[:0], w.buf[over:]...)
 	}
 	return len(p), nil

@@ -25,10 +25,6 @@ type System struct {
 	settings.System
 	// New makes the driver of one lane.
 	New func(driver.Options) (driver.Driver, error)
-	// Defaults returns options in which every field whose zero value stands for a
-	// default is filled in, those of Settings included. Settings then has the
-	// system's own type.
-	Defaults func(driver.Options) (driver.Options, error)
 	// Figures declares the figures of its drivers.
 	Figures *figure.Table
 	// Discover is a mode in which a driver can ask the target for its event types;
@@ -79,7 +75,6 @@ var systems = []System{
 		},
 		New:              events.New,
 		Figures:          &events.FigureTable,
-		Defaults:         filledBy(events.Defaults),
 		Discover:         eventmeter.Poll,
 		Listed:           true,
 		KernelTimestamps: []eventmeter.Mode{eventmeter.Push},
@@ -88,18 +83,18 @@ var systems = []System{
 	},
 	{
 		System: settings.System{Name: "smithery", Modes: []string{"webhook"}, Settings: declared(events.SmitheryDefaults)},
-		New:    events.New, Figures: &events.FigureTable, Defaults: filledBy(events.SmitheryDefaults),
+		New:    events.New, Figures: &events.FigureTable,
 		Discover: eventmeter.Webhook, Listed: true, Offers: "triggers", Methods: []string{"subscribe"},
 	},
 	{
 		System: settings.System{Name: "sep-1803", Modes: []string{"push", "webhook"}, Settings: declared(sep1803.Defaults)},
-		New:    sep1803.New, Figures: &sep1803.FigureTable, Defaults: filledBy(sep1803.Defaults),
+		New:    sep1803.New, Figures: &sep1803.FigureTable,
 		Discover: eventmeter.Push, Offers: "event resources", Methods: []string{"stream", "subscribe"},
 		Unit: sep1803.Unit, KernelTimestamps: []eventmeter.Mode{eventmeter.Push},
 	},
 	{
 		System: settings.System{Name: "sep-975", Modes: []string{"push"}, Settings: declared(sep975.Defaults), NoEvents: true},
-		New:    sep975.New, Figures: &sep975.FigureTable, Defaults: filledBy(sep975.Defaults),
+		New:    sep975.New, Figures: &sep975.FigureTable,
 		Capabilities: []string{sep975.ResumableRequests}, Connections: sep975.Connections,
 		Offers: "resumable requests", Describe: sep975.Describe, Methods: []string{"resumable"},
 	},
@@ -107,7 +102,7 @@ var systems = []System{
 		System: settings.System{
 			Name: "sep-2549", Modes: []string{"poll"}, Settings: declared(sep2549.Defaults), Event: "list.changed", UsesLists: true,
 		},
-		New: sep2549.New, Figures: &sep2549.FigureTable, Defaults: filledBy(sep2549.Defaults),
+		New: sep2549.New, Figures: &sep2549.FigureTable,
 		Connections: sep2549.Connections, Notifies: true,
 		Offers: "times to live", Describe: sep2549.Describe, Starter: sep2549.Starter,
 		Methods: []string{"watchLists"},
@@ -122,7 +117,6 @@ var systems = []System{
 		},
 		New:         updates.New,
 		Figures:     &updates.FigureTable,
-		Defaults:    filledBy(updates.Defaults),
 		Connections: updates.Connections,
 		Offers:      "resources to subscribe to",
 		Describe:    updates.Describe,
@@ -130,7 +124,7 @@ var systems = []System{
 	},
 	{
 		System: settings.System{Name: "requests", Modes: []string{"poll"}, Settings: declared(requests.Defaults), NoEvents: true},
-		New:    requests.New, Figures: &requests.FigureTable, Defaults: filledBy(requests.Defaults),
+		New:    requests.New, Figures: &requests.FigureTable,
 	},
 }
 
@@ -147,19 +141,6 @@ func table() (all settings.Table) {
 // declared converts a driver's defaults to the type that profiles use.
 func declared[S settings.Settings](defaults func(mode string) S) func(string) settings.Settings {
 	return func(mode string) settings.Settings { return defaults(mode) }
-}
-
-// filledBy returns the Defaults of a system whose settings have the given defaults.
-func filledBy[S any, P interface {
-	*S
-	settings.Settings
-}](defaults func(mode string) P) func(driver.Options) (driver.Options, error) {
-	return func(o driver.Options) (driver.Options, error) {
-		o = o.WithDefaults()
-		set, err := driver.SettingsOr(&o, defaults)
-		o.Settings = set
-		return o, err
-	}
 }
 
 // FigureTables declare the figures of all systems, for code that merges, archives or
