@@ -221,17 +221,17 @@ func FuzzAppendString(f *testing.F) {
 	})
 }
 
-func TestAppendRequest(t *testing.T) {
+func TestRequest(t *testing.T) {
 	o := BeginObject(nil)
 	o.String("name", `a"b`)
 	o.Raw("cursor", nil)
 	o.Int("maxEvents", 5)
-	got := string(AppendRequest(nil, 7, "events/poll", o.End()))
+	got := string(Request(7, "events/poll", o.End()))
 	if want := `{"jsonrpc":"2.0","id":7,"method":"events/poll","params":{"name":"a\"b","cursor":null,"maxEvents":5}}`; got != want {
 		t.Errorf("got %s", got)
 	}
 	e := BeginObject(nil)
-	if got := string(AppendNotification(nil, "n", e.End())); got != `{"jsonrpc":"2.0","method":"n","params":{}}` {
+	if got := string(Notification("n", e.End())); got != `{"jsonrpc":"2.0","method":"n","params":{}}` {
 		t.Errorf("got %s", got)
 	}
 }

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"bytes"
-	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -51,9 +50,9 @@ func (o *Object) Int(name string, value int64) {
 // End closes the object and returns the buffer.
 func (o *Object) End() []byte { return append(o.dst, '}') }
 
-// AppendRequest appends a JSON-RPC request. params must be a JSON value.
-func AppendRequest(dst []byte, id uint64, method string, params []byte) []byte {
-	dst = slices.Grow(dst, len(`{"jsonrpc":"2.0","id":,"method":"","params":}`)+20+len(method)+len(params))
+// Request returns a JSON-RPC request. params must be a JSON value.
+func Request(id uint64, method string, params []byte) []byte {
+	dst := make([]byte, 0, len(`{"jsonrpc":"2.0","id":,"method":"","params":}`)+20+len(method)+len(params))
 	dst = append(dst, requestHead...)
 	dst = strconv.AppendUint(dst, id, 10)
 	dst = append(dst, `,"method":`...)
@@ -63,10 +62,9 @@ func AppendRequest(dst []byte, id uint64, method string, params []byte) []byte {
 	return append(dst, '}')
 }
 
-// AppendNotification appends a JSON-RPC notification. params must be a JSON value.
-func AppendNotification(dst []byte, method string, params []byte) []byte {
-	dst = append(dst, `{"jsonrpc":"2.0","method":`...)
-	dst = AppendString(dst, method)
+// Notification returns a JSON-RPC notification. params must be a JSON value.
+func Notification(method string, params []byte) []byte {
+	dst := AppendString([]byte(`{"jsonrpc":"2.0","method":`), method)
 	dst = append(dst, `,"params":`...)
 	dst = append(dst, params...)
 	return append(dst, '}')
@@ -116,7 +114,7 @@ func AppendString(dst []byte, s string) []byte {
 
 const requestHead = `{"jsonrpc":"2.0","id":`
 
-// RequestID returns the id, as JSON, of a request that [AppendRequest] made; nil for
+// RequestID returns the id, as JSON, of a request that [Request] made; nil for
 // any other text.
 func RequestID(b []byte) []byte {
 	rest, ok := bytes.CutPrefix(b, []byte(requestHead))

@@ -100,7 +100,7 @@ func (l *Lane[T]) Body(s *mcpclient.Session, method string, o wire.Object) (id u
 		o.Raw("_meta", s.Meta)
 	}
 	id = l.Endpoint.NextID()
-	return id, wire.AppendRequest(nil, id, method, o.End())
+	return id, wire.Request(id, method, o.End())
 }
 
 // Ask makes a request in a session with params o, within the time of a call. name is the

@@ -150,7 +150,7 @@ func (s *Stream) reply(m *wire.Message) {
 		return
 	}
 	r.replies.Add(1)
-	response, header := mcpclient.AppendReply(nil, m), s.session.StreamHeader() // has the current token
+	response, header := mcpclient.ReplyTo(m), s.session.StreamHeader() // has the current token
 	if id := s.header.Get(mcpclient.HeaderSession); id != "" {
 		header.Set(mcpclient.HeaderSession, id) // some protocols have sessions of their own
 	}
@@ -415,7 +415,7 @@ func (s *Stream) wentAway(why error) {
 func (s *Stream) cancel() {
 	o := wire.BeginObject(nil)
 	o.Int("requestId", int64(s.id))
-	body := wire.AppendNotification(nil, mcpclient.MethodCancelled, o.End())
+	body := wire.Notification(mcpclient.MethodCancelled, o.End())
 	ctx, stop := context.WithTimeout(context.WithoutCancel(s.ctx), mcpclient.CancelTime)
 	defer stop()
 	a := s.streams.caller.Notify(ctx, mcpclient.MethodCancelled, s.session.Header(mcpclient.MethodCancelled, ""), body)

@@ -119,7 +119,7 @@ func (e *Endpoint) ask(ctx context.Context, session *Session, method string, par
 		params.Raw("_meta", session.Meta)
 	}
 	c := e.Caller(toolClock, nil)
-	a := c.Call(ctx, method, session.Header(method, ""), wire.AppendRequest(nil, e.NextID(), method, params.End()))
+	a := c.Call(ctx, method, session.Header(method, ""), wire.Request(e.NextID(), method, params.End()))
 	if a.Err == nil && !bytes.Contains(*a.Buf, []byte(`"result"`)) {
 		a.Err = &CallError{Method: method, Kind: KindProtocol, Message: "answered with something else"}
 	}

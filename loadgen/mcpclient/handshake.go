@@ -101,7 +101,7 @@ func (h *handshake) open(ctx context.Context, era Era) (*Session, error) {
 	}
 	h.offer = offer{} // that of an earlier response does not belong to this session
 	params := h.p.initialization(cmp.Or(version, legacyVersion), h.p.endpoint.capabilities(Legacy))
-	body := wire.AppendRequest(nil, h.nextID(), methodInitialize, params)
+	body := wire.Request(h.nextID(), methodInitialize, params)
 	a, err := h.p.initialize(ctx, &h.caller, body, h.called)
 	if err == nil && slices.Contains(legacyVersions, a.Version) {
 		return a, nil
@@ -123,7 +123,7 @@ func (h *handshake) discover(ctx context.Context, version string) *Session {
 	}
 	params := wire.BeginObject(nil)
 	params.Raw("_meta", a.Meta)
-	body := wire.AppendRequest(nil, h.nextID(), methodDiscover, params.End())
+	body := wire.Request(h.nextID(), methodDiscover, params.End())
 	r := h.caller.Call(ctx, methodDiscover, a.Header(methodDiscover, ""), body)
 	defer r.Release()
 	h.called(methodDiscover, r)
@@ -146,7 +146,7 @@ func (h *handshake) discover(ctx context.Context, version string) *Session {
 // to each request, which it must not keep. The session's ID is empty if the server has no
 // sessions. The caller ends the session; the principal does not know it.
 func (p *Principal) OpenSession(ctx context.Context, c *Caller, version string, called func(string, *Answer)) (*Session, error) {
-	body := wire.AppendRequest(nil, p.endpoint.NextID(), methodInitialize, p.initialization(version, []byte("{}")))
+	body := wire.Request(p.endpoint.NextID(), methodInitialize, p.initialization(version, []byte("{}")))
 	return p.initialize(ctx, c, body, called)
 }
 
@@ -160,7 +160,7 @@ func (p *Principal) initialize(ctx context.Context, c *Caller, body []byte, call
 	a := &Session{Era: Legacy, Version: string(readOffer(*r.Buf).ProtocolVersion), ID: r.session}
 	a.build(p)
 	const initialized = "notifications/initialized"
-	n := c.Notify(ctx, initialized, a.Header(initialized, ""), wire.AppendNotification(nil, initialized, []byte("{}")))
+	n := c.Notify(ctx, initialized, a.Header(initialized, ""), wire.Notification(initialized, []byte("{}")))
 	defer n.Release()
 	called(initialized, n)
 	if n.Err != nil {
@@ -293,7 +293,7 @@ func (h *handshake) bare(ctx context.Context) (*Session, error) {
 	a := &Session{Era: Bare}
 	a.build(h.p)
 	h.offer = offer{}
-	body := wire.AppendRequest(nil, e.NextID(), methodProbe, []byte("{}"))
+	body := wire.Request(e.NextID(), methodProbe, []byte("{}"))
 	r := h.caller.Call(ctx, methodProbe, a.Header(methodProbe, ""), body)
 	defer r.Release()
 	h.called(methodProbe, r)

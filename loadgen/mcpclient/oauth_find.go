@@ -135,7 +135,7 @@ func undiscovered(format string, args ...any) error {
 // challenge returns the header of the target's answer to a request without a token.
 func (t *tokens) challenge(ctx context.Context, report func(eventmeter.Call)) (http.Header, error) {
 	e := t.endpoint
-	body := wire.AppendRequest(nil, e.NextID(), methodDiscover, []byte("{}"))
+	body := wire.Request(e.NextID(), methodDiscover, []byte("{}"))
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.address, bytes.NewReader(body))
 	if err != nil {
 		return nil, err

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/eventmeter/eventmeter/internal/budget"
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/internal/stderrtail"
@@ -38,11 +37,7 @@ const (
 // and the answers and streams of all lanes share its standard output. It is safe for
 // concurrent use.
 type Pipe struct {
-	command []string
-	env     []string
-	dir     string
-	budget  *budget.Budget
-	copyTo  io.Writer // gets a copy of the server's standard error; may be nil
+	opts EndpointOptions
 
 	// graces are stdinGrace and termGrace. Only tests change them.
 	graces [2]time.Duration
@@ -73,20 +68,13 @@ type Pipe struct {
 
 func newPipe(o EndpointOptions, issued *atomic.Uint64) *Pipe {
 	p := &Pipe{
-		graces: [2]time.Duration{
-			stdinGrace,
-			termGrace,
-		},
-		command: o.Command,
-		env:     o.Env,
-		dir:     o.Dir,
-		budget:  o.Budget,
-		copyTo:  o.Stderr,
-		queue:   make(chan []byte, pipeQueue),
-		quit:    make(chan struct{}),
-		exited:  make(chan struct{}),
-		gone:    make(chan struct{}),
-		over:    make(chan struct{}),
+		graces: [2]time.Duration{stdinGrace, termGrace},
+		opts:   o,
+		queue:  make(chan []byte, pipeQueue),
+		quit:   make(chan struct{}),
+		exited: make(chan struct{}),
+		gone:   make(chan struct{}),
+		over:   make(chan struct{}),
 	}
 	p.router.issued = issued
 	p.router.respond = p.respond
@@ -97,7 +85,7 @@ func newPipe(o EndpointOptions, issued *atomic.Uint64) *Pipe {
 func (p *Pipe) start() error {
 	p.starts.Do(func() {
 		if p.failed = p.run(); p.failed != nil {
-			p.failed = fmt.Errorf("start %s: %w: %w: is the command right?", p.command[0], ErrUnreachable, p.failed)
+			p.failed = fmt.Errorf("start %s: %w: %w: is the command right?", p.opts.Command[0], ErrUnreachable, p.failed)
 		}
 	})
 	return p.failed
@@ -107,12 +95,12 @@ func (p *Pipe) run() error {
 	if p.closing.Load() {
 		return os.ErrClosed
 	}
-	cmd := exec.Command(p.command[0], p.command[1:]...)
+	cmd := exec.Command(p.opts.Command[0], p.opts.Command[1:]...)
 	ownGroup(cmd)
-	cmd.Env, cmd.Dir = append(os.Environ(), p.env...), p.dir
+	cmd.Env, cmd.Dir = append(os.Environ(), p.opts.Env...), p.opts.Dir
 	cmd.Stderr = &p.log
-	if p.copyTo != nil {
-		cmd.Stderr = io.MultiWriter(&p.log, p.copyTo)
+	if p.opts.Stderr != nil {
+		cmd.Stderr = io.MultiWriter(&p.log, p.opts.Stderr)
 	}
 	// A process that the server leaves behind may hold standard error open.
 	cmd.WaitDelay = exitGrace
@@ -158,7 +146,7 @@ func (p *Pipe) wait() {
 
 // read routes what the server writes until there is no more.
 func (p *Pipe) read() {
-	parser := wire.LineParser{Budget: p.budget}
+	parser := wire.LineParser{Budget: p.opts.Budget}
 	buf := make([]byte, pipeBuffer)
 	var at time.Time
 	take := func(l wire.Line) { p.router.route(l, at) }
@@ -187,9 +175,9 @@ func (p *Pipe) ending() error {
 	case <-time.After(exitGrace):
 	}
 	if p.closing.Load() {
-		return fmt.Errorf("%s: closed", p.command[0])
+		return fmt.Errorf("%s: closed", p.opts.Command[0])
 	}
-	text := "the server " + p.command[0] + " ended: " + how
+	text := "the server " + p.opts.Command[0] + " ended: " + how
 	if last := errtext.Line(p.log.LastLine()); last != "" {
 		text += ": " + last
 	}
@@ -291,7 +279,7 @@ func (p *Pipe) respond(m *wire.Message) {
 		return
 	}
 	select {
-	case p.queue <- AppendReply(nil, m):
+	case p.queue <- ReplyTo(m):
 	default: // the server does not read the answers to its requests
 	}
 }

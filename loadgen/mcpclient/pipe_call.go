@@ -112,7 +112,7 @@ func judgeLine(a *Answer, ended error) *CallError {
 func (p *Pipe) Cancel(ctx context.Context, id uint64, traffic *wire.Traffic) int64 {
 	o := wire.BeginObject(nil)
 	o.Int("requestId", int64(id))
-	line := wire.AppendNotification(nil, MethodCancelled, o.End())
+	line := wire.Notification(MethodCancelled, o.End())
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), CancelTime)
 	defer stop()
 	if p.Send(ctx, line, traffic) != nil {

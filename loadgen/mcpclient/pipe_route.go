@@ -1,6 +1,8 @@
 package mcpclient
 
 import (
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,13 +97,7 @@ func (r *router) listen(x *Exchange) error {
 // Unlisten closes an exchange without an id.
 func (r *router) Unlisten(x *Exchange) {
 	r.mu.Lock()
-	var rest []*Exchange
-	for _, h := range r.listeners {
-		if h != x {
-			rest = append(rest, h)
-		}
-	}
-	r.listeners = rest
+	r.listeners = slices.DeleteFunc(slices.Clone(r.listeners), func(h *Exchange) bool { return h == x })
 	r.mu.Unlock()
 	x.close()
 }
@@ -219,18 +215,10 @@ func (r *router) finish(cause error) {
 // numberOf parses an id of this client: a number, or a string of the number, which some
 // servers send back instead.
 func numberOf(token []byte) (uint64, bool) {
-	if n := len(token); n > 2 && token[0] == '"' {
-		token = token[1 : n-1]
-	}
+	token = BareID(token)
 	if len(token) == 0 || len(token) > 19 || token[0] == '0' {
 		return 0, false
 	}
-	var v uint64
-	for _, c := range token {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		v = v*10 + uint64(c-'0')
-	}
-	return v, true
+	v, err := strconv.ParseUint(string(token), 10, 64)
+	return v, err == nil
 }

@@ -18,17 +18,17 @@ const OtherID = "the id of a response has another JSON type than that of its req
 // IsRequest reports whether a message is a request of the server.
 func IsRequest(m *wire.Message) bool { return m.Method != nil && m.ID != nil && string(m.ID) != "null" }
 
-// AppendReply appends the response to a request of the server: to a ping a result, and to
+// ReplyTo returns the response to a request of the server: to a ping a result, and to
 // anything else the error that there is no such method.
-func AppendReply(dst []byte, m *wire.Message) []byte {
-	dst = append(append(dst, `{"jsonrpc":"2.0","id":`...), m.ID...)
+func ReplyTo(m *wire.Message) []byte {
+	dst := append([]byte(`{"jsonrpc":"2.0","id":`), m.ID...)
 	if string(m.Method) == "ping" {
 		return append(dst, `,"result":{}}`...)
 	}
 	return append(dst, `,"error":{"code":-32601,"message":"Method not found"}}`...)
 }
 
-// Reply sends a response that [AppendReply] made, within [CancelTime]. header are the
+// Reply sends a response that [ReplyTo] made, within [CancelTime]. header are the
 // fields of any request of the session; they are not changed.
 func (c *Caller) Reply(ctx context.Context, header http.Header, response []byte) {
 	ctx, stop := context.WithTimeout(ctx, CancelTime)
@@ -84,7 +84,7 @@ func (c *Caller) asked(ctx context.Context, resp *http.Response, m *wire.Message
 		header = header.Clone()
 		header.Set(HeaderSession, id)
 	}
-	c.Reply(ctx, header, AppendReply(nil, m))
+	c.Reply(ctx, header, ReplyTo(m))
 }
 
 // otherID notes a response that spells its id in another way.

@@ -42,7 +42,7 @@ func TestResponsesOfOtherForms(t *testing.T) {
 			rec := systemstest.NewMemory()
 			caller := ep.Caller(eventmeter.NewClock(), nil)
 			caller.Recorder = rec
-			a := caller.Call(t.Context(), "events/poll", http.Header{}, wire.AppendRequest(nil, 7, "events/poll", []byte("{}")))
+			a := caller.Call(t.Context(), "events/poll", http.Header{}, wire.Request(7, "events/poll", []byte("{}")))
 			defer a.Release()
 			if a.Err != nil || string(a.Msg.Cursor) != `"c"` || rec.CountNotices(eventmeter.Malformed) != c.noted {
 				t.Errorf("%v, cursor %s, %d noted", a.Err, a.Msg.Cursor, rec.CountNotices(eventmeter.Malformed))
@@ -72,7 +72,7 @@ func TestReplyOfAReply(t *testing.T) {
 	}
 	defer func() { _ = ep.Close(t.Context()) }()
 	caller := ep.Caller(eventmeter.NewClock(), nil)
-	a := caller.Call(t.Context(), "events/poll", http.Header{}, wire.AppendRequest(nil, 7, "events/poll", []byte("{}")))
+	a := caller.Call(t.Context(), "events/poll", http.Header{}, wire.Request(7, "events/poll", []byte("{}")))
 	defer a.Release()
 	if a.Err != nil || string(a.Msg.Cursor) != `"c"` || requests.Load() != 2 {
 		t.Errorf("%v, cursor %s, %d requests, want the call and one reply", a.Err, a.Msg.Cursor, requests.Load())

@@ -49,7 +49,7 @@ func TestRestIsBounded(t *testing.T) {
 		call := func(want time.Duration) {
 			t.Helper()
 			start := time.Now()
-			a := c.Call(t.Context(), "x", http.Header{}, wire.AppendRequest(nil, 1, "x", []byte("{}")))
+			a := c.Call(t.Context(), "x", http.Header{}, wire.Request(1, "x", []byte("{}")))
 			defer a.Release()
 			if a.Err != nil || a.Took != 0 {
 				t.Errorf("%v, it took %v", a.Err, a.Took)

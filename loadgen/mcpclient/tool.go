@@ -73,7 +73,7 @@ func (e *Endpoint) callTool(ctx context.Context, i int, tool string, arguments [
 	if session.Meta != nil {
 		params.Raw("_meta", session.Meta)
 	}
-	body := wire.AppendRequest(nil, e.NextID(), MethodCall, params.End())
+	body := wire.Request(e.NextID(), MethodCall, params.End())
 	var sent atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		// The transport repeats a request by itself only if nothing was written.

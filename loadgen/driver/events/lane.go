@@ -294,7 +294,7 @@ func (d *lane) build(method string, o wire.Object, a *mcpclient.Session) (id uin
 	}
 	id = d.Endpoint.NextID()
 	params := o.End()
-	body = wire.AppendRequest(nil, id, method, params)
+	body = wire.Request(id, method, params)
 	paramsBuffers.Put(&params)
 	return id, body
 }

@@ -168,7 +168,7 @@ func (d *lane) exchange(
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.Opts.Timeout)
 	defer cancel()
-	a := d.Call(ctx, method, session.Header(method, ""), wire.AppendRequest(nil, d.Endpoint.NextID(), method, o.End()))
+	a := d.Call(ctx, method, session.Header(method, ""), wire.Request(d.Endpoint.NextID(), method, o.End()))
 	defer a.Release()
 	d.Called(cause, method, a)
 	if a.Err != nil {

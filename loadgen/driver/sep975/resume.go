@@ -194,7 +194,7 @@ func (t *task) resumption(session *mcpclient.Session, id uint64, key string) req
 	return request{
 		method:  methodResume,
 		header:  t.d.header(session, methodResume),
-		body:    wire.AppendRequest(nil, id, methodResume, o.End()),
+		body:    wire.Request(id, methodResume, o.End()),
 		resumes: true,
 	}
 }

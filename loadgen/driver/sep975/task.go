@@ -264,7 +264,7 @@ func (t *task) call(ctx context.Context) (end, error) {
 	o.String("name", d.set.Tool)
 	o.Raw("arguments", arguments)
 	o.Raw("_meta", m)
-	body := wire.AppendRequest(nil, t.id, mcpclient.MethodCall, o.End())
+	body := wire.Request(t.id, mcpclient.MethodCall, o.End())
 	if d.set.Disconnect == CutOne {
 		cut := make(chan struct{})
 		timer := time.AfterFunc(d.set.At, func() {
