@@ -151,7 +151,7 @@ phases: {warmup: 0, measure: 1s, drain: 200ms}
 			if err != nil {
 				t.Fatal(err)
 			}
-			seen := witness.PushAgain(t.Context(), witness.Options{URL: srv.URL + "/mcp", Event: "log.line"})
+			seen := witness.Push(t.Context(), witness.Options{URL: srv.URL + "/mcp", Event: "log.line", Reopen: true})
 			defer func() { _ = seen.Close() }() // its streams are lost
 			<-seen.Ready()
 			r := runs(t, Options{Profile: p, patience: c.patience}).Result

@@ -29,6 +29,10 @@ type Options struct {
 	Event     string         // name of the event type
 	Arguments map[string]any // nil = {}
 	Cursor    string         // where a webhook begins; empty = from now on
+	// Reopen makes Push open its stream again for as long as its context lasts, with the last
+	// cursor, after the wait that the server asked for: retry of the stream, or Retry-After of a
+	// refusal.
+	Reopen bool
 }
 
 // Witness counts the received copies of each probe id. It is safe for
@@ -45,10 +49,6 @@ type Witness struct {
 }
 
 var probe = regexp.MustCompile(`[a-z]{4}-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{8}-[0-9a-f]{2}`)
-
-func newWitness(cancel context.CancelFunc) *Witness {
-	return &Witness{seen: map[string]int{}, ready: make(chan struct{}), cancel: cancel, done: make(chan struct{})}
-}
 
 // count records every probe id in a message.
 func (w *Witness) count(message []byte) {
@@ -102,7 +102,7 @@ func (w *Witness) Close() error {
 // run starts the goroutine of a witness.
 func run(ctx context.Context, body func(context.Context, *Witness) error) *Witness {
 	ctx, cancel := context.WithCancel(ctx)
-	w := newWitness(cancel)
+	w := &Witness{seen: map[string]int{}, ready: make(chan struct{}), cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
 		if err := body(ctx, w); ctx.Err() == nil {
@@ -158,19 +158,13 @@ func Poll(ctx context.Context, o Options) *Witness {
 	})
 }
 
-// Push subscribes by events/stream and reads until the stream ends. It does not
-// reconnect.
+// Push subscribes by events/stream and reads until the stream ends.
 func Push(ctx context.Context, o Options) *Witness {
-	return run(ctx, func(ctx context.Context, w *Witness) error { return (&stream{w: w}).read(ctx, o) })
-}
-
-// PushAgain is Push with streams that are opened again for as long as ctx lasts, with the last
-// cursor, after the wait that the server asked for: retry of the stream, or Retry-After of a
-// refusal.
-func PushAgain(ctx context.Context, o Options) *Witness {
 	return run(ctx, func(ctx context.Context, w *Witness) error {
 		for s := (&stream{w: w}); ; {
-			_ = s.read(ctx, o) // the stream is lost, which it is here to survive
+			if err := s.read(ctx, o); !o.Reopen {
+				return err
+			}
 			select {
 			case <-ctx.Done():
 				return nil
