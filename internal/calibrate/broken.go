@@ -64,21 +64,13 @@ func (m *expectedCounts) broken() (out []Check) {
 // plants reports whether a plan breaks its row on this lane. The target breaks it only
 // while enough subscriptions are open; only the first lane shows the list of event types.
 func (m *expectedCounts) plants(p breach.Plan) bool {
-	of, known := rowOf(p.Row)
-	listed := known && !slices.ContainsFunc(of.At, func(o conform.Occasion) bool {
+	of := conform.Find(p.Row)
+	listed := of != nil && !slices.ContainsFunc(of.At, func(o conform.Occasion) bool {
 		return o != conform.ListPage && o != conform.Descriptor && o != conform.ListUnoffered
 	})
-	return known && of.Unseen == "" && (p.Mode == "" || p.Mode == m.mode) && breach.In(p.Row, m.mode) &&
+	return of != nil && of.Unseen == "" && (p.Mode == "" || p.Mode == m.mode) && breach.In(p.Row, m.mode) &&
 		strings.Contains(of.Lanes, string(m.mode)) &&
 		(p.Above == 0 || m.open > int64(p.Above)) && (!listed || m.first)
-}
-
-func rowOf(row string) (of conform.Row, known bool) {
-	i := slices.IndexFunc(conform.Rows[:], func(r conform.Row) bool { return r.Name == row })
-	if i < 0 {
-		return of, false
-	}
-	return conform.Rows[i], true
 }
 
 // times is how often a row is broken, at least or exactly.

@@ -46,6 +46,16 @@ type Row struct {
 // ID is a row's place in [Rows].
 type ID uint8
 
+// Find returns the row of that name; nil = there is none.
+func Find(name string) *Row {
+	for i := range Rows {
+		if Rows[i].Name == name {
+			return &Rows[i]
+		}
+	}
+	return nil
+}
+
 // Occasion is something that passes a lane and shows whether rows are held.
 type Occasion uint8
 

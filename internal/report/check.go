@@ -104,11 +104,10 @@ func verdictText(r *results.ConformanceRow) string {
 }
 
 func requirement(row string) string {
-	i := slices.IndexFunc(conform.Rows[:], func(r conform.Row) bool { return r.Name == row })
-	if i < 0 {
-		return Clean(row)
+	if of := conform.Find(row); of != nil {
+		return of.Requires
 	}
-	return conform.Rows[i].Requires
+	return Clean(row)
 }
 
 func exampleText(x *results.ConformanceExample) string {

@@ -30,21 +30,19 @@ func conformanceRows(r *results.Result, verdict string) (rows []conformanceRow) 
 	if r.Conformance == nil {
 		return nil
 	}
-	requires := map[string]string{}
-	for _, row := range conform.Rows {
-		requires[row.Name] = row.Requires
-	}
 	for i := range r.Conformance.Rows {
 		x := &r.Conformance.Rows[i]
 		if verdict != "" && x.Verdict != verdict {
 			continue
 		}
 		out := conformanceRow{
-			Row:      Clean(x.Row),
-			Level:    Clean(x.Level),
-			Verdict:  Clean(x.Verdict),
-			Requires: requires[x.Row],
-			First:    Clean(x.Why),
+			Row:     Clean(x.Row),
+			Level:   Clean(x.Level),
+			Verdict: Clean(x.Verdict),
+			First:   Clean(x.Why),
+		}
+		if of := conform.Find(x.Row); of != nil {
+			out.Requires = of.Requires
 		}
 		switch {
 		case x.Broken > 0:

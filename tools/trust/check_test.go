@@ -61,9 +61,10 @@ var beyond = map[string]string{
 
 // unseen says why a check cannot see a row broken; "" = it can.
 func unseen(row string, onlyLoad bool) string {
-	i := slices.IndexFunc(conform.Rows[:], func(r conform.Row) bool { return r.Name == row })
-	of := &conform.Rows[i]
-	judges := func(s check.Step) bool { return slices.Contains(s.Rows, conform.ID(i)) }
+	of := conform.Find(row)
+	judges := func(s check.Step) bool {
+		return slices.ContainsFunc(s.Rows, func(id conform.ID) bool { return conform.Rows[id].Name == row })
+	}
 	switch {
 	case beyond[row] != "":
 		return beyond[row]
