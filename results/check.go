@@ -173,10 +173,10 @@ func jsonPath(at string, f reflect.StructField) string {
 	return at + "." + name
 }
 
-// between returns an error if v is out of bounds.
-func between(field string, v, least, most float64) error {
-	if !(v >= least && v <= most) {
-		return fmt.Errorf("%s: %v is not from %v to %v", field, v, least, most)
+// isShare returns an error if the coverage v is out of bounds.
+func isShare(v float64) error {
+	if !(v >= 0 && v <= 1) {
+		return fmt.Errorf("coverage: %v is not from 0 to 1", v)
 	}
 	return nil
 }
@@ -192,7 +192,7 @@ func (p *Part) check() error {
 	if err := plausible(p); err != nil {
 		return err
 	}
-	if err := between("coverage", p.Coverage, 0, 1); err != nil {
+	if err := isShare(p.Coverage); err != nil {
 		return err
 	}
 	for k := range p.Passes {

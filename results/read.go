@@ -112,7 +112,7 @@ func (r *Result) Check() error {
 	if err := plausible(r); err != nil {
 		return err
 	}
-	if err := between("coverage", r.Coverage, 0, 1); err != nil {
+	if err := isShare(r.Coverage); err != nil {
 		return err
 	}
 	if p := r.Part; p != nil && (p.Count < 2 || p.Count > MaxShards || p.Index >= p.Count) {

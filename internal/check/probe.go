@@ -235,7 +235,7 @@ func (p *probe) request(s *mcpclient.Session, method string, of params) ([]byte,
 	if err != nil {
 		return nil, fmt.Errorf("params of %s: %w", method, err)
 	}
-	return wire.AppendRequest(nil, p.Endpoint.NextID(), method, text), nil
+	return wire.Request(p.Endpoint.NextID(), method, text), nil
 }
 
 // read keeps what steps judge of an answer, and judges its error.

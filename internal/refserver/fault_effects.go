@@ -154,7 +154,7 @@ func (st *stream) beat() (again time.Duration, ok bool) {
 	case s.breach.Breaks("stream-heartbeat-not-sse-comment"):
 		ok = st.write([]byte(": still here\n\n"))
 	default: // the position is read again: events that the filter dropped have moved it
-		ok = st.notify("heartbeat", st.cursorMember(nil, st.reader.currentPosition()))
+		ok = st.notify("heartbeat", st.cursorMember(st.reader.currentPosition()))
 	}
 	return every, ok
 }

@@ -213,7 +213,7 @@ type listStream struct {
 
 func (st *listStream) deliver(context.Context) bool {
 	changes := st.server.lists.listeners.take(st.listListener)
-	return changes == nil || st.write(appendAll(nil, changes, st.call.id))
+	return changes == nil || st.write(framesOf(changes, st.call.id))
 }
 
 // listenLists serves subscriptions/listen.
@@ -259,7 +259,7 @@ func (s *Server) notifySession(l *typeListener, session string, end context.Canc
 		for {
 			select {
 			case <-me.wakeup:
-				l.send(appendAll(nil, ls.listeners.take(me), nil))
+				l.send(framesOf(ls.listeners.take(me), nil))
 			case <-forgotten:
 				forgotten = nil
 				if _, known := s.base.sessions.find(session); !known {

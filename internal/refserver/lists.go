@@ -500,9 +500,9 @@ type changeSet struct {
 	items []string // URIs
 }
 
-// appendAll appends the frames of several sets of changes. A request id makes them
+// framesOf returns the frames of several sets of changes. A request id makes them
 // part of the answer to that request.
-func appendAll(dst []byte, sets []changeSet, id []byte) []byte {
+func framesOf(sets []changeSet, id []byte) (dst []byte) {
 	for _, c := range sets {
 		for l := range numLists {
 			if c.lists.has(l) {

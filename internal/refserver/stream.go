@@ -268,15 +268,15 @@ func (st *stream) announceGap(position uint64) bool {
 }
 
 func (st *stream) active(position uint64, truncated bool) bool {
-	b := st.cursorMember(nil, position)
+	b := st.cursorMember(position)
 	if st.call.rules.spellsOlder() {
 		return st.notify("active", b)
 	}
 	return st.notify("active", fmt.Appendf(b, `,"truncated":%t`, truncated))
 }
 
-func (st *stream) cursorMember(dst []byte, position uint64) []byte {
-	return st.topic.appendCursorValue(append(dst, `"cursor":`...), position)
+func (st *stream) cursorMember(position uint64) []byte {
+	return st.topic.appendCursorValue([]byte(`"cursor":`), position)
 }
 
 func errorMember(e *rpcError) []byte {

@@ -164,7 +164,6 @@ func (f *laneFigure) cell(x laneOf) string {
 type uncleanLine struct {
 	Label string
 	Lanes string // "push 600 of 6 000 (10 %), poll 3 of 6 000 (0.05 %)"
-	Names []string
 	Fault bool
 }
 
@@ -175,15 +174,14 @@ func uncleanLines(lanes []laneOf) []uncleanLine {
 	var out []uncleanLine
 	for i := range figuresOfLanes {
 		f := &figuresOfLanes[i]
-		var of, names []string
+		var of []string
 		for _, x := range lanes {
 			if f.unclean(x) {
-				names = append(names, Clean(x.lane.Name))
 				of = append(of, Clean(x.lane.Name)+" "+f.share(x))
 			}
 		}
 		if of != nil {
-			out = append(out, uncleanLine{f.label, strings.Join(of, ", "), names, f.grade == fault})
+			out = append(out, uncleanLine{f.label, strings.Join(of, ", "), f.grade == fault})
 		}
 	}
 	return out
