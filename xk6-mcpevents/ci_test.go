@@ -57,10 +57,7 @@ type job struct {
 // readYAML reads strictly: a key that the type does not have is an error.
 func readYAML(t *testing.T, name string, to any) {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, name)
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	if err := d.Decode(to); err != nil {
@@ -170,13 +167,9 @@ func checkout(t *testing.T, examples string) string {
 	t.Helper()
 	dir := t.TempDir()
 	examples, err := filepath.Abs(examples)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, place := range []string{"bin", "eventmeter/xk6-mcpevents"} {
-		if err := os.MkdirAll(filepath.Join(dir, place), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(dir, place), 0o700))
 	}
 	for place, to := range map[string]string{"eventmeter/xk6-mcpevents/examples": examples, "bin/k6": k6Bin, "bin/eventmeter": eventmeterBin} {
 		if err := os.Symlink(to, filepath.Join(dir, place)); err != nil {

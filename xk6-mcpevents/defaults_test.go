@@ -38,9 +38,7 @@ func TestDefaults(t *testing.T) {
 			options = sobek.New().ToValue(map[string]any{"system": c.system})
 		}
 		o, err := readSubscribe(options, c.way)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		lane := "lanes: [{name: a, system: " + c.system + ", mode: " + string(c.way.mode) + ", subscriptions: 1"
 		if !strings.HasPrefix(c.way.method, "re") && c.way.method != "watchLists" {
 			lane += ", event: e"
@@ -55,9 +53,7 @@ func TestDefaults(t *testing.T) {
 			t.Fatalf("%v: %v", c, err)
 		}
 		of, err := systems.Find(c.system)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		filled := func(o driver.Options) map[string]string {
 			if o = o.WithDefaults(); o.Settings == nil {
 				o.Settings = of.Settings(string(o.Mode))

@@ -6,7 +6,6 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
-	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -42,10 +41,7 @@ var (
 // line, two spaces in.
 func readDeclarations(t *testing.T) *declarations {
 	t.Helper()
-	text, err := os.ReadFile("index.d.ts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, "index.d.ts")
 	plain := dtsComment.ReplaceAllString(string(text), "")
 	d := &declarations{
 		methods: map[string][]string{},
@@ -123,17 +119,13 @@ func optionNames(t *testing.T, d *declarations) []string {
 	t.Helper()
 	names := map[string]bool{}
 	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ast.Inspect(file, func(n ast.Node) bool {
 			if f, ok := n.(*ast.Field); ok && f.Tag != nil {
 				tag, _ := strconv.Unquote(f.Tag.Value)
@@ -220,9 +212,7 @@ func TestDeclarations(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "said")
 	list, words := d.wordsOf()
 	asked, err := json.Marshal(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	code, out := runK6(
 		t,
 		"-e",
@@ -242,10 +232,7 @@ func TestDeclarations(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, path)
 	seen := map[string]bool{}
 	for line := range strings.Lines(string(text)) {
 		var said struct {

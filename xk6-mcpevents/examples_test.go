@@ -52,17 +52,11 @@ func serve(t *testing.T, args ...string) (url, admin string) {
 	}
 	c := exectest.Command(eventmeterBin, slices.Concat([]string{"serve", "--options", "-"}, strings.Fields(flags), args)...)
 	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.Stderr = os.Stderr
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Start())
 	t.Cleanup(func() {
 		in.Close()
 		_ = c.Wait()
@@ -72,12 +66,8 @@ func serve(t *testing.T, args ...string) (url, admin string) {
 	}
 	var ready struct{ URL, Admin string }
 	line, err := bufio.NewReader(out).ReadBytes('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(line, &ready); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, json.Unmarshal(line, &ready))
 	return ready.URL, ready.Admin
 }
 
@@ -118,26 +108,17 @@ var examples = []struct{ name, fault, crossed string }{
 func hasty(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "examples")
-	if err := os.CopyFS(dir, os.DirFS("examples")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(dir, os.DirFS("examples")))
 	files, err := filepath.Glob(filepath.Join(dir, "*.js"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	shorter, changed := strings.NewReplacer("settle: '10s'", "settle: '500ms'", "+ 10000}ms", "+ 2000}ms"), 0
 	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := readFile(t, name)
 		short := shorter.Replace(string(text))
 		if short != string(text) {
 			changed++
 		}
-		if err := os.WriteFile(name, []byte(short), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, []byte(short), 0o600))
 	}
 	if changed != 8 { // all that wait for events
 		t.Errorf("%d examples have a settle time", changed)

@@ -16,14 +16,10 @@ func TestFailures(t *testing.T) {
 	srv := serveHere(t, refserver.Options{Tokens: []string{"k6"}}, "")
 	// It takes connections, and never answers.
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer silent.Close()
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	gone.Close()
 	root := New()
 	s := newStage(t, root)
@@ -103,9 +99,7 @@ func TestLeftOpen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := New()
 			s := newStage(t, root)
-			if err := s.VU.Runtime().Set("stop", func() { s.stop() }); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.VU.Runtime().Set("stop", func() { s.stop() }))
 			for range 2 {
 				_ = s.run(
 					at(
@@ -165,9 +159,7 @@ func TestOnceHolds(t *testing.T) {
 	root := New()
 	fires, hears := newStage(t, root), newStage(t, root)
 	listening, fired := make(chan struct{}), make(chan error, 1)
-	if err := hears.VU.Runtime().Set("listening", func() { close(listening) }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, hears.VU.Runtime().Set("listening", func() { close(listening) }))
 	go func() {
 		<-listening
 		fired <- fires.run(at(srv, "await new Upstream({event: 'tick', admin: ADMIN}).fire(1)"))
@@ -225,5 +217,13 @@ func TestTags(t *testing.T) {
 	}
 	if got, _ := s.sum("mcp_events_delivered", "shape", "round"); got != 8 {
 		t.Errorf("two tags: %v", got)
+	}
+}
+
+// must ends the test if a step of it has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -3,7 +3,6 @@ package mcpevents_test
 import (
 	"encoding/json"
 	"net/http"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,19 +18,14 @@ var rate = regexp.MustCompile(`rate\((.*?)\[\$__rate_interval\]\)`)
 // dashboards know are those that there are.
 func checkFleet(t *testing.T, base string) {
 	t.Helper()
-	text, err := os.ReadFile("../dashboards/grafana/fleet.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, "../dashboards/grafana/fleet.json")
 	var board struct {
 		Panels []struct {
 			Title   string
 			Targets []struct{ Expr string }
 		}
 	}
-	if err := json.Unmarshal(text, &board); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &board))
 	fill := strings.NewReplacer("$testid", ".*", "$instance", ".*", "$__range", "1h")
 	asked := 0
 	for _, p := range board.Panels {
@@ -54,20 +48,13 @@ func checkFleet(t *testing.T, base string) {
 // checkNames holds the recorded names to those that k6 wrote.
 func checkNames(t *testing.T, base string) {
 	t.Helper()
-	text, err := os.ReadFile("../dashboards/boards/testdata/k6.names")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, "../dashboards/boards/testdata/k6.names")
 	recorded := strings.Fields(string(text))
 	answer, err := http.Get(base + "/api/v1/label/__name__/values")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer answer.Body.Close()
 	var got struct{ Data []string }
-	if err := json.NewDecoder(answer.Body).Decode(&got); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.NewDecoder(answer.Body).Decode(&got))
 	found := 0
 	for _, name := range got.Data {
 		if !strings.HasPrefix(name, "k6_mcp_") {

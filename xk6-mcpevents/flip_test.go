@@ -24,23 +24,17 @@ func (f *flipping) LookupIP(string) (net.IP, error) {
 // A name stays where it led when the test first used it, for every VU.
 func TestNamesStayWhereTheyLed(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	hub := newHub()
 	state := &lib.State{Dialer: netext.NewDialer(net.Dialer{}, &flipping{})}
 	for vu := range 3 {
 		n, err := networkOf(state, hub.guard)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		conn, err := n.dial(t.Context(), "tcp", "localhost:"+port)
 		if vu == 0 {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			conn.Close()
 			continue
 		}

@@ -63,12 +63,8 @@ func TestTroubleIsTold(t *testing.T) {
 	srv := serveHere(t, refserver.Options{Tokens: []string{"k6", "other"}}, "announce(every=3)")
 	root := New()
 	s := newStage(t, root)
-	if err := s.VU.Runtime().Set("disturb", func() error { return srv.Disturb("chat.message", "a cable is loose") }); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.VU.Runtime().Set("revoke", func() { srv.Revoke("k6") }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.VU.Runtime().Set("disturb", func() error { return srv.Disturb("chat.message", "a cable is loose") }))
+	must(t, s.VU.Runtime().Set("revoke", func() { srv.Revoke("k6") }))
 	s.must("const topic = 'trouble';" + fmt.Sprintf(at(srv, listening), "stream", "streams: 1") + `
 		await up.fire(4);
 		await sub.received({timeout: '300ms'});

@@ -87,9 +87,7 @@ func TestHostileText(t *testing.T) {
 			finished(t, root)
 			vu.over()
 			var lines []string
-			if err := json.Unmarshal([]byte(vu.value("JSON.stringify(said.filter((x) => x))").(string)), &lines); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(vu.value("JSON.stringify(said.filter((x) => x))").(string)), &lines))
 			if len(lines) == 0 {
 				t.Errorf("%q: %s: nothing was said", hostile, script)
 			}

@@ -48,10 +48,7 @@ func runK6(t *testing.T, args ...string) (int, string) {
 // readJUnit reads a report and checks its sums.
 func readJUnit(t *testing.T, path string) *suites {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, path)
 	got := &suites{}
 	if err := xml.Unmarshal(text, got); err != nil {
 		t.Fatalf("%v\n%s", err, text)
@@ -124,18 +121,14 @@ func TestJUnitEscapes(t *testing.T) {
 	dir := t.TempDir()
 	script, report := filepath.Join(dir, "script.js"), filepath.Join(dir, "junit.xml")
 	lib, err := filepath.Abs("examples/lib/junit.js")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text := `import { junit } from '` + filepath.ToSlash(lib) + `';
 import { Counter } from 'k6/metrics';
 const c = new Counter('said');
 export const options = { thresholds: { 'said{say:"a<b & c"}': ['count>=0', 'count < 1'] } };
 export default () => c.add(1, { say: 'a<b & c' });
 export const handleSummary = (data) => ({ '` + filepath.ToSlash(report) + `': junit(data, 'a "suite" \u0001 <&>') });`
-	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(script, []byte(text), 0o600))
 	if code, out := runK6(t, script); code != 99 {
 		t.Fatalf("exit code %d, want 99\n%s", code, out)
 	}

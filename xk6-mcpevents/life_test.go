@@ -38,9 +38,7 @@ func TestBrokenOff(t *testing.T) {
 			t.Run(name+"/"+method, func(t *testing.T) {
 				root := New()
 				s := newStage(t, root)
-				if err := s.VU.Runtime().Set("stop", func() { s.stop() }); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.VU.Runtime().Set("stop", func() { s.stop() }))
 				_ = s.run(fmt.Sprintf("const topic = 'broken-%s-%s';", name, method) + fmt.Sprintf(at(srv, begin), method, more) + rest)
 				finished(t, root)
 				if open := root.hub.openOf(
@@ -124,9 +122,7 @@ func TestFiringGoesOn(t *testing.T) {
 	fires, hears := newStage(t, root), newStage(t, root)
 	firing := make(chan error)
 	started := make(chan struct{})
-	if err := fires.VU.Runtime().Set("started", func() { close(started) }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, fires.VU.Runtime().Set("started", func() { close(started) }))
 	go func() {
 		firing <- fires.run(at(srv, `
 			const up = new Upstream({event: 'tick', admin: ADMIN});
@@ -182,9 +178,7 @@ func TestSamplesLeaveInOrder(t *testing.T) {
 	s := newStage(t, root)
 	s.iterate()
 	m, err := metrics.NewRegistry().NewMetric("some_trend", metrics.Trend, metrics.Time)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	state := s.VU.State()
 	o := &origin{&root.hub.life, state, state.Tags.GetCurrentValues().Tags, nil}
 	early, late := o.batch(), o.batch()
@@ -222,9 +216,7 @@ func TestSamplesLeaveInOrder(t *testing.T) {
 func TestRate(t *testing.T) {
 	r := metrics.NewRegistry()
 	m, err := r.NewMetric("some_rate", metrics.Rate)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const zeros, ones = 1_000_000, 2_049
 	made := testing.AllocsPerRun(1, func() {
 		b := &batch{tags: r.RootTagSet()}

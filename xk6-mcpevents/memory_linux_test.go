@@ -18,9 +18,7 @@ func TestManyStreams(t *testing.T) {
 	const vus, events, most = 10, 5, 250e6 // bytes
 	streams := 5000
 	var files syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files))
 	if files.Max < 8000 {
 		streams = 500
 		t.Logf("at most %d files: %d streams instead of 5000", files.Max, streams)
@@ -30,9 +28,7 @@ func TestManyStreams(t *testing.T) {
 		"-e", fmt.Sprint("STREAMS=", streams), "-e", fmt.Sprint("EVENTS=", events))
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Start())
 	over := make(chan error, 1)
 	go func() { over <- c.Wait() }()
 	var used int64

@@ -334,9 +334,7 @@ func TestListening(t *testing.T) {
 	srv := serveHere(t, refserver.Options{}, "")
 	root := New()
 	s := newStage(t, root)
-	if err := s.VU.Runtime().Set("offer", func(offered bool) error { return srv.Offer("tick", offered) }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.VU.Runtime().Set("offer", func(offered bool) error { return srv.Offer("tick", offered) }))
 	s.must(at(srv, `
 		const client = new Client(TARGET, {token: 'k6'});
 		const begin = () => client.stream('chat.message', {listen: true});
@@ -372,9 +370,7 @@ func TestTLS(t *testing.T) {
 	root := New()
 	s := newStage(t, root)
 	for name, v := range map[string]string{"secure": srv.TLSURL(), "ca": string(srv.CertPEM())} {
-		if err := s.VU.Runtime().Set(name, v); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.VU.Runtime().Set(name, v))
 	}
 	s.must(at(srv, `
 		const up = new Upstream({event: 'tick', admin: ADMIN});

@@ -25,19 +25,12 @@ const (
 func TestOutsideTheWorkspace(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	mod := filepath.Join(dir, "x.mod")
 	for from, to := range map[string]string{"go.mod": mod, "go.sum": filepath.Join(dir, "x.sum")} {
-		text, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(to, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		text := readFile(t, from)
+		must(t, os.WriteFile(to, text, 0o600))
 	}
 	for _, args := range [][]string{
 		{"mod", "edit", "-replace=" + parentPath + "=" + root, mod},
@@ -56,10 +49,7 @@ func TestOutsideTheWorkspace(t *testing.T) {
 // would put them on the real one.
 func TestReleased(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, "go.mod")
 	if strings.Contains(string(text), "replace ") {
 		t.Error("go.mod has a replace, which others' builds do not see")
 	}
@@ -69,33 +59,24 @@ func TestReleased(t *testing.T) {
 	}
 	version := m[1]
 	root, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	released, cache := t.TempDir(), t.TempDir()
 	pack(t, released, parentPath, root, version)
 	pack(t, released, extensionPath, ".", version)
 	have, err := exectest.Command("go", "env", "GOMODCACHE", "GOPROXY").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	machine := strings.Fields(string(have))
 	linkOthers(t, machine[0], cache)
 	// Another module that takes the extension as xk6 does. With the sums of these
 	// modules no network is needed for what this machine has.
 	dir := t.TempDir()
-	sums, err := os.ReadFile("go.sum")
-	if err != nil {
-		t.Fatal(err)
-	}
+	sums := readFile(t, "go.sum")
 	for name, text := range map[string]string{
 		"go.mod":  "module other\n\ngo 1.26.0\n\nrequire " + extensionPath + " " + version + "\n",
 		"go.sum":  string(sums),
 		"main.go": "package main\n\nimport _ \"" + extensionPath + "\"\n\nfunc main() {}\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	// In a module cache of its own, so that the version does not stay on this machine.
 	c := exectest.Command("go", "list", "-mod=mod", "-modcacherw", "-deps", "-test",
@@ -141,16 +122,11 @@ func fileURL(dir string) string { return "file://" + filepath.ToSlash(dir) }
 // would add, without those of modules within.
 func pack(t *testing.T, proxy, module, folder, version string) {
 	t.Helper()
-	mod, err := os.ReadFile(filepath.Join(folder, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mod := readFile(t, filepath.Join(folder, "go.mod"))
 	c := exectest.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
 	c.Dir = folder
 	list, err := c.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var packed bytes.Buffer
 	w := zip.NewWriter(&packed)
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
@@ -159,25 +135,17 @@ func pack(t *testing.T, proxy, module, folder, version string) {
 			continue // removed, or of another module
 		}
 		f, err2 := w.Create(module + "@" + version + "/" + name)
-		if err := errors.Join(err, err2); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err, err2))
 		if _, err := f.Write(text); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	to := filepath.Join(proxy, filepath.FromSlash(module), "@v")
-	if err := os.MkdirAll(to, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(to, 0o755))
 	info := `{"Version": "` + version + `", "Time": "2026-01-01T00:00:00Z"}`
 	for ext, text := range map[string][]byte{".info": []byte(info), ".mod": mod, ".zip": packed.Bytes()} {
-		if err := os.WriteFile(filepath.Join(to, version+ext), text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(to, version+ext), text, 0o644))
 	}
 }
 
@@ -189,4 +157,19 @@ func inNestedModule(folder, name string) bool {
 		}
 	}
 	return false
+}
+
+// must ends the test if a step of it has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readFile(t testing.TB, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	must(t, err)
+	return text
 }

@@ -40,9 +40,7 @@ type cable struct {
 func relay(t *testing.T, to string) *cable {
 	t.Helper()
 	port, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w := &cable{port: port}
 	w.work.Go(func() {
 		for {
@@ -94,9 +92,7 @@ func (t *tally) Write(b []byte) (int, error) {
 func (w *cable) over(t *testing.T, address string) string {
 	t.Helper()
 	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	u.Host = w.port.Addr().String()
 	return u.String()
 }
@@ -105,9 +101,7 @@ func (w *cable) over(t *testing.T, address string) string {
 func hostOf(t *testing.T, address string) string {
 	t.Helper()
 	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return u.Host
 }
 
@@ -286,9 +280,7 @@ func within(t *testing.T, srv *refserver.Server, name, script string) string {
 	t.Helper()
 	port := func(address string) string {
 		_, p, err := net.SplitHostPort(hostOf(t, address))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return p
 	}
 	return "const headers = {Host: 'localhost'};" + strings.NewReplacer("NAME", name, ":MCP", ":"+port(srv.URL()), ":TLS",
@@ -301,9 +293,7 @@ func within(t *testing.T, srv *refserver.Server, name, script string) string {
 func byAnyName(t *testing.T, address string) string {
 	t.Helper()
 	to, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	proxy := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to) },
 		Transport: &http.Transport{DisableKeepAlives: true},
@@ -324,9 +314,7 @@ func TestNamesAreK6s(t *testing.T) {
 		s.dialer = dialer
 		// The certificate is for 127.0.0.1: whether it fits is no matter here.
 		s.tls = &tls.Config{InsecureSkipVerify: true}
-		if err := s.VU.Runtime().Set("ca", string(srv.CertPEM())); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.VU.Runtime().Set("ca", string(srv.CertPEM())))
 		if err := s.run(within(t, srv, name, script)); err != nil {
 			t.Error(err)
 		}
@@ -343,9 +331,7 @@ func TestNamesAreK6s(t *testing.T) {
 		t.Run("hosts/"+c.name, func(t *testing.T) {
 			d := k6Dialer(known)
 			hosts, err := types.NewHosts(map[string]types.Host{"*.example.org": {IP: net.IPv4(127, 0, 0, 1)}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			d.Hosts = hosts
 			run(t, d, "mcp.example.org", c.script)
 		})
@@ -373,13 +359,9 @@ func TestBlocked(t *testing.T) {
 	noLeaks(t)
 	srv := serveHere(t, refserver.Options{TLS: true}, "")
 	loopback, err := lib.ParseCIDR("127.0.0.0/8")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	blocked, err := types.NewHostnameTrie([]string{"*.example"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for option, c := range map[string]struct {
 		set        func(*netext.Dialer)
 		name, want string
@@ -396,9 +378,7 @@ func TestBlocked(t *testing.T) {
 				d := k6Dialer(&names{name: "mcp.example"})
 				c.set(d)
 				s.dialer = d
-				if err := s.VU.Runtime().Set("ca", string(srv.CertPEM())); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.VU.Runtime().Set("ca", string(srv.CertPEM())))
 				err := s.run(within(t, srv, c.name, way.script))
 				if err == nil {
 					t.Fatal("it was connected to")
@@ -449,14 +429,10 @@ func TestLocalIPs(t *testing.T) {
 func selfSigned(t *testing.T, name string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	about := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, about, about, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 

@@ -150,9 +150,7 @@ func TestCounts(t *testing.T) {
 	root := New()
 	s := newStage(t, root)
 	text, err := os.ReadFile("index.d.ts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tried := map[string]bool{}
 	const up = "new Upstream({event: 'e', admin: ADMIN"
 	for _, c := range []struct {
@@ -220,9 +218,7 @@ func TestManySubscriptions(t *testing.T) {
 	h.places = maxPlaces - bookSize
 	k := kind{system: "events", mode: eventmeter.Push, event: "e", lane: "push"}
 	b, list, err := h.lend(k, bookSize)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, _, err := h.lend(k, 1); err == nil || !strings.Contains(err.Error(), "a process has at most 1000000 subscriptions") {
 		t.Error(err)
 	}

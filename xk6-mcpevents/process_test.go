@@ -26,25 +26,18 @@ const client = () => new Client(__ENV.TARGET, { token: 'k6' });
 const upstream = (topic) => new Upstream({ event: 'chat.message', topic, admin: __ENV.ADMIN, data: { channel: topic, text: '{probe}' } });
 const common = (topic, n) => ({ arguments: { channel: topic }, topic, subscriptions: n });
 ` + text
-	if err := os.WriteFile(script, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(script, []byte(text), 0o644))
 	return script, summary
 }
 
 // summed reads the counts of a summary.
 func summed(t *testing.T, file string) func(metric string) float64 {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, file)
 	var metrics map[string]struct {
 		Values map[string]float64 `json:"values"`
 	}
-	if err := json.Unmarshal(text, &metrics); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &metrics))
 	return func(metric string) float64 {
 		name, value, found := strings.Cut(metric, "#")
 		if !found {
@@ -200,9 +193,7 @@ func TestOptionsOfK6(t *testing.T) {
 	t.Parallel()
 	url, admin := serve(t)
 	_, port, err := net.SplitHostPort(strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/mcp"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, c := range map[string]struct{ options, host, refused string }{
 		"hosts":          {"hosts: { 'mcp.example': '127.0.0.1' }", "mcp.example:" + port, ""},
 		"hosts and port": {"hosts: { 'mcp.example:99': '127.0.0.1:" + port + "' }", "mcp.example:99", ""},

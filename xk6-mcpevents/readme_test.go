@@ -12,10 +12,7 @@ import (
 // readme is README.md.
 func readme(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, "README.md")
 	return string(text)
 }
 
@@ -31,9 +28,7 @@ func TestReadmeScripts(t *testing.T) {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "script.js")
-			if err := os.WriteFile(path, []byte(b[1]), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, []byte(b[1]), 0o600))
 			if code, out := runK6(t, "-e", "TARGET="+url, "-e", "ADMIN="+admin, path); code != 0 {
 				t.Errorf("exit code %d\n%s", code, out)
 			}
@@ -66,10 +61,7 @@ func TestReadmeNames(t *testing.T) {
 			}
 		}
 	}
-	code, err := os.ReadFile("metrics.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	code := readFile(t, "metrics.go")
 	metrics := map[string]bool{}
 	for _, m := range regexp.MustCompile(`"(mcp_\w+)"`).FindAllStringSubmatch(string(code), -1) {
 		metrics[m[1]] = true

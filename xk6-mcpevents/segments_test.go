@@ -73,9 +73,7 @@ type sample struct {
 func sums(t *testing.T, path string) (sum map[string]float64, count map[string]int) {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	sum, count = map[string]float64{}, map[string]int{}
 	lines := bufio.NewScanner(f)
@@ -89,9 +87,7 @@ func sums(t *testing.T, path string) (sum map[string]float64, count map[string]i
 			count[s.Metric]++
 		}
 	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lines.Err())
 	return sum, count
 }
 
@@ -166,10 +162,7 @@ func TestSegmentsRemoteWrite(t *testing.T) {
 // Kubernetes gives to k6.
 func testRun(t *testing.T) (args, env []string) {
 	t.Helper()
-	text, err := os.ReadFile("../dashboards/deploy/testrun.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, "../dashboards/deploy/testrun.yaml")
 	var run struct {
 		Spec struct {
 			Arguments string
@@ -178,9 +171,7 @@ func testRun(t *testing.T) (args, env []string) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal(text, &run); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal(text, &run))
 	for _, e := range run.Spec.Runner.Env {
 		if e.Value != "" {
 			env = append(env, e.Name+"="+e.Value)
@@ -207,18 +198,12 @@ func prometheus(t *testing.T) string {
 	}
 	dir := t.TempDir()
 	config := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(config, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(config, nil, 0o600))
 	c := exectest.Command(path, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0",
 		"--web.enable-remote-write-receiver", "--enable-feature=native-histograms")
 	log, err := c.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, c.Start())
 	var said bytes.Buffer
 	address, ready := "", false
 	lines := bufio.NewScanner(log)
@@ -281,9 +266,7 @@ func TestKeptInSegments(t *testing.T) {
 		t.Fatalf("no script with keep that requires that nothing is unexpected:\n%s", script)
 	}
 	path := filepath.Join(t.TempDir(), "kept.js")
-	if err := os.WriteFile(path, []byte(script), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(script), 0o600))
 	files := []string{path + "-0.json", path + "-1.json"}
 	runSegments(t, path, func(i int) (args, env []string) { return []string{"--out", "json=" + files[i]}, nil })
 	for _, file := range files {

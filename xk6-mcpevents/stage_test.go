@@ -43,9 +43,7 @@ type stage struct {
 func newStage(t *testing.T, root *Root) *stage {
 	t.Helper()
 	s := &stage{Runtime: modulestest.NewRuntime(t), t: t, samples: make(chan metrics.SampleContainer, 10), end: make(chan struct{})}
-	if err := s.SetupModuleSystem(map[string]any{Name: root}, nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.SetupModuleSystem(map[string]any{Name: root}, nil, nil))
 	if _, err := s.VU.Runtime().RunString(`const { Client, Upstream, WebhookSink, kept } = require('k6/x/mcpevents');`); err != nil {
 		t.Fatal(err)
 	}
@@ -141,9 +139,7 @@ func serveHere(t *testing.T, o refserver.Options, committed string) *refserver.S
 	t.Helper()
 	if committed != "" {
 		spec, err := faults.Parse(committed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		o.Faults = spec
 	}
 	if o.NextPoll == 0 {
@@ -151,12 +147,8 @@ func serveHere(t *testing.T, o refserver.Options, committed string) *refserver.S
 	}
 	o.AllowPrivateCallbacks, o.CallbackInsecure = true, true
 	s, err := refserver.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, s.Start(t.Context()))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()

@@ -45,17 +45,12 @@ export default async function () {
 	if code, out := k6(t, script, url, admin, "-e", "SUMMARY="+summary); code != 99 {
 		t.Fatalf("exit code %d, want 99\n%s", code, out)
 	}
-	text, err := os.ReadFile(summary)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, summary)
 	var metrics map[string]struct {
 		Type, Contains string
 		Values         map[string]float64
 	}
-	if err := json.Unmarshal(text, &metrics); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &metrics))
 	var out strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(metrics)) {
 		m := metrics[name]
@@ -74,14 +69,9 @@ export default async function () {
 	}
 	file := filepath.Join("testdata", "summary.golden")
 	if *update {
-		if err := os.WriteFile(file, []byte(out.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(out.String()), 0o644))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := readFile(t, file)
 	if out.String() != string(want) {
 		t.Errorf("got\n%s\nwant\n%s\nIf it is meant, run with -update.", out.String(), want)
 	}

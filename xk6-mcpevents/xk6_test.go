@@ -60,9 +60,7 @@ func TestXK6(t *testing.T) {
 	}
 	bin := xk6(t)
 	root, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	build := func(dir, line string) (k6 string, out []byte, err error) {
 		k6 = filepath.Join(t.TempDir(), "k6")
 		// Written elsewhere, so that nothing is left in the repository. xk6's own

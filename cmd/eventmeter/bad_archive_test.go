@@ -38,9 +38,7 @@ phases: {ready: 10s, warmup: 0, measure: 1s, drain: 1s, late: 1s}
 func smallArchive(t *testing.T) string {
 	t.Helper()
 	archive, err := smallArchiveOnce()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return archive
 }
 
@@ -131,16 +129,11 @@ func shape(at []any) string {
 
 func decoded(t *testing.T, name string) any {
 	t.Helper()
-	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := readFile(t, name)
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	var v any
-	if err := dec.Decode(&v); err != nil {
-		t.Fatal(err)
-	}
+	must(t, dec.Decode(&v))
 	return v
 }
 
@@ -148,9 +141,7 @@ func decoded(t *testing.T, name string) any {
 func copied(t *testing.T, dir string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "archive")
-	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(to, os.DirFS(dir)))
 	return to
 }
 
@@ -185,10 +176,7 @@ func TestEveryValueOfAnArchiveChanged(t *testing.T) {
 		{filepath.Join(shard, results.File), func() error { return mergeAndPrint(archive) }},
 		{filepath.Join(archive, results.File), func() error { return rebuildAndPrint(archive) }},
 	} {
-		good, err := os.ReadFile(c.file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		good := readFile(t, c.file)
 		doc := decoded(t, c.file)
 		n := 0
 		seen := map[string]bool{}
@@ -203,12 +191,8 @@ func TestEveryValueOfAnArchiveChanged(t *testing.T) {
 				n++
 				tried++
 				text, err := json.Marshal(with(doc, at, json.RawMessage(value)))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(c.file, text, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
+				must(t, os.WriteFile(c.file, text, 0o644))
 				what := fmt.Sprintf("%s %v = %s", filepath.Base(c.file), at, value)
 				if err := survives(t, what, c.read); err != nil {
 					refused++
@@ -218,9 +202,7 @@ func TestEveryValueOfAnArchiveChanged(t *testing.T) {
 				}
 			}
 		})
-		if err := os.WriteFile(c.file, good, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(c.file, good, 0o644))
 		if err := c.read(); err != nil {
 			t.Fatalf("as it was: %v", err)
 		}
@@ -285,9 +267,7 @@ func changed(file, old, new string) func(*testing.T, string) {
 		if err != nil || !bytes.Contains(text, []byte(old)) {
 			t.Fatalf("%s does not hold %q: %v", name, old, err)
 		}
-		if err := os.WriteFile(name, bytes.Replace(text, []byte(old), []byte(new), 1), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, bytes.Replace(text, []byte(old), []byte(new), 1), 0o644))
 	}
 }
 
@@ -300,13 +280,8 @@ func everywhere(pattern, old, new string) func(*testing.T, string) {
 			t.Fatalf("%s: %v", pattern, err)
 		}
 		for _, name := range names {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(name, bytes.ReplaceAll(text, []byte(old), []byte(new)), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			text := readFile(t, name)
+			must(t, os.WriteFile(name, bytes.ReplaceAll(text, []byte(old), []byte(new)), 0o644))
 		}
 	}
 }
@@ -326,12 +301,8 @@ func set(file string, value string, at ...any) func(*testing.T, string) {
 		t.Helper()
 		name := filepath.Join(dir, file)
 		text, err := json.Marshal(with(decoded(t, name), at, json.RawMessage(value)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, os.WriteFile(name, text, 0o644))
 	}
 }
 
@@ -339,9 +310,7 @@ func set(file string, value string, at ...any) func(*testing.T, string) {
 func replaced(file, text string) func(*testing.T, string) {
 	return func(t *testing.T, dir string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
 	}
 }
 
@@ -567,16 +536,11 @@ func badArchives() []badArchive {
 			"push.hlog: lane push: the histograms tagged intended give",
 		},
 		{"a log of another lane", func(t *testing.T, dir string) {
-			text, err := os.ReadFile(filepath.Join(dir, "poll.hlog"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := readFile(t, filepath.Join(dir, "poll.hlog"))
 			replaced("push.hlog", string(text))(t, dir)
 		}, reportIt("html"), "push.hlog: lane push: the histograms tagged intended give"},
 		{"a log that is missing", func(t *testing.T, dir string) {
-			if err := os.Remove(filepath.Join(dir, "push.hlog")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(filepath.Join(dir, "push.hlog")))
 		}, reportIt("text"), "push.hlog"},
 		{"a log that is empty", replaced("push.hlog", ""), reportIt("text"), "push.hlog: bad histogram log: it is empty"},
 		{
@@ -657,20 +621,12 @@ func badArchives() []badArchive {
 			`shard-1/timeline.csv: it has a lane "pish"`,
 		},
 		{"a result that is a folder", func(t *testing.T, dir string) {
-			if err := os.RemoveAll(filepath.Join(dir, "shard-0", "result.json")); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Mkdir(filepath.Join(dir, "shard-0", "result.json"), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.RemoveAll(filepath.Join(dir, "shard-0", "result.json")))
+			must(t, os.Mkdir(filepath.Join(dir, "shard-0", "result.json"), 0o755))
 		}, mergeIt(), "result.json is no regular file"},
 		{"a result that is a device", func(t *testing.T, dir string) {
-			if err := os.Remove(filepath.Join(dir, "result.json")); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Symlink("/dev/zero", filepath.Join(dir, "result.json")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(filepath.Join(dir, "result.json")))
+			must(t, os.Symlink("/dev/zero", filepath.Join(dir, "result.json")))
 		}, reportIt("text"), "result.json is no regular file"},
 	}
 }
@@ -695,18 +651,13 @@ func takeDelivered(t *testing.T, name string) {
 // take takes the first line that is wanted out of a file.
 func take(t *testing.T, name string, wanted func(line string) bool) {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, name)
 	lines := strings.SplitAfter(string(text), "\n")
 	i := slices.IndexFunc(lines, wanted)
 	if i < 0 {
 		t.Fatalf("%s has no such line", name)
 	}
-	if err := os.WriteFile(name, []byte(strings.Join(slices.Delete(lines, i, i+1), "")), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, []byte(strings.Join(slices.Delete(lines, i, i+1), "")), 0o644))
 }
 
 // wideHistogram is one of more digits than a run has.
@@ -735,9 +686,7 @@ func TestBadArchivesAreRefused(t *testing.T) {
 			in.refused(t)
 			// p.yaml is of the test itself.
 			entries, err := os.ReadDir(in.at)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, e := range entries {
 				if e.Name() != "archive" && e.Name() != "p.yaml" {
 					t.Errorf("%s was written", e.Name())
@@ -766,10 +715,7 @@ func TestReportsWithoutLanes(t *testing.T) {
 
 func readText(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, name)
 	return string(text)
 }
 
@@ -815,25 +761,17 @@ func TestAPanicOfAGoroutine(t *testing.T) {
 func TestKilledBetweenTwoFiles(t *testing.T) {
 	t.Parallel()
 	good := smallArchive(t)
-	whole, err := results.Load(good)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := loaded(t, good)
 	old := all(
 		set("shard-1/result.json", "true", "checkpoint"),
 		set("shard-1/result.json", "true", "partial"),
 		set("shard-1/result.json", `"killed"`, "reason"),
 		func(t *testing.T, dir string) {
 			name := filepath.Join(dir, "shard-1", results.File)
-			r, err := results.Load(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := loaded(t, name)
 			r.Lanes[0].Expected, r.Lanes[0].Delivered, r.Lanes[0].LostSilent = 1, 1, 0
 			r.Lanes = r.Lanes[:1]
-			if err := results.WriteFile(name, r.Write); err != nil {
-				t.Fatal(err)
-			}
+			must(t, results.WriteFile(name, r.Write))
 		},
 	)
 	for name, tt := range map[string]struct {
@@ -843,9 +781,7 @@ func TestKilledBetweenTwoFiles(t *testing.T) {
 	}{
 		"an older checkpoint": {old, "shard 1 ended early: killed", false},
 		"no result yet": {func(t *testing.T, dir string) {
-			if err := os.Remove(filepath.Join(dir, "shard-1", results.File)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(filepath.Join(dir, "shard-1", results.File)))
 		}, "shard 1 of 2 is missing", true},
 	} {
 		archive := copied(t, good)
@@ -868,9 +804,7 @@ func TestKilledBetweenTwoFiles(t *testing.T) {
 func TestPartIsWrittenFirst(t *testing.T) {
 	for name, write := range map[string]func(string, *run.Outcome) error{"archive": archive, "checkpoint": checkpoint} {
 		dir := t.TempDir()
-		if err := os.MkdirAll(filepath.Join(dir, results.File, "in the way"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(dir, results.File, "in the way"), 0o700))
 		if err := write(dir, &run.Outcome{Result: &results.Result{}, Part: &results.Part{Schema: results.PartSchema, Count: 2}}); err == nil {
 			t.Errorf("%s: the result was written in place of a directory", name)
 		}

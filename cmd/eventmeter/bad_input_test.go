@@ -45,12 +45,8 @@ func (b badInput) refused(t *testing.T) {
 	}
 	for name, text := range files {
 		name = filepath.Join(cmd.Dir, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		must(t, os.WriteFile(name, []byte(text), 0o644))
 	}
 	args := b.args
 	if args == nil {
@@ -62,9 +58,7 @@ func (b badInput) refused(t *testing.T) {
 	cmd.Args = append(cmd.Args, args...)
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	watched := watchMemory(cmd)
 	err := cmd.Wait()
 	used, why := watched()

@@ -62,9 +62,7 @@ func TestCalibrationErrors(t *testing.T) {
 		if !strings.Contains(smallCases, old) {
 			t.Fatalf("the profile lacks %q", old)
 		}
-		if err := os.WriteFile(file, []byte(strings.Replace(smallCases, old, new, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(strings.Replace(smallCases, old, new, 1)), 0o600))
 	}
 	write("drop(every=5)", "dorp(every=5)")
 	if _, stderr, code := execute(t, "run", "--profile", file); code != exitUsage || !strings.Contains(stderr, `unknown fault "dorp"`) {
@@ -104,19 +102,13 @@ func TestCalibrationErrors(t *testing.T) {
 func TestFaultPlanIsServed(t *testing.T) {
 	t.Parallel()
 	spec := filepath.Join(t.TempDir(), "faults.txt")
-	if err := os.WriteFile(spec, []byte("drop(every=4) # one in four\nduplicate(every=3, mode=push)\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(spec, []byte("drop(every=4) # one in four\nduplicate(every=3, mode=push)\n"), 0o600))
 	ready, _ := serveTarget(t, "--faults", spec)
 	resp, err := http.Get(ready.Admin + "/faults?sources=1&to=12")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var plan struct {
 		Spec   string
 		Faults []struct {

@@ -31,9 +31,7 @@ capacity: {axis: rate, from: 29, to: 31.4, slo: {p99: 80ms}, step: 1500ms, preci
 func knownProfile(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "known.yaml")
-	if err := os.WriteFile(name, []byte(known), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, []byte(known), 0o600))
 	return name
 }
 
@@ -128,10 +126,7 @@ capacity: {axis: burst, from: 4, to: 5, slo: {p99: 90ms}, step: 1s, confirm: 1, 
 // a step that was changed.
 func rebuilt(t *testing.T, dir, stdout string) {
 	t.Helper()
-	want, err := os.ReadFile(filepath.Join(dir, "report.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := readFile(t, filepath.Join(dir, "report.txt"))
 	again, _, code := execute(t, "report", dir)
 	if code != 0 || again != string(want) || !strings.HasPrefix(stdout, again) {
 		t.Errorf("exit code %d; the report differs:\n%s\nfrom what was printed:\n%s", code, again, stdout)
@@ -151,10 +146,7 @@ func rebuilt(t *testing.T, dir, stdout string) {
 		!strings.Contains(md, "| # | purpose | load, events/s |") {
 		t.Errorf("exit code %d\n%s", code, md)
 	}
-	page, err := os.ReadFile(filepath.Join(dir, "report.html"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := readFile(t, filepath.Join(dir, "report.html"))
 	if again, _, code := execute(
 		t,
 		"report",
@@ -181,13 +173,9 @@ func rebuilt(t *testing.T, dir, stdout string) {
 	}
 	name := filepath.Join(dir, results.CapacityFile)
 	c, err := results.RebuildCapacity(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.Steps[0].Lanes[0].FromIntended.P99++
-	if err := results.WriteFile(name, c.Write); err != nil {
-		t.Fatal(err)
-	}
+	must(t, results.WriteFile(name, c.Write))
 	if _, stderr, code := execute(t, "report", dir); code != exitUsage || !strings.Contains(stderr, "one of them was changed") {
 		t.Errorf("a changed capacity: exit code %d, %s", code, stderr)
 	}
@@ -201,26 +189,18 @@ func TestCapacityInterrupted(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	cmd := watched(t, "capacity", "--profile", knownProfile(t), "--out", dir, "--set", "capacity.from=1")
 	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
 		if strings.HasPrefix(lines.Text(), "step 1,") {
-			if err := cmd.Process.Signal(os.Interrupt); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cmd.Process.Signal(os.Interrupt))
 		}
 	}
 	if code := codeOf(t, cmd.Wait()); code != exitInterrupted {
 		t.Errorf("exit code %d", code)
 	}
 	c, err := results.RebuildCapacity(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !c.Partial || c.Reason == "" || c.Outcome != "searching" || len(c.Steps) == 0 || len(c.Costs) != 0 {
 		t.Errorf("partial %v, reason %q, outcome %s, %d steps", c.Partial, c.Reason, c.Outcome, len(c.Steps))
 	}

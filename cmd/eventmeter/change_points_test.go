@@ -33,16 +33,10 @@ func writeNight(t *testing.T, dir string, number int, lost int64, edit func(*res
 	if edit != nil {
 		edit(r)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(dir, 0o755))
 	f, err := os.Create(filepath.Join(dir, results.File))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(r.Write(f), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(r.Write(f), f.Close()))
 }
 
 // TestChangePointsPage runs the command of docs/change-points.md that writes a series, and checks that the page's
@@ -54,10 +48,7 @@ func TestChangePointsPage(t *testing.T) {
 			t.Skipf("the page's command needs %s: %v", name, err)
 		}
 	}
-	page, err := os.ReadFile("../../docs/change-points.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := readFile(t, "../../docs/change-points.md")
 	var command, config string
 	for _, block := range docsBlock.FindAllStringSubmatch(string(page), -1) {
 		switch {
@@ -80,10 +71,7 @@ func TestChangePointsPage(t *testing.T) {
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%s%v\n%s", command, err, out)
 	}
-	written, err := os.ReadFile(filepath.Join(dir, "nightly.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	written := readFile(t, filepath.Join(dir, "nightly.csv"))
 	const want = `"time","commit","push_p50_ms","push_p99_ms","push_delivered_percent"
 "2023-11-15T22:13:20Z","c1",1.5,20.000001,100
 "2023-11-16T22:13:20Z","c2",1.5,20.000002,99.5
@@ -107,9 +95,7 @@ func TestChangePointsPage(t *testing.T) {
 			Metrics    map[string]metric
 		}
 	}
-	if err := yaml.UnmarshalWithOptions([]byte(config), &otava, yaml.Strict()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalWithOptions([]byte(config), &otava, yaml.Strict()))
 	head, _, _ := strings.Cut(strings.ReplaceAll(want, `"`, ""), "\n")
 	columns := strings.Split(head, ",")
 	for name, test := range otava.Tests {

@@ -131,9 +131,7 @@ func TestCheckServe(t *testing.T) {
 func mended(t *testing.T, target string, answer func(method string, params map[string]json.RawMessage) (result string)) string {
 	t.Helper()
 	u, err := url.Parse(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	proxy := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(&url.URL{Scheme: u.Scheme, Host: u.Host})
 	}}

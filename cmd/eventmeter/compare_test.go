@@ -42,10 +42,7 @@ func TestTrialsReportAndCompare(t *testing.T) {
 	if !strings.Contains(stdout, "::error ") {
 		t.Errorf("no annotation for the threshold that failed:\n%s", stdout)
 	}
-	text, err := os.ReadFile(junit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, junit)
 	if err := xml.Unmarshal(text, new(any)); err != nil && !strings.Contains(string(text), "<testsuite") {
 		t.Errorf("junit: %v\n%s", err, text)
 	}
@@ -55,9 +52,7 @@ func TestTrialsReportAndCompare(t *testing.T) {
 
 	first, second := filepath.Join(before, "trial-001"), filepath.Join(before, "trial-002")
 	written, err := os.ReadFile(filepath.Join(first, "report.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if again, stderr, code := execute(t, "report", first); code != 0 || again != string(written) {
 		t.Errorf("exit code %d: the rebuilt report differs\n%s\n%s", code, again, stderr)
 	}
@@ -102,18 +97,11 @@ func TestTrialsReportAndCompare(t *testing.T) {
 func changeArchive(t *testing.T, dir string) {
 	t.Helper()
 	name := filepath.Join(dir, results.File)
-	r, err := results.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := loaded(t, dir)
 	r.Lanes[0].Latency.FromSent.Mean++
 	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Write(f); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, r.Write(f))
 	f.Close()
 	if _, stderr, code := execute(t, "report", dir); code != exitUsage || !strings.Contains(stderr, "one of them was changed") {
 		t.Errorf("exit code %d\n%s", code, stderr)
@@ -138,9 +126,7 @@ func TestDoctor(t *testing.T) {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
 	var h machineHealth
-	if err := json.Unmarshal([]byte(stdout), &h); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(stdout), &h))
 	if h.Host.CPUs == 0 || h.ReadDelay.Count == 0 || len(h.Baseline.Lanes) != 3 || h.Baseline.Lanes[0].Latency.FromSent.P50 <= 0 {
 		t.Errorf("%+v", h)
 	}
@@ -156,9 +142,7 @@ func TestBurntCoreFlipsTheVerdict(t *testing.T) {
 	for range max(1, runtime.NumCPU()/2) {
 		cmd := watched(t)
 		cmd.Env = append(cmd.Env, asBurner+"=1")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Start())
 		t.Cleanup(func() {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()

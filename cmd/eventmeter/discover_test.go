@@ -15,7 +15,6 @@ import (
 
 	"github.com/eventmeter/eventmeter/internal/embedded"
 	"github.com/eventmeter/eventmeter/internal/refserver"
-	"github.com/eventmeter/eventmeter/results"
 )
 
 func TestDiscoverEverySystem(t *testing.T) {
@@ -104,9 +103,7 @@ func TestDiscoverOneSystem(t *testing.T) {
 	}
 	_, yaml, _ := strings.Cut(stdout, "--write FILE writes it\n")
 	file := filepath.Join(t.TempDir(), "first.yaml")
-	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(yaml), 0o600))
 	if out, stderr, code := execute(t, "profiles", "check", file); code != 0 || !strings.Contains(yaml, "system: smithery") {
 		t.Errorf("exit code %d: %s%s\n%s", code, out, stderr, yaml)
 	}
@@ -144,9 +141,7 @@ func TestDiscoverListsOnly(t *testing.T) {
 				t.Errorf("no lane uses %s:\n%s", c.list, stdout)
 			}
 			file := filepath.Join(t.TempDir(), "first.yaml")
-			if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(file, []byte(yaml), 0o600))
 			dir := filepath.Join(t.TempDir(), "out")
 			out, stderr, code := execute(
 				t,
@@ -166,10 +161,7 @@ func TestDiscoverListsOnly(t *testing.T) {
 			if code != 0 && code != exitBottleneck {
 				t.Fatalf("exit code %d\n%s\n%s", code, stderr, out)
 			}
-			r, err := results.Load(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := loaded(t, dir)
 			if l := r.Lanes[0]; r.Target.Protocol != "2026-07-28" || l.Figures["fetches"] == 0 || l.Figures["fetchesFailed"] != 0 {
 				t.Errorf("%+v, figures %v", r.Target, l.Figures)
 			}
@@ -249,10 +241,7 @@ func TestDiscoverCleans(t *testing.T) {
 		}
 		all += stdout + stderr
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, file)
 	all += string(text)
 	for _, bad := range []string{"\u009b", "\u202e", "\u2066", "\u200f"} {
 		for _, spelled := range []string{bad, strings.Trim(strconv.QuoteToASCII(bad), `"`)} {
@@ -322,9 +311,7 @@ lanes:
 upstream: {kind: none}
 phases: {warmup: 0, measure: 1s, drain: 1s}
 `, s.URL, strings.Join(tokens, ", "))
-	if err := os.WriteFile(profile, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(profile, []byte(text), 0o600))
 	for _, c := range []struct {
 		args  []string
 		asked int64
@@ -336,10 +323,7 @@ phases: {warmup: 0, measure: 1s, drain: 1s}
 		if code != 0 && code != exitBottleneck {
 			t.Fatalf("%q: exit code %d\n%s\n%s", c.args, code, stderr, stdout)
 		}
-		r, err := results.Load(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := loaded(t, dir)
 		if n := asked.Load(); n != c.asked {
 			t.Errorf("%q: server/discover was asked %d times, want %d", c.args, n, c.asked)
 		}

@@ -54,16 +54,11 @@ func TestDocumentedCommands(t *testing.T) {
 		t.Skip("the lines are for a POSIX shell")
 	}
 	bin := t.TempDir()
-	if err := os.Symlink(program(t), filepath.Join(bin, "eventmeter")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(program(t), filepath.Join(bin, "eventmeter")))
 	for _, d := range documentedPages {
 		t.Run(d.page, func(t *testing.T) {
 			t.Parallel()
-			text, err := os.ReadFile(filepath.Join("../..", d.page))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := readFile(t, filepath.Join("../..", d.page))
 			servers, dir, ran := documentedServers(t, string(text)), t.TempDir(), 0
 			reached := map[string]bool{}
 			if !strings.Contains(string(text), "--write mine.yaml") { // it is taken for granted
@@ -110,9 +105,7 @@ func documentedServers(t *testing.T, text string) *strings.Replacer {
 		ready, _ := serveTarget(t, "--allow-private-callbacks", "--callback-insecure")
 		for i, address := range []string{ready.URL, ready.Admin} {
 			u, err := url.Parse(address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			pairs = append(pairs, page[i], u.Host)
 		}
 	}
@@ -155,9 +148,7 @@ func runDocumented(t *testing.T, dir, bin, line string) {
 	}
 	line = strings.Replace(line, "--trials 5", "--trials 2", 1)
 	repository, err := filepath.Abs("../../.git") // for the commit that a page asks git for
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	c := exectest.CommandContext(ctx, "sh", "-c", line)

@@ -43,9 +43,7 @@ const (
 func duetOf(t *testing.T, base, against embedded.Ready) []string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "duet.yaml")
-	if err := os.WriteFile(file, []byte(duetProfile), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(duetProfile), 0o600))
 	return []string{
 		"run", "--quiet", "--profile", file, "--token", "a-secret-of-the-duet", "--annotate", "none",
 		"--target", base.URL, "--upstream-url", base.Admin, "--against", against.URL, "--against-upstream-url", against.Admin,
@@ -55,9 +53,7 @@ func duetOf(t *testing.T, base, against embedded.Ready) []string {
 func readComparison(t *testing.T, text []byte) *stats.Comparison {
 	t.Helper()
 	var c stats.Comparison
-	if err := json.Unmarshal(text, &c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &c))
 	return &c
 }
 
@@ -85,19 +81,14 @@ func TestDuetFindsASlowTarget(t *testing.T) {
 		strings.Contains(stderr, "lostSilent") {
 		t.Fatalf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "comparison.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, filepath.Join(dir, "comparison.json"))
 	c := readComparison(t, text)
 	if p50 := findings(c)["latency.fromIntended.p50"]; p50.Finding != stats.Worse || *p50.Effect < 0.2 || c.Duet.Events < 30 ||
 		c.Lanes[0].Paired.Deliveries < 90 {
 		t.Errorf("%+v, %+v, %+v", p50, c.Duet, c.Lanes[0].Paired)
 	}
 	var again bytes.Buffer
-	if err := report.CompareText(&again, c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, report.CompareText(&again, c))
 	if saved, err := os.ReadFile(
 		filepath.Join(dir, "comparison.txt"),
 	); err != nil || !bytes.Equal(saved, again.Bytes()) ||
@@ -106,9 +97,7 @@ func TestDuetFindsASlowTarget(t *testing.T) {
 	}
 	for i, side := range []string{"base", "against"} {
 		r, err := results.Rebuild(filepath.Join(dir, side))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if want := []string{base.URL, slow.URL}[i]; r.Target.URL != want || r.Partial || len(r.Thresholds) != 1 {
 			t.Errorf("%s: target %s, want %s; partial %v", side, r.Target.URL, want, r.Partial)
 		}
@@ -153,9 +142,7 @@ func noSecret(t *testing.T, dir, secret string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // TestDuetOfEqualTargets: nothing is found where there is nothing, and thresholds
@@ -196,9 +183,7 @@ func TestDuetOfEqualTargets(t *testing.T) {
 func TestDuetOfPrograms(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "duet.yaml")
-	if err := os.WriteFile(file, []byte(duetProfile), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(duetProfile), 0o600))
 	late := func(d string) string { return overStdio(t) + " --faults 'delay(rate=1, fixed=" + d + ")'" }
 	stdout, stderr, code := execute(
 		t,
@@ -276,29 +261,20 @@ func TestDuetWorkflow(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the workflow is a script for a shell")
 	}
-	text, err := os.ReadFile("../../docs/github-duet.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, "../../docs/github-duet.yml")
 	var workflow struct {
 		Jobs map[string]struct {
 			Env   map[string]string
 			Steps []struct{ Name, Run string }
 		}
 	}
-	if err := yaml.Unmarshal(text, &workflow); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal(text, &workflow))
 	job := workflow.Jobs["duet"]
 	base, _ := serveTarget(t, "--token", "duet", "--faults", duetDelayLong)
 	head, _ := serveTarget(t, "--token", "duet", "--faults", duetDelay)
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(program(t), filepath.Join(dir, "bin", "eventmeter")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755))
+	must(t, os.Symlink(program(t), filepath.Join(dir, "bin", "eventmeter")))
 	env := map[string]string{
 		"BASE": strings.TrimSuffix(
 			base.URL,

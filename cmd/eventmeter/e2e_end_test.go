@@ -33,12 +33,8 @@ func longRun(t *testing.T, dir string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := watched(t, smoke(append([]string{"--set", "phases.measure=10m", "--out", dir, loose}, args...)...)...)
 	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	waitForLine(t, stderr, "measure")
 	waitForDeliveries(t, dir)
 	return cmd
@@ -83,16 +79,11 @@ func TestKilledTargetLeavesAPartialResult(t *testing.T) {
 	ready, target := serveTarget(t, "--allow-private-callbacks", "--callback-insecure")
 	dir := filepath.Join(t.TempDir(), "out")
 	cmd := longRun(t, dir, "--target", ready.URL, "--token", "x", "--upstream-url", ready.Admin)
-	if err := target.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, target.Process.Kill())
 	if code := codeOf(t, cmd.Wait()); code != exitTarget {
 		t.Errorf("exit code %d, want %d", code, exitTarget)
 	}
-	r, err := results.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := loaded(t, dir)
 	if !r.Partial || !strings.Contains(r.Reason, "every event of the last") || r.Lanes[0].Delivered == 0 {
 		t.Errorf("partial %v (%s), delivered %d", r.Partial, r.Reason, r.Lanes[0].Delivered)
 	}
@@ -106,17 +97,12 @@ func TestInterruptWritesAPartialResult(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "out")
 			cmd := longRun(t, dir)
 			for range times {
-				if err := cmd.Process.Signal(os.Interrupt); err != nil {
-					t.Fatal(err)
-				}
+				must(t, cmd.Process.Signal(os.Interrupt))
 			}
 			if code := codeOf(t, cmd.Wait()); code != exitInterrupted {
 				t.Errorf("exit code %d, want %d", code, exitInterrupted)
 			}
-			r, err := results.Load(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := loaded(t, dir)
 			if !r.Partial || r.Lanes[0].Delivered == 0 || r.Lanes[0].LostSilent != 0 {
 				t.Errorf("partial %v, lane %+v", r.Partial, r.Lanes[0])
 			}
@@ -179,10 +165,7 @@ func TestUntil(t *testing.T) {
 			if !strings.Contains(stdout, tt.text) {
 				t.Errorf("%q is missing:\n%s", tt.text, stdout)
 			}
-			r, err := results.Load(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := loaded(t, dir)
 			if len(r.Until) != tt.lanes {
 				t.Fatalf("%+v", r.Until)
 			}
@@ -213,16 +196,11 @@ func TestInterruptedUntil(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
 	cmd := longRun(t, dir, "--until", "push.p99 ±5%")
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(os.Interrupt))
 	if code := codeOf(t, cmd.Wait()); code != exitInterrupted {
 		t.Errorf("exit code %d, want %d", code, exitInterrupted)
 	}
-	r, err := results.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := loaded(t, dir)
 	if !r.Partial || len(r.Until) != 1 || r.Until[0].EndedBy != results.EndedByStop || r.Until[0].Measured <= 0 {
 		t.Errorf("partial %v, %+v", r.Partial, r.Until)
 	}

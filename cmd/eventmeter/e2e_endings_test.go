@@ -29,9 +29,7 @@ import (
 func toClosedPipe(t *testing.T, args ...string) (stderr string, code int) {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.Close()
 	defer w.Close()
 	cmd := watched(t, args...)
@@ -69,10 +67,7 @@ func TestClosedOutputIsNoError(t *testing.T) {
 				dirs = []string{filepath.Join(dir, "trial-001"), filepath.Join(dir, "trial-002")}
 			}
 			for _, dir := range dirs {
-				r, err := results.Load(dir)
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := loaded(t, dir)
 				if r.Partial || r.Lanes[0].Delivered == 0 {
 					t.Errorf("partial %v (%s), delivered %d", r.Partial, r.Reason, r.Lanes[0].Delivered)
 				}
@@ -142,16 +137,11 @@ func TestHangupWritesAPartialResult(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
 	cmd := longRun(t, dir)
-	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(syscall.SIGHUP))
 	if code := codeOf(t, cmd.Wait()); code != exitInterrupted {
 		t.Errorf("exit code %d, want %d", code, exitInterrupted)
 	}
-	r, err := results.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := loaded(t, dir)
 	if !r.Partial || !strings.Contains(r.Reason, "stopped") || r.Lanes[0].Delivered == 0 || r.Lanes[0].LostSilent != 0 {
 		t.Errorf("partial %v (%s), lane %+v", r.Partial, r.Reason, r.Lanes[0])
 	}
@@ -170,17 +160,11 @@ func TestNohupIsRespected(t *testing.T) {
 	cmd.Args = append([]string{sh, "-c", `trap "" HUP; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = sh
 	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	waitForLine(t, stderr, "measure")
 	for _, s := range []os.Signal{syscall.SIGHUP, os.Interrupt} {
-		if err := cmd.Process.Signal(s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Process.Signal(s))
 	}
 	if code := codeOf(t, cmd.Wait()); code != exitInterrupted {
 		t.Errorf("exit code %d, want %d", code, exitInterrupted)
@@ -196,9 +180,7 @@ func TestInterruptBeforeTheRun(t *testing.T) {
 	t.Parallel()
 	ready, _ := serveTarget(t)
 	target, err := url.Parse(ready.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	run := []string{"run", "--profile", "smoke", "--set", "phases.ready=60s"}
 	several := append(slices.Clone(run), "--processes", "2")
 	search := []string{"capacity", "--profile", knownProfile(t)}
@@ -260,16 +242,12 @@ func TestInterruptBeforeTheRun(t *testing.T) {
 				)
 				var stderr bytes.Buffer
 				cmd.Stderr = &stderr
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, cmd.Start())
 				select {
 				case <-met:
 				case <-t.Context().Done():
 				}
-				if err := cmd.Process.Signal(os.Interrupt); err != nil {
-					t.Fatal(err)
-				}
+				must(t, cmd.Process.Signal(os.Interrupt))
 				signalled := time.Now()
 				ended := make(chan error, 1)
 				go func() { ended <- cmd.Wait() }()
@@ -310,9 +288,7 @@ func children(t *testing.T, pid int) []int {
 		}
 		for _, field := range strings.Fields(string(text)) {
 			n, err := strconv.Atoi(field)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			out = append(out, n)
 		}
 	}
@@ -333,9 +309,7 @@ func gone(pid int) bool {
 func leftovers(t *testing.T, dir string) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "eventmeter-*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found
 }
 
@@ -365,14 +339,9 @@ func TestKillLeavesACheckpoint(t *testing.T) {
 	if len(started) != 1 {
 		t.Fatalf("it started %d processes, want the target alone", len(started))
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	r, err := results.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := loaded(t, dir)
 	if !r.Partial || !strings.Contains(r.Reason, "checkpoint") || len(r.Thresholds) != 0 || len(r.Lanes) != 3 {
 		t.Errorf("partial %v (%s), thresholds %v, %d lanes", r.Partial, r.Reason, r.Thresholds, len(r.Lanes))
 	}
@@ -454,9 +423,7 @@ func TestKillLeavesACheckpoint(t *testing.T) {
 		t.Errorf("the folder of a living run was cleaned: %v", err)
 	}
 	for _, cmd := range []*exec.Cmd{living, third} {
-		if err := cmd.Process.Signal(os.Interrupt); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Process.Signal(os.Interrupt))
 		if code := codeOf(t, cmd.Wait()); code != exitInterrupted {
 			t.Errorf("exit code %d", code)
 		}
@@ -476,12 +443,8 @@ func longRunIn(t *testing.T, temp string, args ...string) *exec.Cmd {
 	cmd := watched(t, args...)
 	cmd.Env = append(cmd.Env, "TMPDIR="+temp)
 	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	waitForLine(t, stderr, "measure")
 	return cmd
 }
@@ -516,9 +479,7 @@ func TestKilledShardIsMerged(t *testing.T) {
 	killed := 0
 	for _, pid := range children(t, cmd.Process.Pid) {
 		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && bytes.Contains(line, []byte("shard\x000/2")) {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			must(t, syscall.Kill(pid, syscall.SIGKILL))
 			eventually(t, "the shard's end", func() bool { return gone(pid) })
 			killed++
 		}
@@ -526,18 +487,13 @@ func TestKilledShardIsMerged(t *testing.T) {
 	if killed != 1 {
 		t.Fatalf("killed %d shards", killed)
 	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(os.Interrupt))
 	code := codeOf(t, cmd.Wait())
 	r, err := results.Load(dir)
 	if err != nil {
 		t.Fatalf("exit code %d: %v", code, err)
 	}
-	first, err := results.Load(shards[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := loaded(t, shards[0])
 	if code == exitOK || !r.Partial || len(r.Shards) != 2 || r.Shards[0].Missing || !strings.Contains(r.Shards[0].Reason, "checkpoint") ||
 		r.Shards[0].Published == 0 {
 		t.Errorf("exit code %d, partial %v (%s), shards %+v", code, r.Partial, r.Reason, r.Shards)
@@ -585,9 +541,7 @@ func TestKilledParentLeavesItsShards(t *testing.T) {
 	if len(started) != 3 {
 		t.Fatalf("it started %d processes, want two shards and a target", len(started))
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	for _, pid := range started {
 		eventually(t, "every child ends with its parent", func() bool { return gone(pid) })
@@ -619,21 +573,13 @@ func TestKilledCapacityLeavesItsSteps(t *testing.T) {
 		"capacity.precision=0.001",
 	)
 	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	waitForLine(t, stderr, "step 2,")
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	c, err := results.RebuildCapacity(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !c.Partial || !strings.Contains(c.Reason, "checkpoint") || len(c.Steps) < 2 {
 		t.Errorf("partial %v (%s), %d steps", c.Partial, c.Reason, len(c.Steps))
 	}
@@ -660,9 +606,7 @@ func TestOneDirectoryTakesOneRun(t *testing.T) {
 			t.Errorf("%v: exit code %d: %s%s", args, code, stderr, stdout)
 		}
 	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(os.Interrupt))
 	if code := codeOf(t, cmd.Wait()); code != exitInterrupted {
 		t.Errorf("exit code %d", code)
 	}
@@ -696,9 +640,7 @@ func TestRunsWithoutADirectoryDoNotMeet(t *testing.T) {
 func countedUpstream(t *testing.T, admin string, number int64, act func()) string {
 	t.Helper()
 	to, err := url.Parse(admin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
 	var n atomic.Int64
@@ -824,9 +766,7 @@ func TestGoneTargetIsNoSuccess(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "out")
 		cmd := longRunIn(t, t.TempDir(), "run", "--profile", writeProfile(t, pushOnly), "--set", "phases.measure=10m", "--out", dir)
 		for _, pid := range children(t, cmd.Process.Pid) {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			must(t, syscall.Kill(pid, syscall.SIGKILL))
 		}
 		if r, err := results.Load(dir); codeOf(t, cmd.Wait()) != exitTarget || err == nil && !r.Partial {
 			t.Errorf("%v", err)
@@ -863,23 +803,14 @@ func TestHangIsNoticed(t *testing.T) {
 		"phases.measure=8s",
 	)
 	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	waitForLine(t, stderr, "the target does not answer")
-	if err := target.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must(t, target.Process.Signal(syscall.SIGCONT))
 	if code := codeOf(t, cmd.Wait()); code != exitOK && code != exitBottleneck {
 		t.Errorf("exit code %d", code)
 	}
-	r, err := results.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := loaded(t, dir)
 	noted := false
 	for _, w := range r.Warnings {
 		noted = noted || w.Code == "target-silent"

@@ -27,9 +27,7 @@ func TestRunOverStdio(t *testing.T) {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
 	r, err := results.Read(strings.NewReader(stdout))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	exact(t, r, 20)
 	s := r.Target.Stdio
 	if s == nil || r.Target.Embedded || !strings.HasPrefix(r.Target.URL, "stdio:") || r.Target.Process == nil ||
@@ -68,10 +66,7 @@ func TestRunTheEmbeddedTargetOverStdio(t *testing.T) {
 	if !strings.Contains(stdout, "the embedded target over stdio, legacy 2025-11-25") {
 		t.Errorf("%s", stdout)
 	}
-	r, err := results.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := loaded(t, dir)
 	for _, l := range r.Lanes {
 		if l.Expected == 0 || l.Delivered != l.Expected || l.Duplicates.SameEvent+l.Unexpected != 0 {
 			t.Errorf("lane %s: expected %d, delivered %d", l.Name, l.Expected, l.Delivered)
@@ -98,18 +93,14 @@ phases: {warmup: 300ms, measure: 1500ms, drain: 10s}
 func TestRunOtherSystemsOverStdio(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "systems.yaml")
-	if err := os.WriteFile(file, []byte(stdioSystems), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(stdioSystems), 0o600))
 	for _, era := range []string{"modern", "legacy"} {
 		stdout, stderr, code := execute(t, "run", "--profile", file, "--format=json", "--quiet", loose, "--set=target.era="+era)
 		if code != 0 && code != exitBottleneck {
 			t.Fatalf("%s: exit code %d\n%s", era, code, stderr)
 		}
 		r, err := results.Read(strings.NewReader(stdout))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, l := range r.Lanes {
 			if l.Expected == 0 || l.Delivered != l.Expected || l.Duplicates.SameEvent+l.Unexpected != 0 {
 				t.Errorf(
@@ -144,28 +135,18 @@ func TestKilledProgramLeavesAPartialResult(t *testing.T) {
 	out, pid := filepath.Join(dir, "out"), filepath.Join(dir, "pid")
 	script := fmt.Sprintf("echo $$ >%s; exec %s", pid, overStdio(t))
 	cmd := longRun(t, out, "--command", strconv.Quote(sh)+" -c '"+script+"'")
-	text, err := os.ReadFile(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, pid)
 	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	process, err := os.FindProcess(n)
 	if err == nil {
 		err = process.Signal(syscall.SIGKILL)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if code := codeOf(t, cmd.Wait()); code != exitTarget {
 		t.Errorf("exit code %d, want %d", code, exitTarget)
 	}
-	r, err := results.Load(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := loaded(t, out)
 	if !r.Partial || !strings.Contains(r.Reason, "ended: signal: killed") || r.Target.Stdio == nil || r.Target.Stdio.Exit == "" {
 		t.Errorf("partial %v (%s), stdio %+v", r.Partial, r.Reason, r.Target.Stdio)
 	}

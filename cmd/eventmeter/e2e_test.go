@@ -87,9 +87,7 @@ var programDir string
 func program(t *testing.T) string {
 	t.Helper()
 	file, err := buildOnce()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return file
 }
 
@@ -117,9 +115,7 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 func watched(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := limited(t, self, args...)
 	cmd.Env = append(cmd.Env, asCommand+"=1")
 	return cmd
@@ -179,28 +175,18 @@ func serveTargetWith(t *testing.T, o embedded.Options, args ...string) (embedded
 	t.Helper()
 	cmd := command(t, append([]string{"serve", "--options", "-"}, args...)...)
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		in.Close()
 		_ = cmd.Wait()
 	})
-	if err := embedded.WriteOptions(in, o); err != nil {
-		t.Fatal(err)
-	}
+	must(t, embedded.WriteOptions(in, o))
 	var ready embedded.Ready
-	if err := json.NewDecoder(out).Decode(&ready); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.NewDecoder(out).Decode(&ready))
 	return ready, cmd
 }
 
@@ -270,10 +256,7 @@ func TestRunOnTheEmbeddedTarget(t *testing.T) {
 	if code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
-	r, err := results.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := loaded(t, dir)
 	exact(t, r, 40)
 	if r.Partial || !r.Target.Embedded || r.Target.Process == nil || r.Target.Process.Memory == 0 {
 		t.Errorf("target %+v, partial %v", r.Target, r.Partial)
@@ -305,9 +288,7 @@ func TestRunLanesInTurns(t *testing.T) {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
 	r, err := results.Read(strings.NewReader(stdout))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if r.Upstream.Dropped == 0 { // else turns differ
 		exact(t, r, 120)
 	}
@@ -323,9 +304,7 @@ func TestRunAgainstAServer(t *testing.T) {
 	t.Parallel()
 	ready, _ := serveTarget(t, "--allow-private-callbacks", "--callback-insecure", "--token", "t0", "--token", "t1", "--tls")
 	tokens := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(tokens, []byte("\ufefft0\n# a comment\nt1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(tokens, []byte("\ufefft0\n# a comment\nt1\n"), 0o600))
 	for name, extra := range map[string][]string{
 		"inject": {"--upstream-url", ready.Admin},
 		"http": {
@@ -344,9 +323,7 @@ func TestRunAgainstAServer(t *testing.T) {
 				t.Fatalf("exit code %d\n%s", code, stderr)
 			}
 			r, err := results.Read(strings.NewReader(stdout))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			exact(t, r, 40)
 			if strings.Contains(stdout, "t0") {
 				t.Error("a token is in the result")
@@ -371,9 +348,7 @@ func TestFailuresNameTheirReason(t *testing.T) {
 		t.Fatal(err)
 	}
 	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	nobody := "http://" + free.Addr().String() + "/mcp"
 	free.Close()
 	for name, tt := range map[string]struct {
@@ -497,9 +472,7 @@ func TestDiscover(t *testing.T) {
 	// The profile to start from must be one.
 	_, yaml, _ := strings.Cut(stdout, "--write FILE writes it\n")
 	file := filepath.Join(t.TempDir(), "first.yaml")
-	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(yaml), 0o600))
 	if out, stderr, code := execute(t, "profiles", "check", file); code != 0 || !strings.Contains(out, "3 lanes") {
 		t.Errorf("exit code %d: %s%s", code, out, stderr)
 	}
@@ -533,4 +506,27 @@ func TestProfilesCommands(t *testing.T) {
 	if _, stderr, code := execute(t, "profiles", "show", "compar"); code != exitUsage || !strings.Contains(stderr, "compare") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
+}
+
+// must ends the test if a step of it has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// loaded returns the result in the archive of a run.
+func loaded(t testing.TB, dir string) *results.Result {
+	t.Helper()
+	r, err := results.Load(dir)
+	must(t, err)
+	return r
+}
+
+func readFile(t testing.TB, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	must(t, err)
+	return text
 }

@@ -18,12 +18,8 @@ func parsed(t *testing.T, variables map[string]string, args ...string) (*cobra.C
 	t.Helper()
 	root := newRoot(streams{})
 	c, rest, err := root.Find(args)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.ParseFlags(rest); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, c.ParseFlags(rest))
 	if err := applyEnvironment(c, variables, c.Flags().Args()); err != nil {
 		return c, err
 	}

@@ -17,9 +17,7 @@ func unmasked(t *testing.T, args ...string) *exec.Cmd {
 	cmd := command(t, args...)
 	cmd.Args = append([]string{"sh", "-c", `umask 0; exec "$0" "$@"`, cmd.Path}, args...)
 	sh, err := exec.LookPath("sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd.Path = sh
 	return cmd
 }
@@ -54,9 +52,7 @@ func private(t *testing.T, what, dir string) map[string]int {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found
 }
 

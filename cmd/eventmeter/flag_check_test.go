@@ -35,12 +35,8 @@ func TestBadInput(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	cases := write("cases.yaml", smallCases)
@@ -175,28 +171,18 @@ func TestNewOut(t *testing.T) {
 func TestTokenFile(t *testing.T) {
 	dir := t.TempDir()
 	tokens, profile := filepath.Join(dir, "tokens"), filepath.Join(dir, "p.yaml")
-	if err := os.WriteFile(tokens, []byte("one\n# two\nthree\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(tokens, []byte("one\n# two\nthree\n"), 0o600))
 	_, source, err := profiles.Read("capacity", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(profile, source, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(profile, source, 0o600))
 	p, err := loadProfile(runFlags{reader: &profileReader{}, set: []string{"target.tokenFile=" + tokens}}, profile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	step, err := p.At(5)
 	if err != nil || strings.Join(step.Target.Tokens, " ") != "one three" {
 		t.Errorf("%v, %+v", err, step)
 	}
 	text, err := p.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := profiles.Parse("of the parent", text, nil, systems.Table); err != nil {
 		t.Errorf("%v\n%s", err, text)
 	}
@@ -216,13 +202,9 @@ func TestUpstreamURL(t *testing.T) {
 			set = append(set, "upstream.kind="+c.kind)
 		}
 		name, data, err := profiles.Read(c.profile, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		kind, _, err := profiles.UpstreamOf(name, data, set)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got, err := upstreamURLOf(kind, url); err != nil || got != c.want {
 			t.Errorf("%+v: %s, %v", c, got, err)
 		}

@@ -53,17 +53,13 @@ func TestFormatFiles(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	for _, name := range []string{"md", "json"} {
-		if err := os.WriteFile(in(name), []byte("before\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(in(name), []byte("before\n"), 0o600))
 	}
 	f := formatFlags{
 		can:   []string{formatText, formatJSON, formatMarkdown},
 		given: []string{"text=" + in("missing/x"), "json=" + in("json"), "markdown=" + in("md")},
 	}
-	if err := f.check(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.check())
 	writes := func(text string) func(goio.Writer) error {
 		return func(w goio.Writer) error { _, err := goio.WriteString(w, text); return err }
 	}
@@ -110,10 +106,7 @@ func TestFormatsOfARun(t *testing.T) {
 		t.Errorf("%s", stdout)
 	}
 	read := func(name string) string {
-		data, err := os.ReadFile(in(name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := readFile(t, in(name))
 		return string(data)
 	}
 	var suites struct {

@@ -21,14 +21,9 @@ func golden(t *testing.T, name string, lines []string) []string {
 	t.Helper()
 	file := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o644))
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, file)
 	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 }
 
@@ -131,13 +126,9 @@ func keepsKeys(t *testing.T, r *results.Result) {
 func resultKeys(t *testing.T, r *results.Result) []string {
 	t.Helper()
 	text, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var v map[string]any
-	if err := json.Unmarshal(text, &v); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &v))
 	var keys []string
 	for name, part := range v {
 		if lanes, ok := part.([]any); ok && name == "lanes" {

@@ -70,9 +70,7 @@ func TestExamples(t *testing.T) {
 		"chat.jsonl": `{"t": 0, "payload": {"text": "a"}}` + "\n" + `{"t": 5, "payload": {"text": "b"}}` + "\n",
 		"tokens.txt": "a\n",
 	} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

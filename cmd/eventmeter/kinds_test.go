@@ -23,7 +23,6 @@ import (
 
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/internal/embedded"
-	"github.com/eventmeter/eventmeter/results"
 )
 
 // injectLines is the program of upstream.kind exec: it tells the target of
@@ -159,9 +158,7 @@ func traceOf(t *testing.T) string {
 		)
 	}
 	file := filepath.Join(t.TempDir(), "trace.jsonl")
-	if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, b.Bytes(), 0o600))
 	return file
 }
 
@@ -263,29 +260,18 @@ target: {url: "`+ready.URL+`", tokens: [t]}
 	}
 	cmd := watched(t, "run", "--profile", profile, "--out", dir)
 	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	waitForLine(t, stderr, "measure")
 	for i := range 12 {
-		if err := inject(ready.Admin, fmt.Appendf(nil, `{"channel":"channel-0","text":"number %d"}`, i)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, inject(ready.Admin, fmt.Appendf(nil, `{"channel":"channel-0","text":"number %d"}`, i)))
 	}
 	waitForStats(t, ready, `"webhook":108`)
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(os.Interrupt))
 	if code := codeOf(t, cmd.Wait()); code != exitInterrupted {
 		t.Errorf("exit code %d, want %d", code, exitInterrupted)
 	}
-	r, err := results.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := loaded(t, dir)
 	for _, l := range r.Lanes {
 		f := l.Figures
 		if r.Upstream.Scheduled != 0 || l.Expected != 0 || l.Detail.Unprobed != 36 || f["observedEvents"] != 36 ||
@@ -306,9 +292,7 @@ func waitForStats(t *testing.T, ready embedded.Ready, text string) {
 	for range 3000 {
 		<-tick.C
 		resp, err := http.Get(ready.Admin + "/stats")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		b, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if bytes.Contains(b, []byte(text)) {

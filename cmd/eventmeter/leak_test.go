@@ -31,9 +31,7 @@ thresholds: ["target.leak.memory == none", "target.leak.files == none"]
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	r, err := results.Rebuild(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	memory, files := r.Target.Leak["memory"], r.Target.Leak["files"]
 	const mib = 1 << 20
 	if memory.Verdict != results.LeakFound || memory.Slope < 200*mib || memory.Slope > 300*mib {
@@ -82,10 +80,7 @@ func TestLeakIsJudgedFromTheMeasuredPhase(t *testing.T) {
 	if code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}
-	r, err := results.Load(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := loaded(t, out)
 	if files := r.Target.Leak["files"]; files.Points > 0 && files.Start < streams {
 		t.Errorf("%g open files of a target with %d streams: %+v", files.Start, streams, files)
 	} else if files.Points == 0 {

@@ -48,28 +48,19 @@ func TestMetricsAgreeEverywhere(t *testing.T) {
 		"1s",
 	)
 	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	said := bufio.NewScanner(stderr)
 	if !said.Scan() || !strings.HasPrefix(said.Text(), "metrics at http://") {
 		t.Fatalf("it says %q", said.Text())
 	}
 	server.Scrape(t, strings.TrimSuffix(strings.TrimPrefix(said.Text(), "metrics at http://"), "/metrics"))
 	rest, err := io.ReadAll(stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if code := codeOf(t, cmd.Wait()); code != 0 && code != exitBottleneck || strings.Contains(string(rest), "warning") {
 		t.Fatalf("exit code %d\n%s", code, rest)
 	}
-	r, err := results.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := loaded(t, dir)
 	pushed{otlp.Last(t), nil}.agree(t, r)
 	rising(t, otlp.Pushes(t))
 	for way, selector := range map[string]string{"scraped": `instance!=""`, "written": `instance=""`} {
@@ -157,10 +148,7 @@ func TestMetricsOfProcesses(t *testing.T) {
 	if code != 0 && code != exitBottleneck || strings.Contains(stderr, "warning") {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
-	r, err := results.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := loaded(t, dir)
 	s := pushed{to.Last(t), map[string]string{"job": "eventmeter"}}
 	s.agree(t, r)
 	rising(t, to.Pushes(t))
@@ -225,9 +213,7 @@ func TestMetricsNobodyTakes(t *testing.T) {
 func TestMetricsFlags(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer taken.Close()
 	for _, c := range []struct {
 		args []string

@@ -48,9 +48,7 @@ func freePorts(t *testing.T, n int) []string {
 	addrs := make([]string, n)
 	for i := range addrs {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer l.Close() // all are held until all are known
 		addrs[i] = l.Addr().String()
 	}
@@ -77,15 +75,11 @@ http {
   scgi_temp_path scgi;
 ` + servers + "}\n"
 	file := filepath.Join(folder, "nginx.conf")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(config), 0o600))
 	cmd := exectest.Command(path, "-p", folder, "-c", file, "-e", filepath.Join(folder, "error.log"))
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -115,26 +109,18 @@ http {
 func certificate(t *testing.T, folder string) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "proxy"}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cert, key = filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem")
 	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: pkcs8}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
 	}
 	return cert, key
 }
@@ -292,9 +278,7 @@ func (o outcome) result(t *testing.T) *results.Result {
 		t.Fatalf("exit code %d\n%s", o.code, o.stderr)
 	}
 	r, err := results.Read(strings.NewReader(o.stdout))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 

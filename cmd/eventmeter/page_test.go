@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter/internal/exectest"
-	"github.com/eventmeter/eventmeter/results"
 )
 
 // chromium finds a browser. Without one the test is skipped, except where the
@@ -76,10 +75,7 @@ var requested = regexp.MustCompile(`"url":"(?:http|ws)s?://([^/:"]*)`)
 // machine need not show a frame, and so not redraw them, before the page is measured.
 func cutOff(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, file)
 	page := policyTag.ReplaceAllString(string(text), "")
 	page = strings.Replace(page, "<details", "<details open", -1)
 	page = strings.Replace(page, "</head>", `<style>html { width: 400px }</style></head>`, 1)
@@ -90,9 +86,7 @@ addEventListener('load', () => setTimeout(() => {
 }, 1000));
 </script></body>`, 1)
 	copied := filepath.Join(t.TempDir(), "narrow.html")
-	if err := os.WriteFile(copied, []byte(page), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(copied, []byte(page), 0o600))
 	dom, _ := browse(t, copied, 400)
 	m := wideMark.FindStringSubmatch(dom)
 	if m == nil {
@@ -119,10 +113,7 @@ func TestThePageInABrowser(t *testing.T) {
 	if code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
-	r, err := results.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := loaded(t, dir)
 	both, stderr, code := execute(t, "report", dir, dir, dir, "--format", "html")
 	if code != 0 || strings.Count(both, `<article class="tile `) != 3*len(r.Lanes) {
 		t.Fatalf("exit code %d\n%s", code, stderr)
@@ -132,9 +123,7 @@ func TestThePageInABrowser(t *testing.T) {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
 	beside := filepath.Join(t.TempDir(), "compared.html")
-	if err := os.WriteFile(beside, []byte(compared), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(beside, []byte(compared), 0o600))
 	for name, file := range map[string]string{"one": filepath.Join(dir, "report.html"), "compared": beside} {
 		dom, complaints := browse(t, file, 1200)
 		if complaints != "" {

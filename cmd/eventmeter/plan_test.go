@@ -101,12 +101,8 @@ func writeSearch(t *testing.T, dir, mode string, delivery, held float64) {
 		Costs:    []results.CapacityCost{{Lane: mode, Mode: mode, Missing: []string{}}},
 		Warnings: []results.Warning{},
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := results.WriteFile(filepath.Join(dir, results.CapacityFile), c.Write); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(dir, 0o755))
+	must(t, results.WriteFile(filepath.Join(dir, results.CapacityFile), c.Write))
 }
 
 // planned runs the plan command in this process.
@@ -265,18 +261,11 @@ func TestPlanAtMost(t *testing.T) {
 func changeSearch(t *testing.T, dir string, change func(*results.Capacity)) {
 	t.Helper()
 	file := filepath.Join(dir, results.CapacityFile)
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := readFile(t, file)
 	c, err := results.ReadCapacity(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	change(c)
-	if err := results.WriteFile(file, c.Write); err != nil {
-		t.Fatal(err)
-	}
+	must(t, results.WriteFile(file, c.Write))
 }
 
 // TestPlanOfAnIdleListener: a search that did not see the processes that work makes no plan.
@@ -296,10 +285,7 @@ func TestPlanBadInput(t *testing.T) {
 	writeSearch(t, dir, "push", 50e-6, 1e-6)
 	other := filepath.Join(t.TempDir(), "other")
 	writeSearch(t, other, "push", 50e-6, 1e-6)
-	c, err := os.ReadFile(filepath.Join(other, results.CapacityFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := readFile(t, filepath.Join(other, results.CapacityFile))
 	if err := os.WriteFile(
 		filepath.Join(other, results.CapacityFile),
 		[]byte(strings.Replace(string(c), `"name": "target"`, `"name": "another"`, 1)),
@@ -344,15 +330,11 @@ func TestPlanBadInput(t *testing.T) {
 	old := filepath.Join(t.TempDir(), "old")
 	writeSearch(t, old, "push", 50e-6, 1e-6)
 	searches, err := readSearches([]string{old})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range searches[0].Capacity.Steps {
 		searches[0].Capacity.Steps[i].Usage = nil // as before there were plans
 	}
-	if err := results.WriteFile(filepath.Join(old, results.CapacityFile), searches[0].Capacity.Write); err != nil {
-		t.Fatal(err)
-	}
+	must(t, results.WriteFile(filepath.Join(old, results.CapacityFile), searches[0].Capacity.Write))
 	if _, stderr, code := planned(
 		t,
 		append([]string{old}, good...)...); code != exitUsage ||

@@ -53,19 +53,12 @@ func pageCommands(page string) []pageCommand {
 // searches until just before their first step.
 func TestPlanningPage(t *testing.T) {
 	const name = "../../docs/planning.md"
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, name)
 	page := string(text)
 	searches, err := filepath.Abs("testdata/plan")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file, err := filepath.Abs(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	kinds := map[string]int{}
 	var made []string
 	for _, c := range pageCommands(page) {
@@ -112,8 +105,6 @@ func TestPlanningPage(t *testing.T) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(page), 0o644))
 	}
 }

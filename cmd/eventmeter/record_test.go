@@ -15,9 +15,7 @@ import (
 func TestRecordErrors(t *testing.T) {
 	t.Parallel()
 	taken := filepath.Join(t.TempDir(), "taken")
-	if err := os.WriteFile(taken, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(taken, []byte("precious"), 0o600))
 	for name, c := range map[string]struct {
 		args []string
 		code int
@@ -55,12 +53,8 @@ func TestRecordAndRunRecord(t *testing.T) {
 	arrived, fired := filepath.Join(dir, "arrived.jsonl"), filepath.Join(dir, "published.jsonl")
 	recorder := command(t, "record", "-t", ready.URL, "-e", "chat.message", "--duration", "1m", "--out", arrived)
 	progress, err := recorder.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := recorder.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, recorder.Start())
 	said := bufio.NewScanner(progress)
 	waitForText(t, said, "measure") // what comes before is not recorded
 	stdout, stderr, code := execute(t, smoke("--target", ready.URL, "--token", "t", "--upstream", "inject", "--upstream-url", ready.Admin,
@@ -70,9 +64,7 @@ func TestRecordAndRunRecord(t *testing.T) {
 	}
 	f := readTrace(t, fired)
 	waitForText(t, said, fmt.Sprintf(" %d unexpected", len(f))) // they are of another run
-	if err := recorder.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	must(t, recorder.Process.Signal(os.Interrupt))
 	waitForText(t, said, "events recorded in")
 	if err := recorder.Wait(); err != nil {
 		t.Error(err)
@@ -104,14 +96,10 @@ func waitForText(t *testing.T, lines *bufio.Scanner, text string) {
 func readTrace(t *testing.T, name string) []upstream.TraceEntry {
 	t.Helper()
 	file, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	entries, err := upstream.ReadTrace(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return entries
 }
 

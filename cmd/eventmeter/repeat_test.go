@@ -72,10 +72,7 @@ func TestRepeat(t *testing.T) {
 			t.Errorf("%s: %q: exit code %d\n%s", name, words, code, &errs)
 			continue
 		}
-		first, err := results.Load(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := loaded(t, dir)
 		second, err := results.Load(filepath.Join(dir, "again"))
 		if err != nil || second.Upstream.Scheduled != first.Upstream.Scheduled || second.Target.Embedded != first.Target.Embedded ||
 			len(second.Shards) != len(first.Shards) {
@@ -105,10 +102,7 @@ func ownAddress() string {
 // repeatCommand is what report.html says under "run again", in words.
 func repeatCommand(t *testing.T, dir string) []string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(dir, "report.html"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := readFile(t, filepath.Join(dir, "report.html"))
 	m := regexp.MustCompile(`<pre class="command"><code>(.*?)</code>`).FindSubmatch(page)
 	if m == nil {
 		t.Fatal("the page has no command")

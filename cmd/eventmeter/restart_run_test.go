@@ -203,9 +203,7 @@ phases: {warmup: 0s, measure: 8s, drain: 5s}
 func runOver(t *testing.T, profile string) (r *results.Result, stderr string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "restart.yaml")
-	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(profile), 0o600))
 	stdout, stderr, code := execute(t, "run", "--quiet", "--format=json", "--profile", file)
 	if code != exitOK && code != exitBottleneck { // a busy machine drops events
 		t.Fatalf("exit code %d\n%s", code, stderr)

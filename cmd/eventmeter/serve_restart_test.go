@@ -26,18 +26,14 @@ func postJSON(t *testing.T, url, body, token string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode/100 != 2 {
@@ -87,9 +83,7 @@ func TestSubscriptionsSurviveAKill(t *testing.T) {
 		t.Fatalf("the first post is %s", p.body)
 	}
 	// Nothing is left to do when the subscription was answered.
-	if err := process.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, process.Process.Kill())
 	_ = process.Wait()
 
 	second, _ := serveTargetWith(t, opts)
@@ -121,9 +115,7 @@ func TestSubscriptionsSurviveAKill(t *testing.T) {
 func getText(t *testing.T, url string) string {
 	t.Helper()
 	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	var b bytes.Buffer
 	if _, err := b.ReadFrom(resp.Body); err != nil {
@@ -135,9 +127,7 @@ func getText(t *testing.T, url string) string {
 func TestServeOverADamagedState(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "state.json")
-	if err := os.WriteFile(file, []byte(`{"schema":"eventmeter.state/1","subscr`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(`{"schema":"eventmeter.state/1","subscr`), 0o600))
 	_, stderr, code := execute(t, "serve", "--options", fmt.Sprintf(`{"State":%q}`, file))
 	if code != exitUsage || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, file+" is damaged") ||
 		!strings.Contains(stderr, "move it away") {

@@ -19,17 +19,11 @@ import (
 // The curl command that serve prints, and that of its help, do what they say.
 func TestAnnouncedCurlInjects(t *testing.T) {
 	s, err := refserver.New(refserver.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, s.Start(t.Context()))
 	defer s.Close(t.Context())
 	var said bytes.Buffer
-	if err := announce(&said, embedded.Ready{URL: s.URL(), Admin: s.AdminURL()}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, announce(&said, embedded.Ready{URL: s.URL(), Admin: s.AdminURL()}))
 	help := strings.ReplaceAll(newServeCommand(streams{}).Example, "http://127.0.0.1:8081", s.AdminURL())
 	command := regexp.MustCompile(`curl -H '([^:]+): ([^']+)' -d '([^']+)' (\S+)`)
 	for name, text := range map[string]string{"announced": said.String(), "help": help} {
@@ -39,14 +33,10 @@ func TestAnnouncedCurlInjects(t *testing.T) {
 			continue
 		}
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, m[4], strings.NewReader(m[3]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		req.Header.Set(m[1], m[2])
 		resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusAccepted {
 			t.Errorf("%s: %s answered %s", name, m[0], resp.Status)
@@ -66,9 +56,7 @@ func TestFlagsHoldOverOptions(t *testing.T) {
 		f.add(&c)
 		value := values[c.Flags().Lookup(option.flag).Value.Type()]
 		document := fmt.Sprintf(`{%q: %s, "NextPoll": "9s"}`, option.field, value[1])
-		if err := c.ParseFlags([]string{"--" + option.flag + "=" + value[0], "--options", document}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.ParseFlags([]string{"--" + option.flag + "=" + value[0], "--options", document}))
 		if err := f.load(&c, streams{}); err != nil {
 			t.Errorf("--%s: %v", option.flag, err)
 			continue
@@ -84,9 +72,7 @@ func TestFlagsHoldOverOptions(t *testing.T) {
 // are.
 func TestServeAnnouncesItself(t *testing.T) {
 	var out strings.Builder
-	if err := announce(&out, embedded.Ready{URL: "http://127.0.0.1:8080/mcp", Admin: "http://127.0.0.1:8081"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, announce(&out, embedded.Ready{URL: "http://127.0.0.1:8080/mcp", Admin: "http://127.0.0.1:8081"}))
 	want := `MCP         http://127.0.0.1:8080/mcp
 admin       http://127.0.0.1:8081
 

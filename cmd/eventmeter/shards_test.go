@@ -41,9 +41,7 @@ thresholds: ["*.lostSilent == 0", "*.unexpected == 0", "push.delivered <= 40"]
 func writeProfile(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "profile.yaml")
-	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, []byte(text), 0o644))
 	return name
 }
 
@@ -95,9 +93,7 @@ func TestProcesses(t *testing.T) {
 		t.Fatalf("code %d\n%s\n%s", code, stdout, stderr)
 	}
 	r, err := results.Rebuild(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	shardedExactly(t, r)
 	// (16 + 4) × 4 pairs of event and subscription, without three of four of the last lane.
 	if want := 20.0 / 32; r.Coverage != want {
@@ -122,9 +118,7 @@ func TestProcesses(t *testing.T) {
 	if out, errs, code := execute(t, "compare", dir, again); code != exitOK {
 		t.Errorf("compare: code %d\n%s\n%s", code, out, errs)
 	}
-	if err := os.RemoveAll(filepath.Join(dir, "shard-2")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(filepath.Join(dir, "shard-2")))
 	if out, errs, code := execute(
 		t,
 		"merge",
@@ -140,10 +134,7 @@ func TestProcesses(t *testing.T) {
 
 func fileText(t *testing.T, dir, name string) string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := readFile(t, filepath.Join(dir, name))
 	return string(data)
 }
 
@@ -170,9 +161,7 @@ func TestShards(t *testing.T) {
 		t.Fatalf("merge: code %d\n%s\n%s", code, stdout, stderr)
 	}
 	r, err := results.Rebuild(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	shardedExactly(t, r)
 	if _, stderr, code := execute(
 		t,
@@ -232,15 +221,11 @@ func runShards(t *testing.T, profile, root string, wait time.Duration, more ...s
 func TestProcessDies(t *testing.T) {
 	t.Parallel()
 	p, err := profiles.Load(writeProfile(t, shardable), []string{"phases.measure=4s"}, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var children []*exec.Cmd
 	var kill sync.Once
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	out, err := shard.Processes{
 		Options: run.Options{
@@ -281,14 +266,10 @@ func TestProcessesInterrupted(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	cmd := watched(t, "run", "--profile", writeProfile(t, shardable), "--processes", "2", "--out", dir, "--set", "phases.measure=5m")
 	errs, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var stdout bytes.Buffer
 	cmd.Stdout = &stdout
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	var seen strings.Builder
 	buf := make([]byte, 4096)
 	for sent := false; ; {
@@ -296,9 +277,7 @@ func TestProcessesInterrupted(t *testing.T) {
 		seen.Write(buf[:n])
 		if !sent && strings.Contains(seen.String(), "\nmeasure") {
 			sent = true
-			if err := cmd.Process.Signal(os.Interrupt); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cmd.Process.Signal(os.Interrupt))
 		}
 		if err != nil {
 			break // the pipe ends with the command

@@ -58,9 +58,7 @@ func TestDiscoverWrites(t *testing.T) {
 			t.Fatalf("%s: exit code %d\n%s\n%s", tt.name, code, stderr, text)
 		}
 		r, err := results.Read(strings.NewReader(stdout))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := range r.Lanes {
 			if l := &r.Lanes[i]; l.Ready.Active != 10 || l.Lost() != 0 || tt.expected != (l.Delivered > 0) {
 				t.Errorf("%s: %s: %d active, %d expected, %d delivered", tt.name, l.Name, l.Ready.Active, l.Expected, l.Delivered)
@@ -172,9 +170,7 @@ func TestDiscoverUpdates(t *testing.T) {
 			continue
 		}
 		r, err := results.Read(strings.NewReader(stdout))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if l := &r.Lanes[0]; l.Ready.Active != 10 || l.Expected == 0 || l.Delivered != l.Expected {
 			t.Errorf("%s: %d active, %d of %d delivered", name, l.Ready.Active, l.Delivered, l.Expected)
 		}
@@ -222,9 +218,7 @@ func TestProfileOfStandardInput(t *testing.T) {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
 	r, err := results.Read(strings.NewReader(stdout))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// 30/s for 500 ms are 15 events, to three subscriptions each.
 	if l := r.Lanes[0]; l.Subscriptions != 3 || r.Upstream.Scheduled != 15 || l.Expected != 3*r.Upstream.Accepted ||
 		l.Delivered != l.Expected {
@@ -276,9 +270,7 @@ func TestSampleOf(t *testing.T) {
 		`{}`:                                           `{"text":"{{.Probe}}"}`,
 	} {
 		var payload map[string]any
-		if err := json.Unmarshal([]byte(in), &payload); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(in), &payload))
 		if got := flow(withProbe(payload)); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}

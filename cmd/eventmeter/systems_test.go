@@ -119,10 +119,7 @@ func (c profileRun) run(t *testing.T) *results.Result {
 	if code != 0 && code != exitBottleneck {
 		t.Fatalf("exit code %d\n%s\n%s", code, stderr, stdout)
 	}
-	r, err := results.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := loaded(t, dir)
 	pushed{metrics.Last(t), map[string]string{"job": "eventmeter"}}.agree(t, r)
 	rising(t, metrics.Pushes(t))
 	if r.Partial || len(r.Thresholds) == 0 {
@@ -153,9 +150,7 @@ func (c profileRun) run(t *testing.T) *results.Result {
 func (c profileRun) account(t *testing.T, r *results.Result) {
 	t.Helper()
 	p, err := profiles.Load(c.profile, c.set, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	u := r.Upstream
 	if u.Scheduled != u.Published+u.Dropped || u.Published != u.Accepted+u.Uncertain+u.Refused {
 		t.Errorf("upstream %+v", u)
@@ -207,9 +202,7 @@ func (c profileRun) account(t *testing.T, r *results.Result) {
 func heardBy(t *testing.T, l profiles.Lane, sources int) int64 {
 	t.Helper()
 	compiled, err := profiles.CompileLane(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	by := make([]int64, sources)
 	for i := range l.Subscriptions {
 		owed := compiled.Sources(i)

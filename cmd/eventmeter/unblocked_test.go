@@ -16,21 +16,15 @@ import (
 func fullPipe(t *testing.T) *os.File {
 	t.Helper()
 	var ends [2]int
-	if err := syscall.Pipe(ends[:]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Pipe(ends[:]))
 	read, write := os.NewFile(uintptr(ends[0]), "read"), os.NewFile(uintptr(ends[1]), "write")
 	t.Cleanup(func() { read.Close(); write.Close() })
-	if err := syscall.SetNonblock(ends[1], true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.SetNonblock(ends[1], true))
 	for filled := false; !filled; {
 		_, err := syscall.Write(ends[1], make([]byte, 4096))
 		filled = err != nil
 	}
-	if err := syscall.SetNonblock(ends[1], false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.SetNonblock(ends[1], false))
 	return write
 }
 
@@ -55,9 +49,7 @@ func TestBlockedStandardOutput(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	cmd := command(t, smoke("--quiet", "--format=json", "--out", dir)...)
 	cmd.Stdout = fullPipe(t)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	over := make(chan error, 1)
 	go func() { over <- cmd.Wait() }()
 	for {

@@ -56,12 +56,8 @@ func startAISDK(t *testing.T, o refserver.Options) *aiSDK {
 	o.AllowPrivateCallbacks, o.CallbackCAFile = true, cert
 	o.RetryBase, o.RetryMax, o.AckTimeout = 20*time.Millisecond, 1000, patience
 	server, err := refserver.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, server.Start(t.Context()))
 	t.Cleanup(func() {
 		if err := server.Close(t.Context()); err != nil {
 			t.Error(err)
@@ -215,9 +211,7 @@ func TestAISDKExpiredForTheClient(t *testing.T) {
 func TestAISDKGap(t *testing.T) {
 	t.Parallel()
 	spec, err := faults.Load("announce(every=3)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a := startAISDK(t, refserver.Options{Faults: spec})
 	key := a.subscribe("c", time.Hour)
 	one, two := a.publish("c"), a.publish("c")
@@ -238,16 +232,12 @@ func TestAISDKTerminated(t *testing.T) {
 	t.Parallel()
 	a := startAISDK(t, refserver.Options{})
 	removed := a.subscribe("c", time.Hour)
-	if err := a.server.Offer("chat.message", false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.server.Offer("chat.message", false))
 	s := a.got("the end", func(s aiStats) bool { return len(s.Terminations) == 1 })
 	if e := s.Terminations[0]; e.Key != removed || !slices.Contains([]int{-32011, -32023}, e.Code) {
 		t.Errorf("a removed type ends with %+v, want NotFound", e)
 	}
-	if err := a.server.Offer("chat.message", true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.server.Offer("chat.message", true))
 	revoked := a.subscribe("c", time.Hour)
 	a.server.Revoke("alice")
 	s = a.got("the end", func(s aiStats) bool { return len(s.Terminations) == 2 })
@@ -269,5 +259,13 @@ func TestAISDKUnsubscribeUnknown(t *testing.T) {
 	}
 	if s := stats[aiStats](a.script); len(s.Subscriptions) != 1 {
 		t.Errorf("the client keeps %v, want the record", s.Subscriptions)
+	}
+}
+
+// must ends the test if a step of it has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -20,9 +20,7 @@ import (
 func listed(t *testing.T, name string) (rows []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/interop.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for line := range strings.Lines(string(text)) {
 		if rest, ok := strings.CutPrefix(line, "| `"+name+"` | "); ok {
 			for _, m := range regexp.MustCompile("`([a-z0-9-]+)`").FindAllStringSubmatch(rest, -1) {
@@ -40,9 +38,7 @@ func listed(t *testing.T, name string) (rows []string) {
 func checkFinds(t *testing.T, name string, args ...string) *results.Check {
 	t.Helper()
 	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := exectest.CommandContext(
 		t.Context(),
 		path,
@@ -81,9 +77,7 @@ func TestCheckHandler(t *testing.T) {
 	cert, key := certificate(t)
 	s := start(t, "handler.mjs", "--ca", cert, "--until-eof")
 	file := filepath.Join(t.TempDir(), "interop.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, handlerProfile, s.URL, cert, key, "ttl: default", s.Control), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, fmt.Appendf(nil, handlerProfile, s.URL, cert, key, "ttl: default", s.Control), 0o600))
 	c := checkFinds(t, "mcp-handler", "--profile", file)
 	if c.Held < 20 || len(c.Stages) != 2 {
 		t.Errorf("%d rows held in %d parts", c.Held, len(c.Stages))

@@ -22,9 +22,7 @@ type offer struct {
 func discover(t *testing.T, args ...string) (o offer) {
 	t.Helper()
 	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var stderr strings.Builder
 	cmd := exectest.CommandContext(t.Context(), path, append([]string{"discover", "--format=json"}, args...)...)
 	cmd.Stderr = &stderr

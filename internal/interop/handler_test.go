@@ -99,9 +99,7 @@ func TestMain(m *testing.M) {
 func eventmeterRun(t *testing.T, profile string) laneResult {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "interop.yaml")
-	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(profile), 0o600))
 	lanes := runProgram(t, "--profile", file)
 	if len(lanes) != 1 {
 		t.Fatalf("%d lanes: %+v", len(lanes), lanes)
@@ -113,9 +111,7 @@ func eventmeterRun(t *testing.T, profile string) laneResult {
 func runProgram(t *testing.T, args ...string) []laneResult {
 	t.Helper()
 	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out := filepath.Join(t.TempDir(), "out")
 	cmd := exectest.CommandContext(t.Context(), path, append([]string{"run", "--out", out, "--plain"}, args...)...)
 	var text bytes.Buffer

@@ -64,9 +64,7 @@ func TestLastEventIDNode(t *testing.T) {
 			t.Parallel()
 			s := start(t, "resume.mjs", append(c.args, "--until-eof")...)
 			file := filepath.Join(t.TempDir(), "resume.yaml")
-			if err := os.WriteFile(file, []byte(strings.Replace(resumeProfile, "SETTINGS", c.settings, 1)), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(file, []byte(strings.Replace(resumeProfile, "SETTINGS", c.settings, 1)), 0o600))
 			f := runProgram(t, "--profile", file, "--target", s.URL)[0].Figures
 			var server resumeStats
 			until(t, "the end of the streams", func() bool {
@@ -96,9 +94,7 @@ func TestNoEventStoreNode(t *testing.T) {
 	t.Parallel()
 	s := start(t, "resume.mjs", "--no-store", "--until-eof")
 	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file := filepath.Join(t.TempDir(), "resume.yaml")
 	if err := os.WriteFile(
 		file,

@@ -60,9 +60,7 @@ func newCallback(t *testing.T) *callback {
 	}))
 	cert, key := certificate(t)
 	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
 	c.StartTLS()
 	t.Cleanup(c.Close)
@@ -121,9 +119,7 @@ func judge(t *testing.T, library *script, secret string, m signed) {
 		signed
 		Secret string `json:"secret"`
 	}{m, secret}
-	if err := call(t.Context(), http.MethodPost, library.Control+"/verify", ask, &verdict); err != nil {
-		t.Fatal(err)
-	}
+	must(t, call(t.Context(), http.MethodPost, library.Control+"/verify", ask, &verdict))
 	if want := len(
 		m.ID,
 	) + len(
@@ -144,16 +140,10 @@ func TestWhatWeSign(t *testing.T) {
 	t.Parallel()
 	library, sink := start(t, "signatures.mjs", "--until-eof"), newCallback(t)
 	spec, err := faults.Load("announce(every=3)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, err := refserver.New(refserver.Options{AllowPrivateCallbacks: true, CallbackInsecure: true, Faults: spec})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, s.Start(t.Context()))
 	defer s.Close(t.Context())
 	publish := func(seq uint32, text string) {
 		t.Helper()
@@ -211,9 +201,7 @@ func TestWhatWeSign(t *testing.T) {
 func keyOf(t *testing.T, secret string) *wire.Key {
 	t.Helper()
 	key, err := wire.ParseSecret(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return key
 }
 
@@ -231,9 +219,7 @@ func TestWhatWeAccept(t *testing.T) {
 			Secret string `json:"secret"`
 		}{m, secret}
 		var answer struct{ Signature string }
-		if err := call(t.Context(), http.MethodPost, library.Control+"/sign", ask, &answer); err != nil {
-			t.Fatal(err)
-		}
+		must(t, call(t.Context(), http.MethodPost, library.Control+"/sign", ask, &answer))
 		m.Signature = answer.Signature
 		key := keyOf(t, secret)
 		accepted := func(m signed) bool { return wire.Verify(m.header(), []byte(m.Body), now, key) == nil }

@@ -130,9 +130,7 @@ func todayPiped(t *testing.T, server, era string) {
 	needsPackages(t)
 	port := freePort(t)
 	file, err := filepath.Abs(filepath.Join("testdata", server))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	control := "http://127.0.0.1:" + port
 	lanes := runToday(t, append(nodeArgs(control, era), "--command", fmt.Sprintf("node '%s' --stdio --control-port %s", file, port))...)
 	u, _, _ := checkToday(t, lanes)
@@ -149,9 +147,7 @@ func todayPiped(t *testing.T, server, era string) {
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }

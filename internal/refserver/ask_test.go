@@ -40,9 +40,7 @@ func TestQuestionsToTheOfficialClient(t *testing.T) {
 				&mcp.StreamableClientTransport{Endpoint: s.URL(), HTTPClient: &http.Client{Transport: transport}},
 				&mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"},
 			)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer session.Close()
 			before := s.Stats().Resumable
 			for range calls {
@@ -56,9 +54,7 @@ func TestQuestionsToTheOfficialClient(t *testing.T) {
 					}
 					continue
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if got, _ := r.StructuredContent.(map[string]any); r.IsError || got["reply"] != c.reply {
 					t.Errorf("%+v", r)
 				}

@@ -19,9 +19,7 @@ func TestOfficialClient(t *testing.T) {
 		&mcp.StreamableClientTransport{Endpoint: s.URL(), HTTPClient: &http.Client{Transport: transport}},
 		nil,
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer session.Close()
 	if _, ok := session.InitializeResult().Capabilities.Extensions["io.modelcontextprotocol/events"]; !ok {
 		t.Errorf("capabilities %+v lack events", session.InitializeResult().Capabilities)

@@ -19,13 +19,9 @@ import (
 // bounded opens a server with TLS whose bounds are small.
 func bounded(t *testing.T, connections int, bodies int64) *Server {
 	s, err := New(Options{TLS: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.maxConnections, s.bodies = connections, budget.New(bodies)
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Start(t.Context()))
 	t.Cleanup(func() { closeServer(t, s) })
 	return s
 }
@@ -56,9 +52,7 @@ func TestBodiesHaveOneBound(t *testing.T) {
 	}
 	post := func(ctx context.Context, way string, body io.Reader) (int, string) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, ways[way].url, body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
 		resp, err := ways[way].by.RoundTrip(req)
 		if err != nil {
@@ -115,14 +109,10 @@ func TestBodyOfAStreamCounts(t *testing.T) {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL(), strings.NewReader(
 		strings.Repeat(" ", 100<<10)+`{"jsonrpc":"2.0","id":1,"method":"events/stream","params":{"name":"tick"}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
 	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	if n := s.bodies.Used(); n < 200<<10-3*budget.Allowance {
 		t.Errorf("a stream with a body of 100 KiB holds %d bytes", n)
@@ -136,12 +126,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	for name, l := range map[string]*listener{"MCP": s.mcp, "TLS": s.secure, "admin": s.control} {
 		dial := func() net.Conn {
 			conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(t.Context(), "tcp", l.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
+			must(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
 			return conn
 		}
 		served := func(conn net.Conn) bool { // a request in the clear is answered by TLS, too: 400

@@ -14,9 +14,7 @@ func breaking(t *testing.T, row string) *Server {
 	o := Options{Proof: ProofAllowList, CallbackHosts: []string{"callback.example"}, Presence: true}
 	if row != "" {
 		spec, err := faults.Parse("break(row=" + row + ")")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		o.Faults = spec
 	}
 	return startServer(t, o)

@@ -17,25 +17,17 @@ func sendBuffer(t *testing.T, wish int) (size int) {
 		t.Errorf("the admin listener asks for %d", s.control.buffer)
 	}
 	in, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l := &listener{Listener: in, buffer: s.mcp.buffer}
 	defer l.Close()
 	out, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer out.Close()
 	conn, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	raw, err := conn.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var failed error
 	if err := raw.Control(func(fd uintptr) {
 		size, failed = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF)

@@ -35,9 +35,7 @@ func feedHosts(t *testing.T, right, other http.HandlerFunc) (port string) {
 	}
 	for range 10 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, port, _ = net.SplitHostPort(l.Addr().String())
 		second, err := net.Listen("tcp", "127.0.0.2:"+port)
 		if err != nil {
@@ -66,18 +64,14 @@ func TestFeedNameIsResolvedOnce(t *testing.T) {
 	}, func(http.ResponseWriter, *http.Request) { stolen.Add(1); asked <- struct{}{} })
 	var lookups atomic.Int64
 	s, err := New(Options{Feed: "http://flip.test:" + port + "/changes", FeedEvery: time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.feedGuard = dialguard.New(func(context.Context, string) ([]netip.Addr, error) {
 		if lookups.Add(1) == 1 {
 			return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 		}
 		return []netip.Addr{netip.MustParseAddr("127.0.0.2")}, nil
 	})
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Start(t.Context()))
 	defer closeServer(t, s)
 	for range 5 {
 		<-asked
@@ -135,9 +129,7 @@ func TestFeedElsewhere(t *testing.T) {
 		{"http://far.test:9/", []string{"FAR.test"}, true}, {"http://192.0.2.1:9/", []string{"192.0.2.1:9"}, true},
 	} {
 		s, err := New(Options{Feed: c.url, AllowHosts: c.allowed})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s.feedGuard = dialguard.New(lookup)
 		err = s.allowFeed(t.Context())
 		if (err == nil) != c.ok || err != nil && !strings.Contains(err.Error(), "is not this machine") {

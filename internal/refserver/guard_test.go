@@ -18,9 +18,7 @@ import (
 func send(t *testing.T, method, url, host string, header http.Header, body string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if header != nil {
 		req.Header = header.Clone()
 	}
@@ -28,14 +26,10 @@ func send(t *testing.T, method, url, host string, header http.Header, body strin
 		req.Host = host
 	}
 	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return resp.StatusCode, string(text)
 }
 
@@ -99,13 +93,9 @@ func TestForeignOriginIsRefused(t *testing.T) {
 func TestStalledClientsAreCut(t *testing.T) {
 	const soon = 50 * time.Millisecond
 	s, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.readTimeout, s.idleTimeout = soon, soon
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Start(t.Context()))
 	t.Cleanup(func() { closeServer(t, s) })
 	for name, text := range map[string]string{
 		"half a body of MCP":   "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{",
@@ -119,16 +109,12 @@ func TestStalledClientsAreCut(t *testing.T) {
 				at = s.control.Addr().String()
 			}
 			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", at)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer conn.Close()
 			if _, err := io.WriteString(conn, text); err != nil {
 				t.Fatal(err)
 			}
-			if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
 			if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Error("the connection is still open after 10 s")
 			}
@@ -140,13 +126,9 @@ func TestStalledClientsAreCut(t *testing.T) {
 func TestReadTimeoutSparesStreams(t *testing.T) {
 	const soon = 50 * time.Millisecond
 	s, err := New(Options{Heartbeat: soon})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.readTimeout, s.idleTimeout = soon, soon
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Start(t.Context()))
 	t.Cleanup(func() { closeServer(t, s) })
 	req, err := http.NewRequestWithContext(
 		t.Context(),
@@ -154,14 +136,10 @@ func TestReadTimeoutSparesStreams(t *testing.T) {
 		s.URL(),
 		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"events/stream","params":{"name":"tick"}}`),
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
 	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
 	for beats := 0; beats < 6; { // six heartbeats take at least three read timeouts
@@ -182,19 +160,13 @@ func TestSessionsAreBounded(t *testing.T) {
 			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},`+
 				`"clientInfo":{"name":"c","version":"1"}}}`,
 		))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
 		resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer resp.Body.Close()
 		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return resp.StatusCode, string(text), resp.Header
 	}
 	var last http.Header

@@ -21,12 +21,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func startServer(t testing.TB, opts Options) *Server {
 	t.Helper()
 	s, err := New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, s.Start(t.Context()))
 	t.Cleanup(func() { closeServer(t, s) })
 	return s
 }
@@ -116,9 +112,7 @@ func (r *receiver) next(t testing.TB) received {
 func publish(t testing.TB, s *Server, name, data string) string {
 	t.Helper()
 	id, err := s.Publish(name, []byte(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return id
 }
 

@@ -139,9 +139,7 @@ func TestSubscriptionsAreListedInPages(t *testing.T) {
 				NextCursor string
 			}
 		}
-		if err := json.Unmarshal([]byte(text), &answer); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(text), &answer))
 		for _, r := range answer.Result.Resources {
 			if strings.HasPrefix(r.URI, subscriptionScheme) {
 				uris = append(uris, r.URI)
@@ -314,9 +312,7 @@ func TestResourcesWithTheOfficialClient(t *testing.T) {
 			session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
 				Endpoint: s.URL(), HTTPClient: &http.Client{Transport: transport},
 			}, &mcp.ClientSessionOptions{ProtocolVersion: version})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer session.Close()
 			if got := session.InitializeResult(); got.ProtocolVersion != version || !got.Capabilities.Resources.Subscribe {
 				t.Errorf("%s, %+v", got.ProtocolVersion, got.Capabilities.Resources)
@@ -327,9 +323,7 @@ func TestResourcesWithTheOfficialClient(t *testing.T) {
 			}
 			channel := "c " + version
 			uri := "event://chat.message/c%20" + version
-			if err := session.Subscribe(t.Context(), &mcp.SubscribeParams{URI: uri}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, session.Subscribe(t.Context(), &mcp.SubscribeParams{URI: uri}))
 			got := ""
 			// The SDK opens the stream of a session asynchronously.
 			for tries := 0; got == "" && tries < 200; tries++ {

@@ -147,9 +147,7 @@ func TestOffer(t *testing.T) {
 		if err := s.Offer("no.such", true); !errors.Is(err, errUnknownEvent) {
 			t.Errorf("Offer of nothing: %v", err)
 		}
-		if err := s.Offer("tick", false); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Offer("tick", false))
 		if _, err := s.Publish("tick", []byte(`{}`)); !errors.Is(err, errUnknownEvent) {
 			t.Errorf("Publish of what is withdrawn: %v", err)
 		}

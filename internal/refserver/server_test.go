@@ -17,9 +17,7 @@ import (
 
 func TestOptionsOutOfRange(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(empty, nil, 0o600))
 	for want, o := range map[string]Options{
 		"NextPoll is 10µs":          {NextPoll: 10 * time.Microsecond},
 		"BufferEvents is -1":        {BufferEvents: -1},
@@ -37,14 +35,10 @@ func TestOptionsOutOfRange(t *testing.T) {
 
 func TestStartOnABusyPort(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	s, err := New(Options{AdminAddr: l.Addr().String()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := s.Start(t.Context()); err == nil {
 		t.Error("Start took a busy port")
 	}
@@ -75,14 +69,10 @@ func TestAdmin(t *testing.T) {
 		{"GET", "/nowhere", ``, 404, ``},
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), c.method, s.AdminURL()+c.path, strings.NewReader(c.body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		req.Header.Set("Content-Type", "application/json")
 		resp, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if err != nil || resp.StatusCode != c.status || !strings.Contains(string(text), c.want) {
@@ -90,9 +80,7 @@ func TestAdmin(t *testing.T) {
 		}
 	}
 	resp, err := client.Get(s.AdminURL() + "/stats")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	decoder := json.NewDecoder(resp.Body)
 	decoder.DisallowUnknownFields()
@@ -109,14 +97,10 @@ func TestForeignHostIsRefused(t *testing.T) {
 	s := startServer(t, Options{})
 	for host, want := range map[string]int{"localhost": 405, "evil.example": 403, "127.0.0.1:99": 405, "[::1]:1": 405} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, s.URL(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		req.Host, req.Close = host, true
 		resp, err := http.DefaultTransport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		resp.Body.Close()
 		if resp.StatusCode != want {
 			t.Errorf("Host %s: %d, want %d", host, resp.StatusCode, want)
@@ -128,16 +112,10 @@ func TestForeignHostIsRefused(t *testing.T) {
 // not read, a session listens, and a callback hangs.
 func TestCloseCutsWhoDoesNotRead(t *testing.T) {
 	s, err := New(Options{BufferEvents: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, s.Start(t.Context()))
 	conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(s.URL(), "http://"), "/mcp"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	body := `{"jsonrpc":"2.0","id":1,"method":"events/stream","params":{"name":"tick","cursor":"cother-1"}}`
 	large := `{"x":"` + strings.Repeat("x", 200_000) + `"}`

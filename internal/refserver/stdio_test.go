@@ -30,9 +30,7 @@ func TestStdioFiles(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			runStdio(t, archive)
 		})
 	}
@@ -51,12 +49,8 @@ func newStdioClient(t *testing.T, opts Options) *stdioClient {
 	c.bound["receiver"] = c.receiver.URL
 	opts.Stdio, opts.AllowPrivateCallbacks, opts.CallbackRoots = true, true, c.receiver.roots
 	s, err := New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, s.Start(t.Context()))
 	if s.URL() != "" {
 		t.Errorf("it listens at %s", s.URL())
 	}

@@ -12,9 +12,7 @@ import (
 func testTopic(t testing.TB, opts Options) *topic {
 	t.Helper()
 	opts, err := opts.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return newTopic(catalog()[0], "x", opts, new(atomic.Int64))
 }
 
@@ -114,9 +112,7 @@ func checkPositions(t *testing.T, b batch, want []uint64) {
 // take: an event that was published before another one began comes first.
 func TestEveryReaderSeesOneOrder(t *testing.T) {
 	s, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const publishers, each = 4, 200
 	var readers sync.WaitGroup
 	for i := range 8 {
@@ -157,9 +153,7 @@ func TestEveryReaderSeesOneOrder(t *testing.T) {
 
 func TestPublishChecksData(t *testing.T) {
 	s, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, data := range []string{``, `null`, `[]`, `"x"`, `{`, `{"a":1}{}`} {
 		if _, err := s.Publish("tick", []byte(data)); err == nil {
 			t.Errorf("%q was published", data)

@@ -45,9 +45,7 @@ func mustURL(text string) *url.URL {
 func signature(t testing.TB, secret, id, timestamp string, body []byte) string {
 	t.Helper()
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mac := hmac.New(sha256.New, key)
 	io.WriteString(mac, id+"."+timestamp+".")
 	mac.Write(body)
@@ -126,9 +124,7 @@ func (f *fakeReceiver) ids() []string {
 func bubble(t *testing.T, opts Options, test func(t *testing.T, s *Server, f *fakeReceiver)) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := New(opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		f := &fakeReceiver{}
 		s.hooks.poster.transport = f
 		s.startBackground()
@@ -373,13 +369,9 @@ func TestFailureWords(t *testing.T) {
 		{"", Options{AllowPrivateCallbacks: true, CallbackInsecure: true}, false},
 	} {
 		opts, err := c.opts.withDefaults()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p, err := newPoster(opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if c.slow {
 			p.transport = slow
 		}
@@ -557,15 +549,11 @@ func TestDroppedAfterLongFailure(t *testing.T) {
 // keep.
 func TestSubscriptionsThatCannotBeKept(t *testing.T) {
 	dir := t.TempDir() + "/gone"
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o700))
 	bubble(t, Options{State: dir + "/state.json"}, func(t *testing.T, s *Server, f *fakeReceiver) {
 		wish := subscription("tick", testSecret, `,"ttlMs":null`)
 		result(t, s, "t", "events/subscribe", wish)
-		if err := os.Rename(dir, dir+"-away"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Rename(dir, dir+"-away"))
 		other := subscription("tick", testSecret, `,"ttlMs":null,"arguments":{}`)
 		for _, params := range []string{wish, strings.Replace(other, "/h", "/i", 1)} {
 			_, text := rpc(t, s, "t", `{"jsonrpc":"2.0","id":1,"method":"events/subscribe","params":`+params+`}`)
@@ -576,9 +564,7 @@ func TestSubscriptionsThatCannotBeKept(t *testing.T) {
 		if got := s.hooks.count(); got != 1 {
 			t.Errorf("%d subscriptions, want the first alone", got)
 		}
-		if err := os.Rename(dir+"-away", dir); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Rename(dir+"-away", dir))
 		result(t, s, "t", "events/subscribe", wish)
 	})
 }
@@ -613,9 +599,7 @@ func TestRestartsLookAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				time.Sleep(c.after)
 				s, err := New(opts)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				f := &fakeReceiver{}
 				s.hooks.poster.transport = f
 				s.startBackground()
@@ -641,12 +625,8 @@ func TestServersOwnSignature(t *testing.T) {
 	var shown [2]string
 	for start := range 2 {
 		s, err := New(opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, s.Start(t.Context()))
 		shown[start] = shownKey(t, s)
 		x, err := base64.RawURLEncoding.DecodeString(shown[start])
 		if err != nil || len(x) != ed25519.PublicKeySize {
@@ -710,5 +690,13 @@ func TestNoKeyWithoutItsSignature(t *testing.T) {
 	s.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/.well-known/mcp-webhook-jwks.json", nil))
 	if w.Code != http.StatusNotFound {
 		t.Errorf("HTTP %d %s", w.Code, w.Body)
+	}
+}
+
+// must ends the test if a step of it has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

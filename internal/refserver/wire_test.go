@@ -51,9 +51,7 @@ func TestWire(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			runWire(t, archive)
 		})
 	}
@@ -96,12 +94,8 @@ func runWire(t *testing.T, archive *txtar.Archive) {
 
 func (w *wire) start(t *testing.T) {
 	s, err := New(w.opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, s.Start(t.Context()))
 	w.server = s
 }
 
@@ -181,9 +175,7 @@ func (w *wire) step(t *testing.T, kind, name, text string) bool {
 func (w *wire) admin(t *testing.T, text string) bool {
 	path, body, _ := strings.Cut(w.fill(text), " ")
 	resp, err := http.Post(w.server.AdminURL()+path, "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer http.DefaultClient.CloseIdleConnections()
 	defer resp.Body.Close()
 	w.last = resp
@@ -201,9 +193,7 @@ func (w *wire) teach(t *testing.T, text string) bool {
 	}
 	for field := range strings.FieldsSeq(text) {
 		status, err := strconv.Atoi(field)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		w.receiver.answer(status)
 	}
 	return true
@@ -212,9 +202,7 @@ func (w *wire) teach(t *testing.T, text string) bool {
 // answered reads the body of the last answer.
 func (w *wire) answered(t *testing.T) bool {
 	body, err := io.ReadAll(w.last.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.body = string(body)
 	return true
 }
@@ -231,13 +219,9 @@ func (w *wire) write(t *testing.T, text string) net.Conn {
 	}
 	fmt.Fprintf(&b, "Content-Length: %d\r\n\r\n%s", len(body), body)
 	conn, err := net.Dial("tcp", host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
 	if _, err := conn.Write(b.Bytes()); err != nil {
 		t.Fatal(err)
 	}

@@ -52,9 +52,7 @@ func TestCheck(t *testing.T) {
 		t.Errorf("%d under load, %d broken, %d held, %d not seen, %d must", c.UnderLoad, c.Broken, c.Held, c.NotSeen, c.Must)
 	}
 	var out strings.Builder
-	if err := Check(&out, c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Check(&out, c))
 	head, unseen, _ := strings.Cut(out.String(), "\nnot seen:\n")
 	want := `check of http://127.0.0.1:1/mcp: chat.message
   at rest    60 subscriptions, 20 events/s, 700 events received, all steps 1 time
@@ -80,9 +78,7 @@ broken:
 		t.Errorf("not seen:\n%s", unseen)
 	}
 	out.Reset()
-	if err := CheckJUnit(&out, c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, CheckJUnit(&out, c))
 	for _, want := range []string{`tests="8" failures="2" errors="1"`,
 		`<testcase classname="eventmeter.check.under load" name="stream-heartbeat-required"`} {
 		if !strings.Contains(out.String(), want) {
@@ -96,9 +92,7 @@ func TestCheckOfOnePart(t *testing.T) {
 	c := &results.Check{}
 	c.Judge(results.CheckSeen{Account: conform.Account{"poll-events-array": {Seen: 1, Broken: 1}}}, results.CheckSeen{})
 	var out strings.Builder
-	if err := Check(&out, c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Check(&out, c))
 	if want := "broken, 1 of 1           -\n"; c.Broken != 1 || !strings.Contains(out.String(), want) {
 		t.Errorf("%d broken:\n%s", c.Broken, out.String())
 	}

@@ -23,15 +23,11 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(got), 0o644))
 		return
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got != string(want) {
 		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
 	}
@@ -166,9 +162,7 @@ func sampleComparison() *stats.Comparison {
 func write(t *testing.T, f func(io.Writer) error) string {
 	t.Helper()
 	var b strings.Builder
-	if err := f(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f(&b))
 	return b.String()
 }
 
@@ -285,9 +279,7 @@ func TestJUnit(t *testing.T) {
 	got := write(t, func(w io.Writer) error { return JUnit(w, sampleResult()) })
 	golden(t, "junit.xml", got)
 	var doc junitSuites
-	if err := xml.Unmarshal([]byte(got), &doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, xml.Unmarshal([]byte(got), &doc))
 	s := doc.Suites[0]
 	if doc.Tests != 5 || doc.Failures != 2 || doc.Errors != 2 || len(s.Cases) != 5 {
 		t.Errorf("%d tests, %d failures, %d errors, %d cases", doc.Tests, doc.Failures, doc.Errors, len(s.Cases))
@@ -363,9 +355,7 @@ func TestDetectCI(t *testing.T) {
 // A comparison read from a file equals the one in memory.
 func TestComparisonIsJSON(t *testing.T) {
 	var c stats.Comparison
-	if err := json.Unmarshal([]byte(write(t, sampleComparison().Write)), &c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(write(t, sampleComparison().Write)), &c))
 	want := write(t, func(w io.Writer) error { return CompareText(w, sampleComparison()) })
 	if got := write(t, func(w io.Writer) error { return CompareText(w, &c) }); got != want {
 		t.Errorf("got\n%s", got)
@@ -388,5 +378,13 @@ func TestWrappedTextIsNoCommand(t *testing.T) {
 				t.Fatalf("a line begins %q", line)
 			}
 		}
+	}
+}
+
+// must ends the test if a step of it has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -21,9 +21,7 @@ func TestConformanceInReports(t *testing.T) {
 	})}
 	var text, markdown, junit, page strings.Builder
 	for _, err := range []error{Text(&text, r), Markdown(&markdown, r), JUnit(&junit, r), HTML(&page, []Page{{Result: r}})} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	for _, c := range []struct {
 		name, in string

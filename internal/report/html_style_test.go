@@ -12,9 +12,7 @@ import (
 // background, lines and dots at least 3 to 1.
 func TestContrast(t *testing.T) {
 	style, err := asset("report.css")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	blocks := regexp.MustCompile(`(?s):root[^{]*\{(.*?)\}`).FindAllStringSubmatch(style, -1)
 	if len(blocks) != 3 {
 		t.Fatalf("%d sets of colours, want light, dark and paper", len(blocks))
@@ -62,9 +60,7 @@ func contrast(t *testing.T, a, b string) float64 {
 		var sum float64
 		for i, weight := range []float64{0.2126, 0.7152, 0.0722} {
 			n, err := strconv.ParseUint(c[2*i:2*i+2], 16, 8)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			v := float64(n) / 255
 			if v <= 0.04045 {
 				v /= 12.92

@@ -259,9 +259,7 @@ func TestHTMLHues(t *testing.T) {
 		t.Errorf("ten lanes in %d colours: %v", hues, many)
 	}
 	style, err := asset("report.css")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !strings.Contains(style, fmt.Sprintf("--hue%d:", hues-1)) || strings.Contains(style, fmt.Sprintf("--hue%d:", hues)) {
 		t.Error("the style has another number of colours")
 	}

@@ -26,9 +26,7 @@ func TestLeaksAreShown(t *testing.T) {
 		"HTML":     func(b *strings.Builder) error { return HTML(b, []Page{{Result: r}}) },
 	} {
 		var b strings.Builder
-		if err := write(&b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, write(&b))
 		for _, said := range []string{"no cool-down", "it stays", "files, goroutines"} {
 			if !strings.Contains(b.String(), said) {
 				t.Errorf("%s: %q is missing", name, said)

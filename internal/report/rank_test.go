@@ -14,9 +14,7 @@ func TestOneRank(t *testing.T) {
 	h := hdrhistogram.New(1, int64(time.Second), 5)
 	var buckets []results.Bucket
 	for n := int64(1); n <= 200; n++ {
-		if err := h.RecordValue(n); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.RecordValue(n))
 		buckets = append(buckets, results.Bucket{Value: results.Nanos(n), Count: 1})
 		for _, p := range curveHead {
 			if got, want := at(buckets, p), h.ValueAtPercentile(p); got != results.Nanos(want) {

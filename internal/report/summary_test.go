@@ -53,9 +53,7 @@ func summaryResult(lanes ...results.Lane) *results.Result {
 func summarised(t *testing.T, r *results.Result, o SummaryOptions) string {
 	t.Helper()
 	var b strings.Builder
-	if err := Summary(&b, r, o); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Summary(&b, r, o))
 	return b.String()
 }
 

@@ -41,9 +41,7 @@ func TestUpstreamFiguresEverywhere(t *testing.T) {
 		}
 	}
 	var doc junitSuites
-	if err := xml.Unmarshal([]byte(write(t, func(w io.Writer) error { return JUnit(w, fed()) })), &doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, xml.Unmarshal([]byte(write(t, func(w io.Writer) error { return JUnit(w, fed()) })), &doc))
 	got := map[string]string{}
 	for _, p := range doc.Suites[0].Properties {
 		got[p.Name] = p.Value

@@ -202,9 +202,7 @@ func TestNotEvaluatedIsNoPass(t *testing.T) {
 		t.Error("the page shows it like one that held")
 	}
 	var doc junitSuites
-	if err := xml.Unmarshal([]byte(write(t, func(w io.Writer) error { return JUnit(w, r) })), &doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, xml.Unmarshal([]byte(write(t, func(w io.Writer) error { return JUnit(w, r) })), &doc))
 	if c := doc.Suites[0].Cases[5]; doc.Errors != 1 || doc.Failures != 0 || c.Error == nil || c.Error.Type != "not-evaluated" {
 		t.Errorf("JUnit: %d errors, %d failures, %+v", doc.Errors, doc.Failures, c)
 	}

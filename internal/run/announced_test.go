@@ -242,9 +242,7 @@ phases: {warmup: 0s, measure: 7500ms, drain: 2s}
 schedule: {kind: burst, burst: %d, every: 500ms}
 upstream: {admin: "%s", workers: 16, payload: {text: "{{.Probe}}"}}
 `, url, subs, group, url)), nil, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out := runs(t, Options{Profile: p})
 	l := out.Result.Lanes[0]
 	caughtUp(w, l.Delivered/subs)

@@ -32,9 +32,7 @@ func TestWhoIsTimedByTheKernel(t *testing.T) {
 	} {
 		p := &profiles.Profile{Lanes: tt.lanes, Generator: profiles.Generator{KernelTimestamps: tt.setting}}
 		e, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: "http://127.0.0.1:1/mcp"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer e.Close(context.Background())
 		r := &run{profile: p, target: targetSide{plain: e}}
 		for i := range tt.lanes {

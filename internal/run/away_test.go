@@ -148,9 +148,7 @@ upstream: {kind: http, http: {url: "%s/publish", body: '{"text":"{{.Probe}}"}'}}
 schedule: {rate: 40/s}
 phases: {warmup: 0, measure: 1s, drain: 200ms}
 `, srv.URL, c.backoff, srv.URL)), nil, systems.Table)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			seen := witness.Push(t.Context(), witness.Options{URL: srv.URL + "/mcp", Event: "log.line", Reopen: true})
 			defer func() { _ = seen.Close() }() // its streams are lost
 			<-seen.Ready()

@@ -14,9 +14,7 @@ func TestCommonHash(t *testing.T) {
 		p := parseProfile(t, shardedProfile)
 		change(p)
 		h, err := commonHash(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return h
 	}
 	same := hash(func(*profiles.Profile) {})

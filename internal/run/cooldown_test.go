@@ -23,9 +23,7 @@ upstream: {sources: 1, payload: {text: "{{.Probe}}"}}
 schedule: {rate: 20/s}
 phases: {warmup: 100ms, measure: 500ms, drain: 10s, cooldown: 1h}
 `), nil, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stop := make(chan struct{})
 	var once sync.Once
 	out, err := Run(t.Context(), Options{Profile: p, Stop: stop, Embedded: runtest.InProcess, Progress: func(now Progress) {
@@ -60,9 +58,7 @@ upstream: {sources: 1, payload: {text: "{{.Probe}}"}}
 schedule: {rate: 20/s}
 phases: {warmup: 100ms, measure: 500ms, drain: 10s}
 `), nil, systems.Table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		stop := make(chan struct{})
 		var once sync.Once
 		o := Options{Profile: p, Stop: stop, Embedded: runtest.InProcess, Progress: func(now Progress) {

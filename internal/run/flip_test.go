@@ -59,9 +59,7 @@ func newTwoHosts(t *testing.T) *twoHosts {
 	}
 	for range 10 { // both must have the same port
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, port, _ := net.SplitHostPort(l.Addr().String())
 		other, err := net.Listen("tcp", "127.0.0.2:"+port)
 		if err != nil {

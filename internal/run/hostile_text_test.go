@@ -199,9 +199,7 @@ func TestHostileTextAtEntrances(t *testing.T) {
 	}
 	for what, text := range hostileTexts {
 		quoted, err := json.Marshal(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		q := string(quoted)
 		rpc := func(e string) func(string, json.RawMessage) (int, string) {
 			return func(_ string, id json.RawMessage) (int, string) {
@@ -230,9 +228,7 @@ func TestHostileTextAtEntrances(t *testing.T) {
 			said := fmt.Sprint(err)
 			if err == nil {
 				text, err := json.Marshal(found)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				said = string(text) + strings.Join(eventNames(found.Offer), "\n") + found.Offer.Server
 			}
 			if wrong := wrongWith(said, nil); wrong != "" {
@@ -248,9 +244,7 @@ func TestHostileTextAtEntrances(t *testing.T) {
 			}
 			if out != nil {
 				text, err := json.Marshal(out.Result)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if wrong := wrongWith(string(text), nil); wrong != "" {
 					t.Errorf("%s as %s: result: %s", what, entrance, wrong)
 				}
@@ -281,9 +275,7 @@ lanes:
 upstream: {kind: none}
 phases: {ready: 300ms, warmup: 0, measure: 100ms, drain: 100ms}
 `), []string{"target.url=" + url, "target.tokens=[" + knownToken + "]", "target.era=legacy"}, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 
@@ -358,14 +350,10 @@ func hostileArchive(t *testing.T, text string) (*results.Result, *results.Capaci
 		of.Lanes[0].Latency.Intervals = nil // their keys and doubts are not free text
 		of.Checkpoint = false
 		name, err := json.Marshal(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		of.Profile = json.RawMessage(`{"name":` + string(name) + `,"target":{"url":` + string(name) + `},` + string(name) + `:1}`)
 		dir := t.TempDir()
-		if err := results.WriteFile(dir+"/"+results.File, of.Write); err != nil {
-			t.Fatal(err)
-		}
+		must(t, results.WriteFile(dir+"/"+results.File, of.Write))
 		if r, err = results.Load(dir); err != nil {
 			t.Fatal(err)
 		}
@@ -374,20 +362,14 @@ func hostileArchive(t *testing.T, text string) (*results.Result, *results.Capaci
 		}
 	}
 	compared, err := stats.Compare(sides[0], sides[1], stats.CompareOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var c results.Capacity
 	fill(reflect.ValueOf(&c).Elem(), text, 9)
 	c.Schema, c.Steps[0].Number = results.CapacitySchema, 1
 	var file bytes.Buffer
-	if err := c.Write(&file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Write(&file))
 	read, err := results.ReadCapacity(&file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r, read, compared
 }
 

@@ -36,9 +36,7 @@ upstream: {kind: inject, event: chat.message, admin: "http://127.0.0.1:1", paylo
 schedule: {rate: 20/s}
 thresholds: ["%s"]
 `, text)), nil, systems.Table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, _, err = Judges(p)
 		if want == "" && err != nil || want != "" && (!errors.Is(err, ErrProfile) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", text, err, want)

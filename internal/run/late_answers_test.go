@@ -21,9 +21,7 @@ schedule: {kind: constant, rate: 5/s}
 phases: {warmup: 0, measure: 200ms, drain: 3s}
 target: {embedded: {ackTimeout: 300ms, retries: 2, retryBase: 400ms, suspendAfter: -1}}
 `), nil, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := runs(t, Options{Profile: p, Embedded: runtest.InProcess}).Result
 	l := r.Lanes[0]
 	if l.Delivered == 0 || l.Duplicates.SameEvent != 2*l.Delivered {

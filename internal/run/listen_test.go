@@ -35,9 +35,7 @@ lanes:
   - {name: b, mode: push, subscriptions: 1, event: chat.message, `+c.second+`}
 upstream: {kind: inject, admin: "`+s.AdminURL()+`", `+chat+`}
 `+steady+order), nil, systems.Table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, err = Run(t.Context(), Options{Profile: p})
 		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, ErrProfile) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)

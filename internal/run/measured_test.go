@@ -29,9 +29,7 @@ phases: {warmup: 1s, measure: `+measure+`, drain: 3s}
 schedule: {kind: constant, rate: 40/s}
 upstream: {admin: "`+s.AdminURL()+`", payload: {text: "{{.Probe}}"}}
 `), nil, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 

@@ -39,9 +39,7 @@ var Merge func(dirs []string) (*Outcome, error)
 func parseProfile(t *testing.T, text string) *profiles.Profile {
 	t.Helper()
 	p, err := profiles.Parse("test", []byte(text), nil, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 
@@ -49,13 +47,9 @@ func parseProfile(t *testing.T, text string) *profiles.Profile {
 func book(t *testing.T, p *profiles.Profile, s *Shard) *pass {
 	t.Helper()
 	r, err := newRun(t.Context(), Options{Profile: p, Version: "v1", Shard: s})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b := &pass{run: r, lanes: r.lanes}
-	if err := b.openLedger(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.openLedger())
 	return b
 }
 
@@ -180,19 +174,13 @@ func TestMergedShardsEqualOneRun(t *testing.T) {
 				part := b.part()
 				b.finish(nil)
 				dir := filepath.Join(t.TempDir(), fmt.Sprint(i))
-				if err := results.Save(dir, b.Result, b.Accounts); err != nil {
-					t.Fatal(err)
-				}
-				if err := results.SavePart(dir, part); err != nil {
-					t.Fatal(err)
-				}
+				must(t, results.Save(dir, b.Result, b.Accounts))
+				must(t, results.SavePart(dir, part))
 				dirs = append(dirs, dir)
 			}
 			slices.Reverse(dirs) // the order in which they are named is all the same
 			merged, err := Merge(dirs)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			sameResult(t, s.whole.Result, merged.Result)
 			sameAccount(t, s.whole.Accounts[0], merged.Accounts[0])
 			archiveAgain(t, merged)
@@ -216,13 +204,9 @@ func sameResult(t *testing.T, want, got *results.Result) {
 		return r
 	}
 	a, err := json.Marshal(strip(*want))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b, err := json.Marshal(strip(*got))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if string(a) != string(b) {
 		differ(t, string(a), string(b))
 	}
@@ -249,9 +233,7 @@ func sameAccount(t *testing.T, want, got ledger.Account) {
 			a.Lanes[i].Examples = nil // compared as part of the result
 		}
 		out, err := json.Marshal(a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return string(out)
 	}
 	if a, b := text(want), text(got); a != b {
@@ -274,9 +256,7 @@ func differ(t *testing.T, a, b string) {
 func archiveAgain(t *testing.T, o *Outcome) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "merged")
-	if err := results.Save(dir, o.Result, o.Accounts); err != nil {
-		t.Fatal(err)
-	}
+	must(t, results.Save(dir, o.Result, o.Accounts))
 	if _, err := results.Rebuild(dir); err != nil {
 		t.Error(err)
 	}
@@ -298,12 +278,8 @@ func TestMergeRefuses(t *testing.T) {
 			change(part, b.Result)
 		}
 		dir := t.TempDir()
-		if err := results.Save(dir, b.Result, b.Accounts); err != nil {
-			t.Fatal(err)
-		}
-		if err := results.SavePart(dir, part); err != nil {
-			t.Fatal(err)
-		}
+		must(t, results.Save(dir, b.Result, b.Accounts))
+		must(t, results.SavePart(dir, part))
 		return dir
 	}
 	first := save(t, 0, 2, nil)
@@ -325,10 +301,16 @@ func TestMergeRefuses(t *testing.T) {
 		})
 	}
 	out, err := Merge([]string{first})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if r := out.Result; !r.Partial || r.Reason != "shard 1 of 2 is missing" || len(r.Shards) != 2 || !r.Shards[1].Missing {
 		t.Errorf("a missing shard: partial %t, %q, %+v", r.Partial, r.Reason, r.Shards)
+	}
+}
+
+// must ends the test if a step of it has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

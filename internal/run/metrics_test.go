@@ -35,9 +35,7 @@ upstream: {payload: {text: "{{.Probe}}"}}
 schedule: {rate: 20/s}
 phases: {warmup: 100ms, measure: 1500ms, drain: 5s, cooldown: 1500ms}
 `), nil, systems.Table)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			r := runs(t, Options{Profile: p, Embedded: runtest.InProcess, TargetMetrics: server.URL}).Result
 			server.Close()
 			var text bytes.Buffer

@@ -19,9 +19,7 @@ schedule: {rate: 1/s}
 target: {embedded: {faults: "announce(every=2)"}}
 `
 	p, err := profiles.Parse("a.yaml", []byte(text), nil, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := Run(
 		t.Context(),
 		Options{Profile: p, Embedded: runtest.InProcess},

@@ -18,9 +18,7 @@ upstream: {sources: 2, payload: {text: "{{.Probe}}"}}
 schedule: {rate: 20/s}
 phases: {warmup: 100ms, measure: 500ms, drain: 5s}
 `), nil, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := runs(t, Options{Profile: p, Embedded: runtest.InProcess}).Result
 	if r.Lanes[0].Unexpected == 0 || !warned(r, "not-subscribed", "lanes.*.sources") {
 		t.Errorf("%d unexpected: %+v", r.Lanes[0].Unexpected, r.Warnings)

@@ -181,9 +181,7 @@ target: {url: "%s/mcp"}
 lanes:
 %supstream: {kind: http, sources: %d, http: {url: "%s/publish", body: '{"channel":"channel-{{.Source}}","text":"{{.Probe}}"}'}}
 %s`, url, lanes.String(), channels, url, rest)), nil, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 

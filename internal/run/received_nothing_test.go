@@ -25,13 +25,9 @@ schedule: {kind: constant, rate: 20/s}
 phases: {warmup: 0, measure: 500ms, drain: 5s}
 thresholds: ["*.lostSilent == 0", "*.unexpected == 0", "run.upstream.refused == 0"]
 `), nil, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	o, err := Run(t.Context(), Options{Profile: p, Embedded: runtest.InProcess})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, want := results.TallyOf(o.Result.Thresholds), (results.Tally{Held: 1, NotEvaluated: 2}); got != want {
 		t.Errorf("thresholds %+v, want %+v: %+v", got, want, o.Result.Thresholds)
 	}
@@ -93,13 +89,9 @@ upstream: {sources: 1, payload: {uri: "list://item/{{.Source}}", list: tools, pr
 schedule: {kind: constant, rate: 20/s}
 phases: {warmup: 0, measure: 300ms, drain: 100ms}
 `), nil, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	o, err := Run(t.Context(), Options{Profile: p, Embedded: runtest.InProcess})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, profile := range []string{"", "", "", "list://item/1", "prompts"} {
 		l := &o.Result.Lanes[i]
 		if l.Delivered > 0 || l.Figures["shownAtEnd"] != map[bool]float64{true: 1}[profile == ""] {

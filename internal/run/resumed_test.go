@@ -27,9 +27,7 @@ const resumedAfter = time.Second
 // subscription is opened with one.
 func forgetful(t *testing.T, target string) string {
 	to, err := url.Parse(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var mu sync.Mutex
 	polled := map[string]time.Time{} // by arguments
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.URL.Path = to.Path }, FlushInterval: -1}

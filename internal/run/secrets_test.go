@@ -66,9 +66,7 @@ func TestSecretsThatCannotBeHidden(t *testing.T) {
 	p.Target.Headers = map[string]string{"X-Api-Key": "k9z", "X-Version": "2", "Authorization": "Bearer q1"}
 	p.Target.Env = map[string]string{"DB_PASSWORD": "pw", "WORKERS": "4"}
 	r, err := newRun(t.Context(), Options{Profile: p, Version: "test", AllowHosts: []string{"192.0.2.1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got []string
 	for _, w := range r.Result.Warnings {
 		if w.Code == "secret-not-hidden" {

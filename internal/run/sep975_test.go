@@ -28,9 +28,7 @@ thresholds: ["long.figures.messagesLost == 0", "mass.timings.resumeToFirst.count
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := profiles.Parse("test", []byte("name: test\ntarget: {url: \""+s.URL()+"\"}\nlanes:"+rest), nil, systems.Table)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			r := runs(t, Options{Profile: p}).Result
 			for _, v := range r.Thresholds {
 				if !v.Passed {

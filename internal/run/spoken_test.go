@@ -20,13 +20,9 @@ func TestSpokenRevision(t *testing.T) {
 		{"push", []string{"target.embedded.revision=sketch"}, "sketch"},
 	} {
 		p, err := profiles.Load(c.profile, c.set, systems.Table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		o, err := TargetOptions(p, t.TempDir(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if o.Revision != c.want {
 			t.Errorf("%s %v: the target speaks %q, want %q", c.profile, c.set, o.Revision, c.want)
 		}

@@ -32,9 +32,7 @@ func TestStallIsSeenWhole(t *testing.T) {
 			Clock: clock, Run: 1, Sources: 1,
 			Lanes: []ledger.LaneSpec{{Name: "push", Mode: eventmeter.Push, Subscriptions: 1}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ledger.Changed(eventmeter.Transition{To: eventmeter.Attaching, At: clock.Now()})
 		ledger.Changed(eventmeter.Transition{To: eventmeter.Active, At: clock.Now()})
 		time.Sleep(time.Millisecond) // fake: what is fired at the very instant of activation is not owed
@@ -43,9 +41,7 @@ func TestStallIsSeenWhole(t *testing.T) {
 			Clock: clock, Recorder: ledger, Stamper: loadgen.NewStamper(clock, ledger, 1, 1),
 			Schedule: loadgen.Constant{Rate: rate}, Start: start, Duration: whole,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		stats := loadgen.Loop(t.Context(), firing, loadgen.LoopOptions{
 			Workers: int(rate * stall.Seconds() * 2),
 			Fire: func(_ context.Context, emission loadgen.Emission) eventmeter.Outcome {
@@ -58,9 +54,7 @@ func TestStallIsSeenWhole(t *testing.T) {
 			},
 		})
 		account := ledger.Account()
-		if err := account.Check(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, account.Check())
 		lane := results.NewLane(&account.Lanes[0])
 		if stats.Dropped != 0 || lane.Expected != int64(rate*whole.Seconds()) || lane.LostSilent != 0 {
 			t.Fatalf("dropped %d, expected %d, lost %d", stats.Dropped, lane.Expected, lane.LostSilent)
@@ -106,9 +100,7 @@ func TestLateSendingShowsBetweenTheTwo(t *testing.T) {
 			Clock: clock, Run: 1, Sources: 1,
 			Lanes: []ledger.LaneSpec{{Name: "push", Mode: eventmeter.Push, Subscriptions: 1}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ledger.Changed(eventmeter.Transition{To: eventmeter.Attaching, At: clock.Now()})
 		ledger.Changed(eventmeter.Transition{To: eventmeter.Active, At: clock.Now()})
 		time.Sleep(time.Millisecond)
@@ -117,9 +109,7 @@ func TestLateSendingShowsBetweenTheTwo(t *testing.T) {
 			Schedule: loadgen.Burst{Size: 2, Every: time.Second}, Start: clock.Now(), Duration: 10 * time.Second,
 			Tolerance: 100 * time.Millisecond,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		stats := loadgen.Loop(
 			t.Context(),
 			firing,

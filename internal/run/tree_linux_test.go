@@ -133,20 +133,14 @@ func front(t *testing.T, role, arg string) (string, *exec.Cmd) {
 	c := exectest.CommandContext(t.Context(), os.Args[0], arg)
 	c.Env, c.Stderr = append(os.Environ(), asRole+"="+role), os.Stderr
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, c.Start())
 	t.Cleanup(func() {
 		_ = c.Process.Kill()
 		_ = c.Wait()
 	})
 	address, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return "http://" + strings.TrimSpace(address) + "/mcp", c
 }
 
@@ -202,9 +196,7 @@ func TestTargetIsATree(t *testing.T) {
 func TestIdleListener(t *testing.T) {
 	target := runtest.StartTarget(t, refserver.Options{})
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: t.TempDir() + "/s"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	in := &passed{UnixListener: l}
 	server := &http.Server{Handler: through(target.URL())}
 	go func() { _ = server.Serve(in) }()

@@ -163,9 +163,7 @@ upstream: {kind: http, sources: 2, http: {url: "`+server.URL+`/change/r{{.Source
 schedule: {kind: constant, rate: 40/s}
 phases: {warmup: 100ms, measure: 2s, drain: 1s}
 `), nil, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out := runs(t, Options{Profile: p})
 	return out.Result.Lanes[0], out.Result
 }

@@ -65,9 +65,7 @@ lanes:
   - {name: one, mode: push, subscriptions: 2, event: chat.message, arguments: {channel: channel-1}, sources: "1"}
 phases: {warmup: 100ms, measure: 500ms, drain: 5s}
 `+rest), nil, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 
@@ -77,9 +75,7 @@ const steady = "schedule: {kind: constant, rate: 40/s}\n"
 func runs(t *testing.T, o Options) *Outcome {
 	t.Helper()
 	out, err := Run(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if out.Result.Partial {
 		t.Errorf("partial: %s", out.Result.Reason)
 	}
@@ -128,9 +124,7 @@ func clean(t *testing.T, r *results.Result) {
 // freePort is an address that nobody listens on.
 func freePort(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -193,9 +187,7 @@ func TestExecUpstream(t *testing.T) {
 		t.Skip("it needs a shell")
 	}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := runtest.StartTarget(t, refserver.Options{})
 	command := fmt.Sprintf(`command: [sh, -c, '%s=%s exec "$0"', %q]`, asProgram, s.AdminURL(), self)
 	out := runs(
@@ -260,9 +252,7 @@ func TestRecordAndReplay(t *testing.T) {
 	)
 	clean(t, out.Result)
 	entries, err := upstream.ReadTrace(bytes.NewReader(trace.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	u := out.Result.Upstream
 	if int64(len(entries)) != u.Published+u.Warmup || out.Traced != int64(len(entries)) || out.TraceErr != nil {
 		t.Errorf("%d entries of %d published, %d traced, %v", len(entries), u.Published+u.Warmup, out.Traced, out.TraceErr)
@@ -271,9 +261,7 @@ func TestRecordAndReplay(t *testing.T) {
 		t.Errorf("last entry %+v", last)
 	}
 	file := filepath.Join(t.TempDir(), "trace.jsonl")
-	if err := os.WriteFile(file, trace.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, trace.Bytes(), 0o600))
 	replay := fmt.Sprintf("upstream: {kind: replay, admin: %q, sources: 2, replay: {file: %q}}\n", s.AdminURL(), file)
 	p := profileOf(t, s.URL(), replay+"schedule: {kind: trace, warp: 2}\n")
 	p.Phases.Warmup = 0
@@ -301,9 +289,7 @@ func TestRecordAndReplay(t *testing.T) {
 				nil,
 				systems.Table,
 			)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if _, err := Run(t.Context(), Options{Profile: p}); !errors.Is(err, ErrProfile) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -331,9 +317,7 @@ lanes:
 upstream: {kind: none}
 phases: {warmup: 100ms, measure: 60s, drain: 100ms}
 `), nil, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var once sync.Once
 	var published int
 	var wg sync.WaitGroup

@@ -28,9 +28,7 @@ func TestUpstreamTrustsTheCAFile(t *testing.T) {
 		ca:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}),
 		trace: []byte(`{"t":1,"event":"chat.message","payload":{"text":"evtm-00000001-0000-00000001-26"}}` + "\n"),
 	} {
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, text, 0o600))
 	}
 	for kind, rest := range map[string]string{
 		"http":   fmt.Sprintf("http: {url: %q, body: '{{.Probe}}'}", s.URL),
@@ -48,9 +46,7 @@ func TestUpstreamTrustsTheCAFile(t *testing.T) {
 			)
 			p.Target.CAFile = file
 			r := &run{profile: p}
-			if err := r.readTraces(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.readTraces())
 			u, err := r.openUpstream()
 			if err != nil {
 				t.Fatalf("%s: %v", kind, err)

@@ -284,9 +284,7 @@ upstream: {kind: http, http: {url: "%s/publish", body: '{{.Probe}}'}}
 schedule: {kind: burst, burst: 4, every: 100ms}
 phases: {warmup: 0, measure: 500ms, drain: 3s}
 `, srv.URL, lane, srv.URL)), nil, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := runs(t, Options{Profile: p}).Result
 	if r.Upstream.Accepted == 0 || r.Upstream.Accepted != r.Upstream.Published {
 		t.Fatalf("%d of %d accepted", r.Upstream.Accepted, r.Upstream.Published)

@@ -26,9 +26,7 @@ schedule: {kind: constant, rate: 100/s}
 phases: {warmup: 0, measure: 3s, drain: 100ms}
 target: {embedded: {faults: "ttl(grant=600ms); expire(after=200ms)"}}
 `), nil, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := runs(t, Options{Profile: p, Embedded: func(ctx context.Context, args embedded.Options) (embedded.Server, error) {
 		return runtest.InProcessWith(ctx, args, refserver.Options{AllowPrivateCallbacks: true, BufferEvents: 150})
 	}}).Result

@@ -78,19 +78,13 @@ func program(how string) {
 func newExec(t *testing.T, how string, o upstream.ExecOptions) *upstream.Exec {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	o.Command = []string{self}
 	o.Env = append(o.Env, asProgram+"="+how)
 	o.Line = payload
 	e, err := upstream.NewExec(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Prepare(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, e.Prepare(context.Background()))
 	return e
 }
 
@@ -113,9 +107,7 @@ func TestExecWritesLines(t *testing.T) {
 		t.Error(err)
 	}
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	seen := map[uint32]bool{}
 	for _, l := range lines[:len(lines)-1] {
@@ -173,9 +165,7 @@ func TestExecThatEnds(t *testing.T) {
 
 func TestExecThatCannotStart(t *testing.T) {
 	e, err := upstream.NewExec(upstream.ExecOptions{Command: []string{"/nonexistent/program"}, Line: payload})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := e.Prepare(context.Background()); err == nil || !strings.Contains(err.Error(), "is upstream.exec.command right?") {
 		t.Error(err)
 	}

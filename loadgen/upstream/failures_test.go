@@ -41,9 +41,7 @@ func TestFailuresOfRequests(t *testing.T) {
 	hooks := upstream.WebhookOptions{URL: withSecret + "/hook" + query, Secret: "shh-shh"}
 	made := func(u upstream.Upstream, err error) upstream.Upstream {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return u
 	}
 	request := func(_ int, _ uint32, probe string) (string, http.Header, []byte) {
@@ -155,9 +153,7 @@ func TestFailuresOfTools(t *testing.T) {
 			Failure:  "tool emit at http://127.0.0.1/mcp: tools/call: rpc -32602: no such tool",
 		}
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	u.Fire(context.Background(), emission)
 	explains(t, u, "tool emit at http://127.0.0.1/mcp: tools/call: rpc -32602: no such tool")
 }
@@ -165,9 +161,7 @@ func TestFailuresOfTools(t *testing.T) {
 func thisProgram(t *testing.T) string {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return self
 }
 

@@ -32,9 +32,7 @@ func newFeed(t *testing.T, o upstream.FeedOptions) *upstream.Feed {
 	t.Helper()
 	o.Payload = payload
 	f, err := upstream.NewFeed(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = f.Close() })
 	return f
 }
@@ -43,16 +41,12 @@ func newFeed(t *testing.T, o upstream.FeedOptions) *upstream.Feed {
 func ask(t *testing.T, url, tag string) (status int, etag string, p page) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if tag != "" {
 		req.Header.Set("If-None-Match", tag)
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer http.DefaultClient.CloseIdleConnections()
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(resp.Body)

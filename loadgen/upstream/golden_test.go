@@ -25,9 +25,7 @@ func TestProductBytes(t *testing.T) {
 	repository := func(int) string { return `odd "name/x&<y>` }
 	channel := func(int) string { return `C"<1>` }
 	made := func(u upstream.Recorded, err error) upstream.Recorded {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return u
 	}
 	github := func(o upstream.GitHubOptions) upstream.Recorded { u, err := upstream.NewGitHub(o); return made(u, err) }
@@ -47,14 +45,10 @@ func TestProductBytes(t *testing.T) {
 		got := fmt.Appendf(nil, "%s\n%s", event, body)
 		file := filepath.Join("testdata", "golden", name+".txt")
 		if *update {
-			if err := os.WriteFile(file, got, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(file, got, 0o600))
 		}
 		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !bytes.Equal(got, want) {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
 		}

@@ -68,9 +68,7 @@ func newFiring(t *testing.T, r eventmeter.Recorder, o loadgen.FiringOptions) *lo
 	o.Clock, o.Recorder = eventmeter.NewClock(), r
 	o.Stamper = loadgen.NewStamper(o.Clock, r, 5, 3)
 	f, err := loadgen.NewFiring(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return f
 }
 
@@ -164,9 +162,7 @@ func TestLoopDrops(t *testing.T) {
 			},
 		},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	loadgen.Loop(context.Background(), f, loadgen.LoopOptions{Fire: u.Fire, Workers: 1})
 	_ = u.Close()
 	if stats := f.Counts(); stats.Fired != 1 || stats.Dropped != 19 || stats.Accepted != 1 || len(r.dropped) != 19 || r.bad != 0 ||
@@ -205,9 +201,7 @@ func TestLoopCancelled(t *testing.T) {
 					},
 				},
 			)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			loadgen.Loop(ctx, f, loadgen.LoopOptions{Fire: u.Fire, Workers: c.workers})
 			_ = u.Close()
 			if stats := f.Counts(); stats.Fired != 1 || stats.Accepted != 1 || stats.Dropped != 0 {
@@ -257,9 +251,7 @@ func TestLoopBurst(t *testing.T) {
 			},
 		},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	loadgen.Loop(context.Background(), f, loadgen.LoopOptions{Fire: u.Fire, Workers: size})
 	_ = u.Close()
 	if stats := f.Counts(); stats.Fired != size || stats.Accepted != size || stats.Dropped != 0 || received.Load() != size ||

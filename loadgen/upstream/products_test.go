@@ -104,9 +104,7 @@ func TestGitHubPush(t *testing.T) {
 	g, err := upstream.NewGitHub(
 		upstream.GitHubOptions{WebhookOptions: upstream.WebhookOptions{URL: p.URL, Secret: "hush", Now: at(1_700_000_000)}},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fired(t, g, eventmeter.Accepted, emission)
 	got := p.got[0]
 	mac := hmac.New(sha1.New, []byte("hush"))
@@ -142,9 +140,7 @@ func TestGitHubPush(t *testing.T) {
 		Head    struct{ ID, Message string } `json:"head_commit"`
 		Pusher  struct{ Name string }
 	}
-	if err := json.Unmarshal([]byte(got.body), &push); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(got.body), &push))
 	sha := regexp.MustCompile(`^[0-9a-f]{40}$`)
 	if push.Ref != "refs/heads/main" || !sha.MatchString(push.Before) || !sha.MatchString(push.After) || push.Before == push.After ||
 		push.Repository.FullName != "eventmeter/service-3" || push.Repository.ID != 700_000_003 || len(push.Commits) != 1 ||
@@ -180,9 +176,7 @@ func TestGitHubIssuesUnsigned(t *testing.T) {
 			},
 		},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fired(t, g, eventmeter.Accepted, emission)
 	got := p.got[0]
 	if got.header.Get("X-GitHub-Event") != "issues" || got.header.Get("X-Hub-Signature-256") != "" ||
@@ -198,9 +192,7 @@ func TestGitHubIssuesUnsigned(t *testing.T) {
 			URL    string `json:"html_url"`
 		}
 	}
-	if err := json.Unmarshal([]byte(got.body), &issue); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(got.body), &issue))
 	if issue.Action != "opened" || issue.Issue.Number != 9 || issue.Issue.State != "open" ||
 		issue.Issue.URL != "https://github.com/acme/r3/issues/9" ||
 		issue.Issue.Title != "broken <"+emission.Stamp.String()+">" ||
@@ -215,9 +207,7 @@ func TestSlack(t *testing.T) {
 	s, err := upstream.NewSlack(
 		upstream.SlackOptions{WebhookOptions: upstream.WebhookOptions{URL: p.URL, Secret: secret, Now: at(1531420618)}},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.answer = func(w http.ResponseWriter, body []byte) {
 		var m struct{ Type, Challenge string }
 		_ = json.Unmarshal(body, &m)
@@ -225,9 +215,7 @@ func TestSlack(t *testing.T) {
 			fmt.Fprint(w, m.Challenge)
 		}
 	}
-	if err := s.Prepare(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Prepare(context.Background()))
 	fired(t, s, eventmeter.Accepted, emission)
 	for i, got := range p.got {
 		if got.header.Get("X-Slack-Request-Timestamp") != "1531420618" ||
@@ -255,9 +243,7 @@ func TestSlack(t *testing.T) {
 			EventTS                       string `json:"event_ts"`
 		}
 	}
-	if err := json.Unmarshal([]byte(p.got[1].body), &m); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(p.got[1].body), &m))
 	if m.Type != "event_callback" || !regexp.MustCompile(`^Ev[0-9A-F]{9}$`).MatchString(m.EventID) || m.Time != 1531420618 || m.Team == "" ||
 		m.Event.Type != "message" || m.Event.Channel != "C0000000003" || m.Event.TS != "1531420618.000009" ||
 		m.Event.EventTS != m.Event.TS ||
@@ -291,9 +277,7 @@ func TestSlackHandshakes(t *testing.T) {
 			c.answer(w, m.Challenge)
 		}
 		s, err := upstream.NewSlack(upstream.SlackOptions{WebhookOptions: upstream.WebhookOptions{URL: p.URL, Secret: "hush-hush"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		err = s.Prepare(context.Background())
 		if c.want == "" && err != nil ||
 			c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hush-hush")) {
@@ -302,9 +286,7 @@ func TestSlackHandshakes(t *testing.T) {
 		_ = s.Close()
 	}
 	s, err := upstream.NewSlack(upstream.SlackOptions{WebhookOptions: upstream.WebhookOptions{URL: "http://127.0.0.1:1/", Secret: "hush"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := s.Prepare(context.Background()); err == nil || !strings.Contains(err.Error(), "is the target up") {
 		t.Error(err)
 	}
@@ -336,9 +318,7 @@ func TestStripe(t *testing.T) {
 	p := newProduct(t)
 	const secret = "whsec_test_secret"
 	s, err := upstream.NewStripe(upstream.StripeOptions{WebhookOptions: upstream.WebhookOptions{URL: p.URL, Secret: secret}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fired(t, s, eventmeter.Accepted, emission)
 	got := p.got[0]
 	if err := verifyStripe(got.header.Get("Stripe-Signature"), got.body, secret, time.Now()); err != nil {
@@ -357,9 +337,7 @@ func TestStripe(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(got.body), &e); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(got.body), &e))
 	o := e.Data.Object
 	if !regexp.MustCompile(`^evt_[0-9a-f]{24}$`).MatchString(e.ID) || e.Object != "event" ||
 		e.Type != "payment_intent.succeeded" || e.Livemode ||
@@ -373,9 +351,7 @@ func TestStripe(t *testing.T) {
 	c, err := upstream.NewStripe(
 		upstream.StripeOptions{Type: "customer.updated", WebhookOptions: upstream.WebhookOptions{URL: p.URL, Secret: secret}},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fired(t, c, eventmeter.Accepted, emission)
 	if b := p.got[1].body; !strings.Contains(b, `"type": "customer.updated"`) || !strings.Contains(b, `"object": "customer"`) ||
 		probes(b) != 1 {
@@ -399,9 +375,7 @@ func TestProductsOutcomesAndOptions(t *testing.T) {
 	}
 	ok := upstream.WebhookOptions{URL: "http://127.0.0.1:1/hooks", Secret: "s"}
 	g, err := upstream.NewGitHub(upstream.GitHubOptions{WebhookOptions: ok})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fired(t, g, eventmeter.Refused, emission)
 	for name, err := range map[string]error{
 		"want push or issues":    second(upstream.NewGitHub(upstream.GitHubOptions{WebhookOptions: ok, Event: "star"})),
@@ -431,5 +405,13 @@ func BenchmarkGitHub(b *testing.B) {
 		if g.Fire(context.Background(), emission) != eventmeter.Accepted {
 			b.Fatal("not accepted")
 		}
+	}
+}
+
+// must ends the test if a step of it has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -28,9 +28,7 @@ func TestReadTrace(t *testing.T) {
 	text := "\ufeff# a comment\n\n" + `{"t":0.5,"source":2,"event":"chat.message","payload":{"text": "a b"}}` + "\n" +
 		`{"t":1.000000001,"payload":{}}` + "\n" + `{"t":1.000000001,"payload":{"n":1.50}}`
 	got, err := upstream.ReadTrace(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []upstream.TraceEntry{
 		{At: 500 * time.Millisecond, Source: 2, Event: "chat.message", Payload: json.RawMessage(`{"text":"a b"}`)},
 		{At: time.Second + 1, Payload: json.RawMessage(`{}`)},
@@ -118,9 +116,7 @@ func TestReplay(t *testing.T) {
 		{Payload: json.RawMessage(`{"text":"evtm-looks like one ` + oldProbe + `zz"}`)},
 	}
 	r, err := upstream.NewReplay(upstream.ReplayOptions{Trace: trace, Probe: "text", Admin: p.URL, Event: "other"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if r.Source(0) != 1 || r.Source(1) != 4 || r.Source(4) != 4 || r.Sources() != 5 {
 		t.Errorf("sources %d %d %d of %d", r.Source(0), r.Source(1), r.Source(4), r.Sources())
 	}
@@ -147,9 +143,7 @@ func TestReplay(t *testing.T) {
 	posted, err := upstream.NewReplay(
 		upstream.ReplayOptions{Trace: trace[:1], URL: p.URL + "/in", Headers: map[string]string{"x-key": "k"}},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fired(t, posted, eventmeter.Accepted, upstream.Emission{Stamp: stamp})
 	if got := p.got[4]; got.body != `{"text":"one `+n+` two `+n+`","n":1.50}` || got.header.Get("X-Key") != "k" {
 		t.Errorf("%+v", got)

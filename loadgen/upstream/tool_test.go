@@ -55,9 +55,7 @@ func TestToolOutcomes(t *testing.T) {
 				},
 			},
 		)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := u.Fire(context.Background(), emission); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}

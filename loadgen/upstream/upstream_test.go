@@ -82,9 +82,7 @@ var patient = upstream.ClientOptions{Timeout: time.Minute}
 func newInject(t *testing.T, admin string, o upstream.ClientOptions) *upstream.Inject {
 	t.Helper()
 	u, err := upstream.NewInject(upstream.InjectOptions{Admin: admin, Event: "chat.message", Payload: payload, ClientOptions: o})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = u.Close() })
 	return u
 }
@@ -99,9 +97,7 @@ func newHTTP(t *testing.T, url, method string, o upstream.ClientOptions) *upstre
 			return fmt.Sprintf("%s/hooks/%d?id=%s", url, seq, probe), header, []byte("body " + probe)
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = u.Close() })
 	return u
 }
@@ -209,9 +205,7 @@ func TestNoHiddenRetry(t *testing.T) {
 
 func TestNeverReached(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	closed := "http://" + l.Addr().String()
 	_ = l.Close()
 	plain := httptest.NewServer(http.NotFoundHandler())

@@ -345,9 +345,7 @@ func TestDetachWhileAttaching(t *testing.T) {
 
 func TestOptionsAreChecked(t *testing.T) {
 	ep, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: "http://127.0.0.1:1/mcp"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	good := driver.Options{Clock: eventmeter.NewClock(), Recorder: systemstest.NewMemory(), Endpoint: ep, Mode: eventmeter.Poll, Event: "e"}
 	for want, change := range map[string]func(*driver.Options){
 		"system":    func(o *driver.Options) { o.System = "x" },

@@ -476,9 +476,7 @@ func serveHarness(t *testing.T, c clientRow) *harness {
 func rowsForClients(t *testing.T) map[string]bool {
 	t.Helper()
 	page, err := os.ReadFile("../../../docs/conformance.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, table, _ := strings.Cut(string(page), "<!-- client rows -->\n")
 	table, _, _ = strings.Cut(table, "<!-- end of client rows -->\n")
 	deviates := map[string]bool{}

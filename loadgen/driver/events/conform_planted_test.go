@@ -331,9 +331,7 @@ func (p planted) open(t *testing.T, mode eventmeter.Mode, subs, above int) (driv
 			beside = cmp.Or(p.crowd, beside)
 		}
 		spec, err := faults.Parse(text + "); " + beside)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		o.Faults = spec
 	}
 	if p.server != nil {

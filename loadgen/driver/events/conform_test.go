@@ -50,9 +50,7 @@ func conformLane(
 	}
 	if fault != "" {
 		spec, err := faults.Parse(fault)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		o.Faults = spec
 	}
 	w := systemstest.NewWorld(t, o)

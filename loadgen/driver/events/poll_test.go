@@ -53,9 +53,7 @@ func TestPollOfACursorThatNeverStops(t *testing.T) {
 		mcpclient.EndpointOptions{URL: srv.URL},
 		driver.Options{Mode: eventmeter.Poll, Poll: &driver.Poll{MinInterval: time.Millisecond}},
 	)
-	if err := d.Attach(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Attach(t.Context(), 0))
 	rec.Wait(t, "the notice", func(m *systemstest.Memory) bool { return m.CountNotices(eventmeter.Malformed) > 0 })
 	// One to open, one that said hasMore first, and a thousand that were followed.
 	if n := polls.Load(); n < 1002 || n > 1010 {
@@ -162,9 +160,7 @@ func TestPollerIsBehind(t *testing.T) {
 	attached := make(chan error, 1)
 	go func() { attached <- d.Attach(t.Context(), 0) }()
 	say(`{"events":[],"cursor":"c1"}`)
-	if err := <-attached; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-attached)
 	if n := look(began); n != 0 {
 		t.Errorf("%d behind after the first poll", n)
 	}
@@ -190,9 +186,7 @@ func TestPollerIsBehind(t *testing.T) {
 		}
 	}
 	end := clock.Now()
-	if err := d.Detach(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Detach(t.Context(), 0))
 	rec.Mu.Lock()
 	defer rec.Mu.Unlock()
 	for _, s := range rec.Transitions {
@@ -216,21 +210,25 @@ func TestLongPollIsNotBehind(t *testing.T) {
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: srv.URL}, driver.Options{
 		Clock: clock, Mode: eventmeter.Poll, Poll: &driver.Poll{MinInterval: time.Millisecond, Timeout: time.Minute},
 	})
-	if err := d.Attach(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Attach(t.Context(), 0))
 	<-held
 	if behind, open := d.(driver.Asker).Behind(clock.Now()); behind != 0 || open != 1 {
 		t.Errorf("%d of %d behind", behind, open)
 	}
-	if err := d.Detach(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Detach(t.Context(), 0))
 	rec.Mu.Lock()
 	defer rec.Mu.Unlock()
 	for _, s := range rec.Transitions {
 		if s.Seen != 0 {
 			t.Errorf("%+v", s)
 		}
+	}
+}
+
+// must ends the test if a step of it has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

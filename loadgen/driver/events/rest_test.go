@@ -100,9 +100,7 @@ func TestChangesOfTheEventTypes(t *testing.T) {
 			w.Admin(t, "/types", `{"name":"tick","offered":true}`)
 			rec.Wait(t, "the third list", lists(3))
 			// Closing the lane waits for the goroutine that counts.
-			if err := d.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, d.Close(t.Context()))
 			f := d.(driver.Figurer).Figures()
 			for name, want := range map[string]float64{"listens": 1, "listChanged": 2, "relists": 2, "typesVanished": 1,
 				"typesAppeared": 1, "relistsFailed": 0} {
@@ -188,9 +186,7 @@ func TestListeningOnTheWire(t *testing.T) {
 					return c.Method == "subscriptions/listen" && c.Failure != "" && c.Cause == eventmeter.Discovery
 				})
 			})
-			if err := d.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, d.Close(t.Context()))
 			mu.Lock()
 			defer mu.Unlock()
 			slices.Sort(seen)
@@ -242,9 +238,7 @@ func TestAStreamOfNotificationsDies(t *testing.T) {
 		}
 		return n >= 2
 	})
-	if err := d.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Close(t.Context()))
 	if got := systemstest.Figure(d, "listensDead"); got < 1 {
 		t.Errorf("listensDead is %v", got)
 	}
@@ -296,16 +290,12 @@ func TestResumeAfterDetach(t *testing.T) {
 				systemstest.Attach(t, d, 1)
 				w.Fire(t, t.Name(), source, 1)
 				rec.Wait(t, "the first event", func(m *systemstest.Memory) bool { return m.Seen(0, source)[1] > 0 })
-				if err := d.Detach(t.Context(), 0); err != nil {
-					t.Fatal(err)
-				}
+				must(t, d.Detach(t.Context(), 0))
 				w.Fire(t, t.Name(), source, 2)
 				systemstest.Attach(t, d, 1)
 				w.Fire(t, t.Name(), source, 3)
 				rec.Wait(t, "the last event", func(m *systemstest.Memory) bool { return m.Seen(0, source)[3] > 0 })
-				if err := d.Detach(t.Context(), 0); err != nil {
-					t.Fatal(err)
-				}
+				must(t, d.Detach(t.Context(), 0))
 				rec.Mu.Lock()
 				defer rec.Mu.Unlock()
 				if got := rec.Seen(0, source)[2] > 0; got != resume {

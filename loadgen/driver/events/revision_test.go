@@ -131,8 +131,6 @@ func examined(t *testing.T, url string) driver.Offer {
 	if err == nil {
 		err = d.(driver.Examiner).Examine(t.Context(), &o)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return o
 }

@@ -120,9 +120,7 @@ func TestSmitheryOffer(t *testing.T) {
 			driver.Options{System: "smithery", Mode: eventmeter.Webhook},
 		)
 		o, err := d.(driver.Discoverer).Discover(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		e, ok := o.Event("chat.message")
 		if !ok || !slices.Equal(e.Delivery, []eventmeter.Mode{eventmeter.Webhook}) || o.Capability != "extensions" {
 			t.Errorf("%s: offer %+v", era, o)
@@ -132,9 +130,7 @@ func TestSmitheryOffer(t *testing.T) {
 
 func TestSmitheryHasNoneOfTheRest(t *testing.T) {
 	ep, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: "http://127.0.0.1:1/mcp"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for want, o := range map[string]driver.Options{
 		"mode":         {Mode: eventmeter.Push},
 		"maxAge":       {Mode: eventmeter.Webhook, MaxAge: time.Minute},

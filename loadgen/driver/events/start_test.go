@@ -52,9 +52,7 @@ func testChosenStart(t *testing.T, revision mcpclient.Revision) {
 					"the events",
 					func(m *systemstest.Memory) bool { return len(m.Seen(0, source)) >= want && m.Seen(0, source)[2] > 0 },
 				)
-				if err := d.Detach(t.Context(), 0); err != nil {
-					t.Fatal(err)
-				}
+				must(t, d.Detach(t.Context(), 0))
 				rec.Mu.Lock()
 				defer rec.Mu.Unlock()
 				if n := len(rec.Seen(0, source)); n != want {

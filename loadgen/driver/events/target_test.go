@@ -91,9 +91,7 @@ func TestDiscoverTheReferenceTarget(t *testing.T) {
 		t.Run(string(era), func(t *testing.T) {
 			d, _ := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Era: era}, driver.Options{Mode: eventmeter.Poll})
 			o, err := d.(driver.Discoverer).Discover(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			e, ok := o.Event("chat.message")
 			if !ok || !slices.Contains(e.Delivery, eventmeter.Push) || o.Server == "" || o.Version == "" || o.Capability == "" {
 				t.Errorf("offer %+v", o)

@@ -17,9 +17,7 @@ import (
 // holds something back, and the lane's figures show it.
 func TestThrottledDeliveries(t *testing.T) {
 	spec, err := faults.Parse("throttle(rate=0.1/s, mode=webhook)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w := systemstest.NewWorld(t, refserver.Options{Faults: spec, TTLMin: time.Second})
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{URL: w.Srv.URL(), Tokens: []string{"a"}}, driver.Options{
 		Mode:     eventmeter.Webhook,

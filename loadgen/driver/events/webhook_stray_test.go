@@ -51,24 +51,18 @@ func (c callback) post(t *testing.T, d driver.Driver, name, text string) int {
 	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
 	defer client.CloseIdleConnections()
 	req, err := http.NewRequest(http.MethodPost, c.URL, strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	if name != "" {
 		key, err := wire.ParseSecret(c.Secret)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		now := time.Now()
 		req.Header.Set("webhook-id", name)
 		req.Header.Set("webhook-timestamp", fmt.Sprint(now.Unix()))
 		req.Header.Set("webhook-signature", key.Sign(name, now, []byte(text)))
 	}
 	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = resp.Body.Close()
 	return resp.StatusCode
 }
@@ -109,20 +103,14 @@ func TestDeliveriesAfterUnsubscribe(t *testing.T) {
 	l, err := ledger.New(ledger.Options{Run: run, Sources: 1, Lanes: []ledger.LaneSpec{{
 		Name: "hooks", Mode: eventmeter.Webhook, Subscriptions: 1, Broadcast: func(int) bool { return true },
 	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ep, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: url, Era: mcpclient.Legacy})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = ep.Close(t.Context()) }()
 	d, err := systems.New(driver.Options{
 		Clock: clock, Recorder: eventmeter.Tee(eventmeter.Tee(), l), Endpoint: ep, Mode: eventmeter.Webhook, Event: "x", Subscriptions: 1,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = d.Close(t.Context()) }()
 	publish := func(seq uint32) eventmeter.Stamp {
 		s := eventmeter.Stamp{Run: run, Seq: seq}
@@ -131,13 +119,9 @@ func TestDeliveriesAfterUnsubscribe(t *testing.T) {
 		l.Resolved(s, eventmeter.Accepted, clock.Now())
 		return s
 	}
-	if err := d.Attach(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Attach(t.Context(), 0))
 	under := publish(1)
-	if err := d.Detach(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Detach(t.Context(), 0))
 	to := <-granted
 	for _, s := range []eventmeter.Stamp{under, publish(2), publish(3)} {
 		if got := to.post(t, d, "", fmt.Sprintf(`{"eventId":"e","data":{"probe":%q}}`, s)); got != http.StatusServiceUnavailable {
