@@ -22,9 +22,7 @@ var clauseColumns = [3]string{"generator", "server", "measured"}
 func TestClauses(t *testing.T) {
 	known := namedTests(t)
 	text, err := os.ReadFile("docs/clauses.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rows := 0
 	for n, line := range strings.Split(string(text), "\n") {
 		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|---") || strings.HasPrefix(line, "| clause ") {
@@ -109,24 +107,18 @@ func namedTests(t *testing.T) map[string]bool {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for test, pattern := range map[string]string{
 		"TestWire/": "internal/refserver/testdata/wire/*.txtar", "TestWireFiles/": "loadgen/driver/*/testdata/wire/*.txtar",
 	} {
 		scripts, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, s := range scripts {
 			known[test+strings.TrimSuffix(filepath.Base(s), ".txtar")] = true
 		}
 	}
 	cases, err := os.ReadFile("profiles/builtin/calibrate.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, list, _ := strings.Cut(string(cases), "\ncases:")
 	for _, m := range caseName.FindAllStringSubmatch(list, -1) {
 		known["calibrate: "+strings.Trim(strings.TrimSpace(m[1]), `"`)] = true

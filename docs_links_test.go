@@ -47,9 +47,7 @@ func TestLinks(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if pages < 20 {
 		t.Errorf("only %d pages were found", pages)
 	}

@@ -69,18 +69,12 @@ completes them.
 func TestFieldDocs(t *testing.T) {
 	for _, d := range fieldDocs {
 		want, err := d.render()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if *update {
-			if err := os.WriteFile(d.page, []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(d.page, []byte(want), 0o644))
 		}
 		got, err := os.ReadFile(d.page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if string(got) != want {
 			t.Errorf("%s does not say what %s has; run go test . -run TestFieldDocs -update", d.page, d.dir)
 		}

@@ -21,9 +21,7 @@ var figureName = regexp.MustCompile(`^[a-z]+[A-Za-z0-9]*$`)
 // TestFiguresAreDeclared reads the packages that count figures of their own:
 // what is counted is declared in a table, and what is declared is counted.
 func TestFiguresAreDeclared(t *testing.T) {
-	if err := run.FigureTables.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, run.FigureTables.Check())
 	declared := map[string]bool{}
 	for _, table := range run.FigureTables {
 		for _, f := range table.Figures {
@@ -63,9 +61,7 @@ func TestFiguresAreDeclared(t *testing.T) {
 			})
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	for name, used := range declared {
 		if !used {

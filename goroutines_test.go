@@ -47,9 +47,7 @@ func TestEveryGoroutineIsGuarded(t *testing.T) {
 		})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if started < 50 {
 		t.Errorf("only %d goroutines were found: the walk is broken", started)
 	}

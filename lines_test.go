@@ -42,7 +42,5 @@ func TestLineWidth(t *testing.T) {
 		}
 		return lines.Err()
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }

@@ -18,9 +18,7 @@ import (
 func readYAML(t *testing.T, name string, v any) (text string) {
 	t.Helper()
 	raw, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := yaml.Unmarshal(raw, v); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -32,14 +30,10 @@ func readYAML(t *testing.T, name string, v any) (text string) {
 func isVariable(t *testing.T, name string) bool {
 	t.Helper()
 	files, err := filepath.Glob("cmd/eventmeter/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range files {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, d := range parsed.Decls {
 			g, ok := d.(*ast.GenDecl)
 			if !ok || g.Tok != token.VAR {
@@ -62,9 +56,7 @@ func isVariable(t *testing.T, name string) bool {
 func TestReleaseVersion(t *testing.T) {
 	for _, name := range []string{".goreleaser.yaml", "dashboards/deploy/rootfs", "action.yml"} {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		m := regexp.MustCompile(`-X main\.(\w+)=`).FindStringSubmatch(string(text))
 		if m == nil || !isVariable(t, m[1]) {
 			t.Errorf("%s sets the version in %q, which is no variable of cmd/eventmeter", name, m)
@@ -152,9 +144,7 @@ func TestAction(t *testing.T) {
 		}
 	}
 	script, err := os.ReadFile(".github/action/run")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	said := map[string]bool{}
 	for _, m := range regexp.MustCompile(`\$\{([A-Z_]+)(:-|//)`).FindAllStringSubmatch(string(script), -1) {
 		said[m[1]] = true

@@ -123,13 +123,9 @@ func (w *schemaWalk) ref(name string) object {
 func schemaOf(t *testing.T) []byte {
 	t.Helper()
 	types, err := structsOf("profiles")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	blocks, err := structsOf("internal/settings")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, s := range blocks {
 		if _, own := types[name]; !own {
 			types[name] = s
@@ -157,13 +153,9 @@ func schemaOf(t *testing.T) []byte {
 		},
 		append(root, member{"$defs", defs})...)
 	data, err := json.Marshal(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var out bytes.Buffer
-	if err := json.Indent(&out, data, "", "  "); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Indent(&out, data, "", "  "))
 	out.WriteByte('\n')
 	return out.Bytes()
 }
@@ -304,34 +296,24 @@ func bounds(check string) (out object) {
 func TestProfileSchema(t *testing.T) {
 	want := schemaOf(t)
 	if *update {
-		if err := os.WriteFile(schemaFile, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(schemaFile, want, 0o644))
 	}
 	got, err := os.ReadFile(schemaFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s does not say what profiles have; run go test . -run TestProfileSchema -update", schemaFile)
 	}
 	var schema jsonschema.Schema
-	if err := json.Unmarshal(want, &schema); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(want, &schema))
 	resolved, err := schema.Resolve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files, err := filepath.Glob("profiles/builtin/*.yaml")
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%d built-in profiles, %v", len(files), err)
 	}
 	for _, name := range files {
 		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := resolved.Validate(decoded(t, data)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -360,17 +342,11 @@ func TestProfileSchema(t *testing.T) {
 // decoded is YAML as a validator of JSON sees it.
 func decoded(t *testing.T, text []byte) (v any) {
 	t.Helper()
-	if err := yaml.Unmarshal(text, &v); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal(text, &v))
 	data, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	v = nil
-	if err := json.Unmarshal(data, &v); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(data, &v))
 	return v
 }
 
@@ -382,19 +358,21 @@ func TestDurationsOfTheSchema(t *testing.T) {
 		}
 		var schema jsonschema.Schema
 		data, err := json.Marshal(textual["duration"])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal(data, &schema); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, json.Unmarshal(data, &schema))
 		resolved, err := schema.Resolve(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := resolved.Validate(text); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 
+}
+
+// must ends the test if a step of it has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

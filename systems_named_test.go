@@ -56,9 +56,7 @@ func TestSystemsAreNamedInFewPlaces(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, s := range maxNaming {
 		files := named[s.system]
 		if !slices.Contains(files, "loadgen/systems/systems.go") {

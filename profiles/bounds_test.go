@@ -31,9 +31,7 @@ func TestScanLeavesNothingOut(t *testing.T) {
 	}
 	for _, name := range builtinNames() {
 		_, text, err := Read(name, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		texts = append(texts, string(text))
 	}
 	for _, text := range texts {
@@ -89,9 +87,7 @@ func TestBoundsLeaveRoom(t *testing.T) {
 // not tried with.
 func TestTemplatesAreTotal(t *testing.T) {
 	f, err := CompileText(`{{printf "%q%x" .Probe .Probe}}{{div 7 .Seq}}{{printf "%c" .Source}}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := f(0, 0, strings.Repeat("\x00", 100_000)); len(got) > 2*maxText {
 		t.Errorf("%d bytes", len(got))
 	}

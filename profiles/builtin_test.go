@@ -73,9 +73,7 @@ func TestBuiltins(t *testing.T) {
 func again(t *testing.T, p *Profile) {
 	t.Helper()
 	text, err := p.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	q, err := Parse("again", text, nil, systems.Table)
 	if err != nil {
 		t.Fatalf("%v\nof what was written:\n%s", err, text)
@@ -87,9 +85,7 @@ func again(t *testing.T, p *Profile) {
 
 func TestCompare(t *testing.T) {
 	p, err := Load(Default, nil, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(p.Lanes) != 3 || p.Upstream.Sources != 30 || p.Upstream.Event != "chat.message" {
 		t.Fatalf("%+v", p)
 	}
@@ -112,9 +108,7 @@ func TestCompare(t *testing.T) {
 	}
 	for _, l := range p.Lanes {
 		lt, err := CompileLane(l)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := range l.Subscriptions {
 			if got := lt.Sources(i); len(got) != 1 || int(got[0]) != i%30 {
 				t.Fatalf("%s %d hears %v", l.Name, i, got)
@@ -125,9 +119,7 @@ func TestCompare(t *testing.T) {
 		}
 	}
 	payload, err := CompilePayload(p.Upstream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := string(payload([]byte("x"), 3, 7, "PROBE")); got != `x{"channel":"channel-3","text":"message 7 PROBE"}` {
 		t.Errorf("payload %s", got)
 	}
@@ -139,9 +131,7 @@ func TestCompare(t *testing.T) {
 func TestThresholdsCoverAnnouncedLoss(t *testing.T) {
 	for _, name := range builtinNames() {
 		p, err := Load(name, nil, systems.Table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, text := range p.Thresholds {
 			lane, ok := strings.CutSuffix(text, ".lostSilent == 0")
 			if !ok {
@@ -160,9 +150,7 @@ func TestThresholdsCoverAnnouncedLoss(t *testing.T) {
 func TestThresholdsCoverWebhookLoss(t *testing.T) {
 	for _, name := range builtinNames() {
 		p, err := Load(name, nil, systems.Table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(p.Thresholds) == 0 || !slices.ContainsFunc(p.Lanes, func(l Lane) bool { return l.Mode == "webhook" }) {
 			continue
 		}
@@ -177,12 +165,8 @@ func TestThresholdsCoverWebhookLoss(t *testing.T) {
 func TestLoad(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mine.yaml")
 	_, text, err := Read("smoke", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(file, text, 0o600))
 	if p, err := Load(file, []string{"name=mine"}, systems.Table); err != nil || p.Name != "mine" {
 		t.Errorf("%v, %v", p, err)
 	}
@@ -208,22 +192,24 @@ func TestLoad(t *testing.T) {
 
 func TestJSONHoldsNoSecrets(t *testing.T) {
 	p, err := Load("smoke", []string{"target.tokens=[hush-token]", "target.headers.X-Key=hush-header", "target.tokenFile="}, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := json.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if bytes.Contains(text, []byte("hush")) {
 		t.Errorf("%s", text)
 	}
 	q, err := FromJSON(text, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !reflect.DeepEqual(q.Phases, p.Phases) || q.Schedule != p.Schedule {
 		t.Errorf("JSON changes the profile: %s", text)
 	}
 	again(t, p)
+}
+
+// must ends the test if a step of it has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

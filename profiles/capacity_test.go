@@ -41,25 +41,19 @@ func TestCapacityErrors(t *testing.T) {
 
 func TestCapacitySteps(t *testing.T) {
 	p, err := Load("capacity", []string{"thresholds=['*.lostSilent == 0']", "capacity.idle=0"}, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := p.Capacity; got.Idle != 0 || got.Step != 3*time.Second || got.SLO.Backlog != 0.01 {
 		t.Errorf("%+v", got)
 	}
 	again(t, p)
 	q, err := p.At(12.5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if q.Schedule.Rate != 12.5 || q.Phases.Measure != 3*time.Second || q.Thresholds != nil || !reflect.ValueOf(q.Capacity).IsZero() ||
 		q.Target.Embedded.Capacity != 2000 {
 		t.Errorf("%+v", q)
 	}
 	compare, err := Load("compare", []string{"capacity={axis: subscriptions, from: 100, to: 1000}"}, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if q, err = compare.Only("poll").
 		At(200); err != nil || len(q.Lanes) != 1 || q.Lanes[0].Name != "poll" ||
 		q.Lanes[0].Subscriptions != 200 {

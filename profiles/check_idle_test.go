@@ -113,9 +113,7 @@ func TestIdleKeys(t *testing.T) {
 func TestAnotherTarget(t *testing.T) {
 	for _, name := range builtinNames() {
 		p, err := Load(name, nil, systems.Table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(p.Cases) > 0 || p.Upstream.Kind != "inject" {
 			continue
 		}
@@ -157,9 +155,7 @@ func TestUpstreamKind(t *testing.T) {
 		{"smoke", []string{"upstream={kind: slack}"}, "slack"},
 	} {
 		name, data, err := Read(c.name, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got, _, err := UpstreamOf(name, data, c.set); err != nil || got != c.want {
 			t.Errorf("%s %q: %q, %v", c.name, c.set, got, err)
 		}

@@ -68,13 +68,9 @@ func TestEditKeepsComments(t *testing.T) {
 func TestEditBuiltins(t *testing.T) {
 	for _, name := range builtinNames() {
 		_, source, err := Read(name, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got, err := Edit(name, source, []string{"description=other"}, systems.Table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		want := strings.Split(string(source), "\n")
 		for i, line := range want {
 			if strings.HasPrefix(line, "description:") {
@@ -98,13 +94,9 @@ func TestEditFallsBack(t *testing.T) {
 	} {
 		text := strings.Replace(commented, `"{{.Probe}}"`, "\"{{.Probe}}\"\n    "+more, 1)
 		want, err := Parse("p.yaml", []byte(text), []string{"phases.measure=1m"}, systems.Table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		edited, err := Edit("p.yaml", []byte(text), []string{"phases.measure=1m"}, systems.Table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got, err := Parse("p.yaml", edited, nil, systems.Table); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%v\n%s", err, edited)
 		}
@@ -114,9 +106,7 @@ func TestEditFallsBack(t *testing.T) {
 // TestOverrideOfAllItems: each item gets a value of its own.
 func TestOverrideOfAllItems(t *testing.T) {
 	p, err := Parse("p.yaml", []byte(base), []string{"lanes.*.arguments={x: 1}", "lanes.a.arguments.x=2"}, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, want := range []int64{2, 1} {
 		if got := p.Lanes[i].Arguments["x"]; got != want {
 			t.Errorf("lane %s has %v, want %d", p.Lanes[i].Name, got, want)

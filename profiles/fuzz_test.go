@@ -33,9 +33,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		written, err := p.YAML()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		q, err := Parse("q", written, nil, systems.Table)
 		if err != nil {
 			t.Fatalf("%v\nin\n%s", err, written)
@@ -44,17 +42,13 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%+v\n%+v\nby\n%s", p, q, written)
 		}
 		edited, err := Edit("e", text, []string{o}, systems.Table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if q, err := Parse("e", edited, nil, systems.Table); err != nil || !reflect.DeepEqual(p, q) {
 			t.Fatalf("%v\n%+v\n%+v\nby\n%s", err, p, q, edited)
 		}
 		for _, l := range p.Lanes {
 			c, err := CompileLane(l)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			c.Arguments(l.Subscriptions - 1)
 			c.Sources(l.Subscriptions - 1)
 		}
@@ -72,9 +66,7 @@ func FuzzYAML(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		p, err := Parse("p", []byte(base), nil, systems.Table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !utf8.ValidString(s) {
 			return
 		}
@@ -86,9 +78,7 @@ func FuzzYAML(f *testing.F) {
 			p.Upstream.Payload["x"] = s
 		}
 		written, err := p.YAML()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		q, err := Parse("q", written, nil, systems.Table)
 		if err != nil {
 			t.Fatalf("%v\nin\n%s", err, written)

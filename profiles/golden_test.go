@@ -97,9 +97,7 @@ func TestGolden(t *testing.T) {
 			return
 		}
 		text, err := p.YAML()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		b.Write(text)
 	}
 	for _, name := range builtinNames() {
@@ -112,14 +110,10 @@ func TestGolden(t *testing.T) {
 	}
 	const file = "testdata/profiles.golden"
 	if *update {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(b.String()), 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if b.String() == string(want) {
 		return
 	}

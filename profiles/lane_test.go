@@ -57,9 +57,7 @@ func TestEmbeddedProofAndSignatures(t *testing.T) {
 		return Parse("p.yaml", []byte(base+"target:\n  embedded: "+embedded+"\n"), nil, systems.Table)
 	}
 	p, err := with("{proof: well-known, singleSign: true, suspendAfter: -1, typesEvery: 2s}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if e := p.Target.Embedded; e.Proof != "well-known" || !e.SingleSign || e.SuspendAfter != -1 || e.TypesEvery != 2*time.Second {
 		t.Errorf("%+v", e)
 	}

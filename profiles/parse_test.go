@@ -187,9 +187,7 @@ func TestErrors(t *testing.T) {
 // TestByteOrderMark: what an editor puts before the text is no part of the first key.
 func TestByteOrderMark(t *testing.T) {
 	want, err := Parse("p", []byte(base), nil, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got, err := Parse("p", []byte("\ufeff"+base), nil, systems.Table)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v: %v", got, err)
@@ -227,9 +225,7 @@ func TestOverrides(t *testing.T) {
 		"upstream.admin = http://127.0.0.1:8081",
 		"limits={rate: 100/s}",
 	}, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a, b := p.Lanes[0], p.Lanes[1]
 	if a.Subscriptions != 7 || b.Subscriptions != 1000 || b.Poll.MinInterval != time.Second || p.Phases.Measure != 30*time.Second ||
 		p.Thresholds[1] != "b.delivered > 1" || p.Target.URL != "http://127.0.0.1:8080/mcp" || p.Limits.Rate != 100 {
@@ -265,9 +261,7 @@ func TestTemplates(t *testing.T) {
 		"list":   []any{true, nil, int64(3), 1.5, map[string]any{"b": "{{sub .Index 1}}", "a": "é"}},
 	}}
 	c, err := CompileLane(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := `{"list":[true,null,3,1.5,{"a":"é","b":"6"}],"number":8,"piped":14,"plain":"7","text":"<007> \"q\"","zero":"0"}`
 	if got := string(c.Arguments(7)); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
@@ -289,9 +283,7 @@ func TestCompileHTTP(t *testing.T) {
 		Headers: map[string]string{"x-seq": "{{.Seq}}", "Content-Type": "text/plain"},
 		Body:    "{{add .Seq 1}} <{{.Probe}}>",
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	url, header, body := make(2, 9, "PROBE")
 	if url != "http://127.0.0.1/hooks/2?id=PROBE" || header.Get("X-Seq") != "9" || header.Get("Content-Type") != "text/plain" ||
 		string(body) != "10 <PROBE>" {
@@ -299,9 +291,7 @@ func TestCompileHTTP(t *testing.T) {
 	}
 	// Without a body of its own the request carries the payload.
 	make, err = CompileHTTP(Upstream{HTTP: UpstreamHTTP{URL: "http://127.0.0.1/"}, Payload: map[string]any{"text": "<{{.Probe}}>"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, header, body := make(0, 1, "PROBE"); string(body) != `{"text":"<PROBE>"}` || header.Get("Content-Type") != "application/json" {
 		t.Errorf("%v %s", header, body)
 	}
@@ -330,9 +320,7 @@ func BenchmarkPayload(b *testing.B) {
 	payload, err := CompilePayload(
 		Upstream{Payload: map[string]any{"channel": "channel-{{.Source}}", "text": "message {{.Seq}} {{.Probe}}"}},
 	)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	dst := make([]byte, 0, 256)
 	b.ReportAllocs()
 	for b.Loop() {

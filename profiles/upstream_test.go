@@ -55,9 +55,7 @@ func TestReplayHasTheTracesTimes(t *testing.T) {
 		nil,
 		systems.Table,
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if p.Schedule.Kind != "trace" || p.Schedule.File != "t.jsonl" || p.Upstream.Event != "e" {
 		t.Errorf("%+v, %+v", p.Schedule, p.Upstream)
 	}

@@ -28,9 +28,7 @@ func TestListenerBoundsConnections(t *testing.T) {
 			Callback: callback, MaxConnections: 2, Failed: func(reason string) { told <- reason },
 			Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		open := func() int {
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -38,9 +36,7 @@ func TestListenerBoundsConnections(t *testing.T) {
 		}
 		dial := func(want int) net.Conn {
 			c, err := net.Dial("tcp", l.port.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for open() != want {
 				runtime.Gosched()
 			}
@@ -49,9 +45,7 @@ func TestListenerBoundsConnections(t *testing.T) {
 		first, second := dial(1), dial(2)
 		for range 3 {
 			c, err := net.Dial("tcp", l.port.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if reason := <-told; reason != "too many connections at once: more than 2" {
 				t.Errorf("told %q", reason)
 			}
@@ -163,9 +157,7 @@ func TestListenerClosesWhatStalls(t *testing.T) {
 					o.Callback = "http://127.0.0.1:0"
 				}
 				l, err := Listen(o)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				near, far := net.Pipe()
 				p.conns <- far
 				began := time.Now()

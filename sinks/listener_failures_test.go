@@ -20,9 +20,7 @@ func TestListenerCountsFailedConnections(t *testing.T) {
 	l, err := Listen(ListenerOptions{
 		Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), Failed: func(reason string) { told <- reason },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	addr := l.port.Addr().String()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(l.CertPEM())
@@ -84,18 +82,14 @@ func TestListenerCountsFailedConnections(t *testing.T) {
 			ForceAttemptHTTP2: protocols[0] == "h2",
 		}
 		resp, err := (&http.Client{Transport: transport}).Get(l.URL("/"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, _ = io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
 		transport.CloseIdleConnections()
 	}
 	// Nor does one fail that a sender who trusts the certificate does not need.
 	spare, err := tls.Dial("tcp", addr, trusting)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	spare.Close()
 	for open := 1; open > 0; runtime.Gosched() {
 		l.mu.Lock()
@@ -103,13 +97,9 @@ func TestListenerCountsFailedConnections(t *testing.T) {
 		l.mu.Unlock()
 	}
 	reserve, err := tls.Dial("tcp", addr, trusting)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer reserve.Close()
-	if err := l.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close(context.Background()))
 	select {
 	case reason := <-told:
 		t.Errorf("told of a connection that did not fail: %s", reason)
@@ -146,9 +136,7 @@ func TestListenerInPlainHTTP(t *testing.T) {
 			Handler:  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("here")) }),
 		},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() {
 		if err := l.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -158,9 +146,7 @@ func TestListenerInPlainHTTP(t *testing.T) {
 		t.Errorf("called at %s, want %s", l.URL("/h/1"), want)
 	}
 	resp, err := http.Get(l.URL("/"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	defer http.DefaultClient.CloseIdleConnections()
 	if body, err := io.ReadAll(resp.Body); string(body) != "here" || err != nil {
@@ -182,9 +168,7 @@ func TestListenerInPlainHTTP(t *testing.T) {
 func TestSharedListenerTellsOneLane(t *testing.T) {
 	t.Parallel()
 	s, err := ListenShared(ListenerOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	told := make(chan string, 100)
 	for _, prefix := range []string{"/mcp/1", "/mcp/2"} {
 		if _, err := Listen(
@@ -201,10 +185,16 @@ func TestSharedListenerTellsOneLane(t *testing.T) {
 			t.Errorf("told %q", reason)
 		}
 	}
-	if err := s.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close(context.Background()))
 	if len(told) > 0 {
 		t.Errorf("told once more: %s", <-told)
+	}
+}
+
+// must ends the test if a step of it has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

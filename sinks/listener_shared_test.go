@@ -11,9 +11,7 @@ import (
 
 func TestSharedListener(t *testing.T) {
 	s, err := ListenShared(ListenerOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Close(t.Context())
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(s.CertPEM())
@@ -21,13 +19,9 @@ func TestSharedListener(t *testing.T) {
 	defer client.CloseIdleConnections()
 	ask := func(method, path string) string {
 		req, err := http.NewRequestWithContext(t.Context(), method, s.URL(path), strings.NewReader("x"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		resp, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer resp.Body.Close()
 		b, _ := io.ReadAll(resp.Body)
 		if resp.StatusCode != http.StatusOK {
@@ -39,13 +33,9 @@ func TestSharedListener(t *testing.T) {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, text+" "+r.URL.Path) })
 	}
 	a, err := Listen(ListenerOptions{Shared: s, Prefix: "/mcp/1", Handler: says("a")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b, err := Listen(ListenerOptions{Shared: s, Prefix: "/mcp/12", Handler: says("b")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if a.URL("/mcp/1/h/x") != s.URL("/mcp/1/h/x") || string(a.CertPEM()) != string(s.CertPEM()) {
 		t.Error("a lane gives another address or certificate than the listener")
 	}
@@ -64,9 +54,7 @@ func TestSharedListener(t *testing.T) {
 			t.Errorf("prefix %q was taken", prefix)
 		}
 	}
-	if err := a.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.Close(t.Context()))
 	if got := ask(http.MethodPost, "/mcp/1/h/x"); got != "404 Not Found" {
 		t.Errorf("after it left: %q", got)
 	}

@@ -18,9 +18,7 @@ func TestObserver(t *testing.T) {
 	clock := eventmeter.NewClock()
 	wall := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	l, err := NewObserver(ObserverOptions{Clock: clock, Lanes: []int{3, 1}, Remember: 2, Wall: func() time.Time { return wall }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	from := l.at.Add(time.Second)
 	l.Start(from)
 	l.Stop(from.Add(10 * time.Second))
@@ -104,9 +102,7 @@ func TestIDTable(t *testing.T) {
 
 func BenchmarkObserver(b *testing.B) {
 	l, err := NewObserver(ObserverOptions{Clock: eventmeter.NewClock(), Lanes: []int{1}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	l.Start(1)
 	stamp := []byte("2026-01-02T03:04:05.123Z")
 	b.ReportAllocs()

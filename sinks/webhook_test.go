@@ -82,9 +82,7 @@ func TestListener(t *testing.T) {
 	r := NewReceiver(ReceiverOptions{Clock: eventmeter.NewClock()})
 	r.Add("/a", hookFunc(func(in *Inbound) Reply { return Reply{Body: in.Body, Delay: time.Millisecond} }))
 	l, err := Listen(ListenerOptions{Handler: r, Callback: "https://load-1.example:8443"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if u := l.URL("/a"); u != "https://load-1.example:8443/a" {
 		t.Errorf("URL %s", u)
 	}
@@ -94,9 +92,7 @@ func TestListener(t *testing.T) {
 		tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "load-1.example"}, ForceAttemptHTTP2: proto == 2}
 		c := &http.Client{Transport: tr}
 		resp, err := c.Post("https://"+l.port.Addr().String()+"/a", "application/json", strings.NewReader("hi"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		b, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if string(b) != "hi" || resp.ProtoMajor != proto {
@@ -108,9 +104,7 @@ func TestListener(t *testing.T) {
 		t.Errorf("%d accepted, %d and %d charged", l.Accepted(), a, b)
 	}
 	silent, err := tls.Dial("tcp", l.port.Addr().String(), &tls.Config{RootCAs: pool, ServerName: "127.0.0.1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer silent.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()

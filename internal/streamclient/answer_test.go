@@ -137,17 +137,11 @@ func TestChunksAllocateNothing(t *testing.T) {
 func chunks(t testing.TB) func() {
 	k := &counter{}
 	var a answer
-	if err := a.feed([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"), Arrival{}, k); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.feed([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"), Arrival{}, k))
 	text := []byte("172\r\n" + strings.Repeat("x", 0x172) + "\r\n")
 	return func() {
-		if err := a.feed(text[:100], Arrival{}, k); err != nil {
-			t.Fatal(err)
-		}
-		if err := a.feed(text[100:], Arrival{}, k); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.feed(text[:100], Arrival{}, k))
+		must(t, a.feed(text[100:], Arrival{}, k))
 	}
 }
 
@@ -237,4 +231,12 @@ func strict(resp *http.Response, text []byte) bool {
 	// Interim answers are held to the same rules; their fields are not at hand.
 	return bytes.Count(text, []byte("HTTP/")) > 1 ||
 		slices.ContainsFunc(slices.Collect(maps.Keys(resp.Header)), func(k string) bool { return !token([]byte(k)) })
+}
+
+// must ends the test if a step of it has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

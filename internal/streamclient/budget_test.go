@@ -49,9 +49,7 @@ func TestAnswersShareBudget(t *testing.T) {
 func TestHeadLimit(t *testing.T) {
 	var a answer
 	defer a.drop()
-	if err := a.feed([]byte("HTTP/1.1 200 OK\r\n"), Arrival{}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.feed([]byte("HTTP/1.1 200 OK\r\n"), Arrival{}, nil))
 	err := a.feed(bytes.Repeat([]byte("x"), maxHead), Arrival{}, nil)
 	if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "the head is too long") {
 		t.Error(err)

@@ -144,9 +144,7 @@ func each(t *testing.T, f func(t *testing.T, open func(Options) Client)) {
 		t.Run(k.name, func(t *testing.T) {
 			f(t, func(o Options) Client {
 				p, err := k.make(o)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				t.Cleanup(func() { p.Close() })
 				return p
 			})
@@ -334,9 +332,7 @@ func TestContextEndsTheOpening(t *testing.T) {
 func TestNobodyThere(t *testing.T) {
 	each(t, func(t *testing.T, open func(Options) Client) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		addr := l.Addr().String()
 		l.Close()
 		w := watch(t)

@@ -14,9 +14,7 @@ import (
 func TestH2Memory(t *testing.T) {
 	const n, bound = 5000, 350
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer ln.Close()
 	peers := &scripted{t: t, ln: ln}
 	peers.serve(answerAll)

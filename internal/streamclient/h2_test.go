@@ -74,9 +74,7 @@ func TestH2Destination(t *testing.T) {
 	both(t, func(t *testing.T, secure bool) {
 		_, o := oracle(t, secure, nil, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.Host) })
 		at, err := netip.ParseAddrPort(o.Addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		refused := errors.New("not there")
 		for _, c := range []struct {
 			host, want string

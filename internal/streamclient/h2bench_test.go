@@ -57,9 +57,7 @@ func BenchmarkH2Deliver(b *testing.B) {
 		if err == nil {
 			err = c.data(&fr, at)
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		if len(c.control) > 64<<10 { // nobody writes here
 			c.control = c.control[:0]
 		}
@@ -77,9 +75,7 @@ func BenchmarkH2Framer(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		fr, err := f.ReadFrame()
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		n += len(fr.(*http2.DataFrame).Data())
 	}
 	if n == 0 {

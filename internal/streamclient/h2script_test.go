@@ -59,9 +59,7 @@ func (s *scripted) wait() {
 func newScripted(t *testing.T, f func(*peer)) Options {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &scripted{t: t, ln: ln}
 	s.serve(f)
 	t.Cleanup(s.wait)

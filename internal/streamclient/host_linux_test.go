@@ -24,16 +24,10 @@ func full(t *testing.T) string {
 	}
 	f := os.NewFile(uintptr(fd), "listener")
 	t.Cleanup(func() { f.Close() })
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Listen(fd, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	must(t, syscall.Listen(fd, 0))
 	sa, err := syscall.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	addr := fmt.Sprintf("127.0.0.1:%d", sa.(*syscall.SockaddrInet4).Port)
 	for range 8 {
 		c, err := net.DialTimeout("tcp", addr, 50*time.Millisecond)
@@ -88,9 +82,7 @@ func TestKernelTimes(t *testing.T) {
 		<-free
 	})
 	p, err := New(Options{Addr: addr, Now: now, KernelTimestamps: true, Shards: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer p.Close()
 	defer close(free)
 	var from, to int64
@@ -127,9 +119,7 @@ func (*taker) Closed(error)                       {}
 func TestNoFilesLeft(t *testing.T) {
 	addr := listen(t, "tcp", "127.0.0.1:0", func(c net.Conn, r *bufio.Reader) {})
 	p, err := New(Options{Addr: addr})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer p.Close()
 	var was syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {

@@ -131,9 +131,7 @@ func BenchmarkOpen(b *testing.B) {
 		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 	})
 	p, err := New(Options{Addr: addr})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer p.Close()
 	ended := make(chan error)
 	b.ReportAllocs()
@@ -158,9 +156,7 @@ func BenchmarkDelivery(b *testing.B) {
 				<-stop
 			})
 			p, err := k.make(Options{Addr: addr})
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			defer p.Close()
 			defer close(stop)
 			e := &ender{ended: make(chan error, 1), pieces: make(chan struct{})}

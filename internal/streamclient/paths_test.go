@@ -123,9 +123,7 @@ func TestTLS(t *testing.T) {
 	p, err := New(
 		Options{Addr: strings.TrimPrefix(srv.URL, "https://"), TLS: &tls.Config{RootCAs: pool, ServerName: "example.com"}, Count: n},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer p.Close()
 	w := watch(t)
 	p.Open(t.Context(), get, w)
@@ -133,9 +131,7 @@ func TestTLS(t *testing.T) {
 		t.Errorf("%v: %s", err, w.body.String())
 	}
 	strange, err := New(Options{Addr: strings.TrimPrefix(srv.URL, "https://"), TLS: &tls.Config{ServerName: "example.com"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer strange.Close()
 	w = watch(t)
 	strange.Open(t.Context(), get, w)

@@ -36,9 +36,7 @@ type scripted struct {
 func script(t *testing.T, answer string, hangUp bool) *scripted {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &scripted{Listener: l, answer: answer, hangUp: hangUp}
 	s.served.Go(func() {
 		for {
@@ -251,9 +249,7 @@ func TestDirectGivesUp(t *testing.T) {
 		c := Caller{Transport: direct, URL: &url.URL{Scheme: "http", Host: s.Addr().String(), Path: "/"}}
 		for range 2 {
 			resp, err := direct.RoundTrip(c.NewPost(t.Context(), http.Header{}, []byte("x")))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if _, err := io.ReadFull(resp.Body, make([]byte, 1)); err != nil {
 				t.Fatal(err)
 			}

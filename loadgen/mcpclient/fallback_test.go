@@ -112,9 +112,7 @@ func TestFallbackIsAskedOnce(t *testing.T) {
 			var attaching sync.WaitGroup
 			for range 2 { // endpoints, of two lanes each, all at once
 				ep, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: s.URL, Tokens: tokens, Eras: eras})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				t.Cleanup(func() {
 					if err := ep.Close(context.Background()); err != nil {
 						t.Error(err)
@@ -130,9 +128,7 @@ func TestFallbackIsAskedOnce(t *testing.T) {
 						Event:         "e",
 						Subscriptions: principals,
 					})
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					t.Cleanup(func() {
 						if err := d.Close(context.Background()); err != nil {
 							t.Error(err)
@@ -187,16 +183,12 @@ func TestNoFallbackIsAFailure(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Error(w, "no", http.StatusBadRequest) }))
 	defer s.Close()
 	ep, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: s.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rec := systemstest.NewMemory()
 	d, err := systems.New(
 		driver.Options{Clock: eventmeter.NewClock(), Recorder: rec, Endpoint: ep, Mode: eventmeter.Poll, Event: "e", Subscriptions: 1},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer d.Close(t.Context())
 	if err := d.Attach(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "handshake") {
 		t.Errorf("%v", err)
@@ -209,5 +201,13 @@ func TestNoFallbackIsAFailure(t *testing.T) {
 	}
 	if failed["server/discover"] != "http 400" || failed["initialize"] != "http 400" {
 		t.Errorf("failed calls: %v", failed)
+	}
+}
+
+// must ends the test if a step of it has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

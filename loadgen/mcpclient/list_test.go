@@ -14,9 +14,7 @@ func TestList(t *testing.T) {
 	w := systemstest.NewWorld(t, refserver.Options{Lists: refserver.ListOptions{Entries: 12, Page: 5, TTL: 3 * time.Second}})
 	for _, era := range []mcpclient.Era{mcpclient.Modern, mcpclient.Legacy} {
 		e, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: w.Srv.URL(), Era: era, Tokens: []string{"k"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for name, method := range map[string]string{
 			"events": "events/list", "triggers": "ai.smithery/events/list", "tools": "tools/list", "prompts": "prompts/list",
 			"resources": "resources/list", "templates": "resources/templates/list",

@@ -81,9 +81,7 @@ func TestTokenEndpointIsFound(t *testing.T) {
 					Timeout:    time.Minute,
 				}},
 			)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer func() { _ = ep.Close(t.Context()) }()
 			err = ep.Connect(t.Context()) // the servers are no MCP servers, beyond their tokens
 			c, _ := ep.TokenCounts()

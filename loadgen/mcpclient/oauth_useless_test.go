@@ -48,9 +48,7 @@ func TestTokensOfNoUse(t *testing.T) {
 					TokenURL: srv.URL + "/token", RefreshAt: 0.5, Timeout: time.Minute,
 				},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer func() { _ = ep.Close(context.WithoutCancel(t.Context())) }()
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()

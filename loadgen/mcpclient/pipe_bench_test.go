@@ -35,9 +35,7 @@ func (n *nobody) Called(eventmeter.Call) {}
 func piped(tb testing.TB, streams int) (rec *nobody, feed func([]byte)) {
 	rec = &nobody{}
 	ep, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{Command: []string{"-"}})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	queue, route := ep.WithoutProgram()
 	ep.Presume(mcpclient.Bare)
 	d, err := events.New(
@@ -50,9 +48,7 @@ func piped(tb testing.TB, streams int) (rec *nobody, feed func([]byte)) {
 			Subscriptions: streams,
 		},
 	)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	parser := wire.LineParser{}
 	var at time.Time
 	take := func(l wire.Line) { route(l, at) }
@@ -67,9 +63,7 @@ func piped(tb testing.TB, streams int) (rec *nobody, feed func([]byte)) {
 		var m wire.Message
 		wire.ScanMessage(request, &m)
 		feed(fmt.Appendf(nil, `{"method":"notifications/events/active","params":{"cursor":"c","requestId":%s}}`+"\n", m.ID))
-		if err := <-done; err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, <-done)
 	}
 	tb.Cleanup(func() {
 		if err := d.Close(context.Background()); err != nil {

@@ -77,9 +77,7 @@ func FuzzRouter(f *testing.F) {
 		r := &router{issued: &issued, respond: func(*wire.Message) { got = append(got, "request") }}
 		for id := range open {
 			x := &Exchange{Take: func(time.Time, wire.Line, *wire.Message) { got = append(got, strconv.FormatUint(id, 10)) }}
-			if err := r.Add(id, x); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.Add(id, x))
 		}
 		size := 0
 		parser := wire.LineParser{Limit: routeLimit}
@@ -138,9 +136,7 @@ func TestRouterHearers(t *testing.T) {
 	a := &Exchange{Traffic: &first, Take: func(time.Time, wire.Line, *wire.Message) { heard++ }}
 	b := &Exchange{Traffic: &second, Take: func(time.Time, wire.Line, *wire.Message) { heard++ }}
 	for _, x := range []*Exchange{a, b} {
-		if err := r.listen(x); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.listen(x))
 	}
 	line := wire.Line{Data: []byte(`{"method":"notifications/events/list_changed"}`), Size: 47}
 	r.route(line, time.Now())
@@ -158,16 +154,12 @@ func TestRouterFinish(t *testing.T) {
 	ended := 0
 	for id := range uint64(3) {
 		x := &Exchange{End: func(error) { ended++ }}
-		if err := r.Add(id+1, x); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Add(id+1, x))
 		if id == 0 {
 			r.Remove(1, x)
 		}
 	}
-	if err := r.listen(&Exchange{End: func(error) { ended++ }}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.listen(&Exchange{End: func(error) { ended++ }}))
 	gone := errors.New("gone")
 	r.finish(gone)
 	if ended != 3 || r.Add(9, &Exchange{}) != gone || r.listen(&Exchange{}) != gone { // the very one

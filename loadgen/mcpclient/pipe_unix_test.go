@@ -27,12 +27,8 @@ func shell(t *testing.T, script string) *Pipe {
 		x.Closed = true
 		close(ready)
 	}
-	if err := p.router.listen(x); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.router.listen(x))
+	must(t, p.start())
 	<-ready
 	return p
 }

@@ -38,9 +38,7 @@ func TestErrorsQuoteTheAnswer(t *testing.T) {
 			defer server.Close()
 			address := strings.Replace(server.URL, "http://", "http://me:hunter22@", 1) + "/mcp?key=s3cr3t"
 			ep, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: address})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer ep.Close(context.Background())
 			if ep.URL() != address || ep.Name() != server.URL+"/mcp?key=…" {
 				t.Errorf("address %s, name %s", ep.URL(), ep.Name())
@@ -82,9 +80,7 @@ func TestToolsQuoteTheAnswer(t *testing.T) {
 	}))
 	defer server.Close()
 	ep, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: server.URL, Era: mcpclient.Modern})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer ep.Close(context.Background())
 	for in, want := range map[string]string{
 		"no tea\nat all": "tools/call: http 418: no tea",

@@ -35,9 +35,7 @@ func TestResponsesOfOtherForms(t *testing.T) {
 			}))
 			defer srv.Close()
 			ep, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: srv.URL})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer func() { _ = ep.Close(t.Context()) }()
 			rec := systemstest.NewMemory()
 			caller := ep.Caller(eventmeter.NewClock(), nil)
@@ -67,9 +65,7 @@ func TestReplyOfAReply(t *testing.T) {
 	}))
 	defer srv.Close()
 	ep, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: srv.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = ep.Close(t.Context()) }()
 	caller := ep.Caller(eventmeter.NewClock(), nil)
 	a := caller.Call(t.Context(), "events/poll", http.Header{}, wire.Request(7, "events/poll", []byte("{}")))

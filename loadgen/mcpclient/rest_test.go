@@ -40,9 +40,7 @@ func (o *openAnswers) RoundTrip(req *http.Request) (*http.Response, error) {
 func TestRestIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ep, err := NewEndpoint(EndpointOptions{URL: "http://127.0.0.1:1/mcp"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		server := &openAnswers{}
 		c := ep.Caller(eventmeter.NewClock(), nil)
 		c.Transport, c.Recorder = server, eventmeter.Tee()

@@ -31,9 +31,7 @@ func TestHandshakeIsAwaitedAsLongAsOneLikes(t *testing.T) {
 	}))
 	defer srv.Close()
 	e, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: srv.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer e.Close(context.Background())
 	first := make(chan error, 1)
 	go func() { first <- e.Connect(context.Background()) }()
@@ -71,9 +69,7 @@ func TestHeaderWhileTheTokenChanges(t *testing.T) {
 		Grant: mcpclient.GrantCredentials, Principals: 1, ClientID: func(int) string { return "c" },
 		TokenURL: srv.URL + "/token", RefreshAt: 1, Timeout: time.Minute,
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = ep.Close(t.Context()) }()
 	p := ep.Principal(0)
 	renew := func(refused string) {
@@ -84,9 +80,7 @@ func TestHeaderWhileTheTokenChanges(t *testing.T) {
 	renew("")
 	c := ep.Caller(eventmeter.NewClock(), nil)
 	a, err := p.OpenSession(t.Context(), &c, "2025-06-18", func(string, *mcpclient.Answer) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	renew("t1")
 	var readers sync.WaitGroup
 	var done atomic.Bool

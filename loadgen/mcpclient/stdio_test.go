@@ -13,9 +13,7 @@ import (
 
 func TestStdioDoesNotStart(t *testing.T) {
 	ep, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{Command: []string{filepath.Join(t.TempDir(), "nothing-here")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = ep.Connect(t.Context())
 	if !errors.Is(err, mcpclient.ErrUnreachable) || !strings.Contains(err.Error(), "is the command right?") {
 		t.Errorf("%v", err)
@@ -31,13 +29,9 @@ func TestStdioIsNoServer(t *testing.T) {
 		{"-- answer --\nhello\n-- exit --\n0 \n", "exit status 0: run the command by hand"},
 	} {
 		file := filepath.Join(t.TempDir(), "x.txtar")
-		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(c.text), 0o600))
 		ep, err := mcpclient.NewEndpoint(systemstest.Scripted(t, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := ep.Connect(t.Context()); !errors.Is(err, mcpclient.ErrUnreachable) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v", err)
 		}

@@ -13,16 +13,10 @@ func TestCallTool(t *testing.T) {
 	for _, era := range []mcpclient.Era{mcpclient.Modern, mcpclient.Legacy} {
 		t.Run(string(era), func(t *testing.T) {
 			s, err := refserver.New(refserver.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
+			must(t, s.Start(t.Context()))
 			e, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: s.URL(), Era: era, Tokens: []string{"a", "b"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for i := range 3 { // the first call of each principal shakes hands
 				a, err := e.CallTool(t.Context(), i, "post_message", []byte(`{"channel":"c","text":"hello"}`))
 				if !a.Sent || !a.Answered || !a.Result || !a.Complete || a.IsError || a.Status != 200 || a.Code != 0 || err != nil {
@@ -56,9 +50,7 @@ func TestCallTool(t *testing.T) {
 				t.Error(err)
 			}
 			gone, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: s.URL()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if a, err := gone.CallTool(t.Context(), 0, "post_message", []byte(`{}`)); a.Sent || !errors.Is(err, mcpclient.ErrUnreachable) {
 				t.Errorf("nobody there: %+v", a)
 			}

@@ -22,9 +22,7 @@ func TestNamedVersion(t *testing.T) {
 		{"2099-01-01", ""}, {"2001-01-01", ""},
 	} {
 		e, err := mcpclient.NewEndpoint(mcpclient.EndpointOptions{URL: w.Srv.URL(), Version: c.version, Tokens: []string{"k"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		err = e.Connect(t.Context())
 		if c.era == "" {
 			if !errors.Is(err, mcpclient.ErrProtocol) || !strings.Contains(err.Error(), "does not speak version "+c.version+", but ") ||

@@ -28,9 +28,7 @@ import (
 func certified(t *testing.T, name string, from, until time.Duration) (address string, roots *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	form := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(until),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
@@ -41,13 +39,9 @@ func certified(t *testing.T, name string, from, until time.Duration) (address st
 		form.DNSNames = []string{name}
 	}
 	text, err := x509.CreateCertificate(rand.Reader, form, form, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cert, err := x509.ParseCertificate(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{text}, PrivateKey: key}}}
@@ -87,9 +81,7 @@ func TestErrorsNameTheWayOut(t *testing.T) {
 		endpoint := func(o EndpointOptions) *Endpoint {
 			o.Roots = roots
 			e, err := NewEndpoint(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Cleanup(func() { _ = e.Close(context.Background()) })
 			return e
 		}
@@ -106,9 +98,7 @@ func TestErrorsNameTheWayOut(t *testing.T) {
 		}}).Connect(t.Context()))
 		for _, version := range []string{"1.1", "2"} {
 			streams, err := e.StreamClient(version, eventmeter.NewClock(), false, 0, &wire.Traffic{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			over := make(ended, 1)
 			streams.Open(t.Context(), streamclient.Request{Method: http.MethodGet, Path: "/"}, over)
 			err = TransportError(t.Context(), <-over)
@@ -145,11 +135,17 @@ func TestRedirectNamesTheLocation(t *testing.T) {
 		Grant: GrantCredentials, Principals: 1, ClientID: func(int) string { return "c" }, Secret: "s3cret", TokenURL: issuer.URL,
 		Timeout: time.Minute, RefreshAt: 1,
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer e.Close(context.Background())
 	if err := e.Connect(t.Context()); err == nil || !strings.Contains(err.Error(), to) {
 		t.Errorf("a redirect of the issuer: %v", err)
+	}
+}
+
+// must ends the test if a step of it has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

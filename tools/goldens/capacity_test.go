@@ -106,13 +106,9 @@ func (s *step) result(number int, lane string) results.CapacityStep {
 func search(t *testing.T) *results.Capacity {
 	t.Helper()
 	p, err := profiles.Parse("search", []byte(searchProfile), nil, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := json.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	figure := func(v float64) *float64 { return &v }
 	span := func(v float64) results.CapacityRange {
 		return results.CapacityRange{Value: v, Low: 0.8 * v, High: 1.3 * v}
@@ -156,12 +152,8 @@ func search(t *testing.T) *results.Capacity {
 func TestCapacityAndPlan(t *testing.T) {
 	dir := t.TempDir()
 	c := search(t)
-	if err := os.Mkdir(filepath.Join(dir, "search"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := results.WriteFile(filepath.Join(dir, "search", results.CapacityFile), c.Write); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(dir, "search"), 0o755))
+	must(t, results.WriteFile(filepath.Join(dir, "search", results.CapacityFile), c.Write))
 	for _, form := range []string{"text", "markdown", "html", "json"} {
 		golden(t, "capacity/"+fileOf(form), readable(run(t, dir, "report", "search", "--format", form)))
 	}

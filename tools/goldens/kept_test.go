@@ -24,9 +24,7 @@ func TestKept(t *testing.T) {
 	var out strings.Builder
 	for _, pattern := range kept {
 		files, err := filepath.Glob(filepath.Join(home, "..", "..", filepath.FromSlash(pattern)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, file := range files {
 			fmt.Fprintf(&out, "%x  %s\n", sha256.Sum256(read(t, file)), named(t, file))
 		}
@@ -63,9 +61,7 @@ func TestWireFiles(t *testing.T) {
 func read(t *testing.T, file string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
 }
 
@@ -73,8 +69,6 @@ func read(t *testing.T, file string) []byte {
 func named(t *testing.T, file string) string {
 	t.Helper()
 	name, err := filepath.Rel(filepath.Join(home, "..", ".."), file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return filepath.ToSlash(name)
 }

@@ -38,9 +38,7 @@ func (c *madeUp) scraped(t *testing.T, at time.Duration) string {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	collector, err := metrics.New(registry, metrics.Options{Figures: internalrun.FigureTables})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	clock := eventmeter.NewClock()
 	l := c.newLedger(t, clock)
 	began := clock.Time(1).UTC().Truncate(time.Millisecond)
@@ -94,9 +92,7 @@ func (c *madeUp) scraped(t *testing.T, at time.Duration) string {
 func gathered(t *testing.T, from prometheus.Gatherer) string {
 	t.Helper()
 	families, err := from.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var out bytes.Buffer
 	for _, f := range families {
 		if _, err := expfmt.MetricFamilyToText(&out, f); err != nil {

@@ -23,9 +23,7 @@ func reports(t *testing.T, dir, archive string, forms ...string) {
 		golden(t, archive+"/"+fileOf(form), readable(run(t, dir, "report", archive, "--format", form)))
 	}
 	series, err := os.ReadFile(filepath.Join(dir, archive, "timeline.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	golden(t, archive+"/timeline.csv", string(series))
 }
 
@@ -42,9 +40,7 @@ func TestReports(t *testing.T) {
 				reports(t, dir, c.name, long...)
 			}
 			var short strings.Builder
-			if err := report.Summary(&short, m.result, report.SummaryOptions{Width: 100, Page: "report.html"}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, report.Summary(&short, m.result, report.SummaryOptions{Width: 100, Page: "report.html"}))
 			golden(t, c.name+"/summary.txt", short.String())
 		})
 	}

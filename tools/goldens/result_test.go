@@ -47,9 +47,7 @@ func (c *madeUp) newLedger(t *testing.T, clock *eventmeter.Clock) *ledger.Ledger
 		o.Sibling = func(run uint32) bool { return run == runID || run == runID+1 }
 	}
 	l, err := ledger.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l.Measure(eventmeter.Instant(measureFrom), eventmeter.Instant(measureUntil))
 	return l
 }
@@ -78,17 +76,11 @@ func (c *madeUp) measure(t *testing.T) (out measured) {
 func (c *madeUp) summarise(t *testing.T, clock *eventmeter.Clock, out *measured) {
 	t.Helper()
 	p, err := profiles.Parse(c.name, []byte(c.profile), nil, systems.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	thresholds, err := results.ParseThresholds(p.Thresholds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := json.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	res := &results.Result{
 		Schema: results.Schema, Version: "v0.0.0-golden", Run: fmt.Sprintf("%08x", c.history.run), Name: "golden",
 		Started: clock.Time(1).UTC().Truncate(time.Millisecond), Profile: text, Phases: c.phases(), Lanes: []results.Lane{},
@@ -236,12 +228,8 @@ func (c *madeUp) conformance(every int) conform.Account {
 func (m *measured) archive(t *testing.T, dir ...string) {
 	t.Helper()
 	to := filepath.Join(dir...)
-	if err := results.Save(to, m.result, []ledger.Account{m.account}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, results.Save(to, m.result, []ledger.Account{m.account}))
 	if m.part != nil {
-		if err := results.SavePart(to, m.part); err != nil {
-			t.Fatal(err)
-		}
+		must(t, results.SavePart(to, m.part))
 	}
 }

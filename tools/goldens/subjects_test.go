@@ -18,9 +18,7 @@ import (
 func drawn(t *testing.T, name string, draw func(io.Writer) error) {
 	t.Helper()
 	var out strings.Builder
-	if err := draw(&out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, draw(&out))
 	golden(t, name, readable(out.String()))
 }
 
@@ -41,9 +39,7 @@ func TestDuet(t *testing.T) {
 	}
 	t.Chdir(home)
 	c, err := stats.CompareDuet(sides[0], sides[1], pairsOf(both), stats.CompareOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	drawn(t, "duet/report.txt", func(w io.Writer) error { return report.CompareText(w, c) })
 	drawn(t, "duet/report.md", func(w io.Writer) error { return report.CompareMarkdown(w, c) })
 	drawn(t, "duet/result.json", c.Write)

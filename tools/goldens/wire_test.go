@@ -46,9 +46,7 @@ func TestWireBytes(t *testing.T) {
 		name := fmt.Sprintf("%s-%s-%s", x.system, x.mode, x.era)
 		t.Run(name, func(t *testing.T) {
 			authority, err := sinks.NewAuthority()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			wire := openWire(t, authority)
 			// The lane is closed at the end of this inner test, and what it sent is complete.
 			t.Run("exchange", func(t *testing.T) {
@@ -80,16 +78,10 @@ func openWire(t *testing.T, authority *sinks.Authority) *wire {
 	}
 	o.CallbackRoots.AppendCertsFromPEM(authority.PEM())
 	server, err := refserver.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, server.Start(t.Context()))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w := &wire{server: server, listener: l}
 	w.work.Go(w.accept)
 	t.Cleanup(func() {
@@ -147,9 +139,7 @@ func (w writer) Write(p []byte) (int, error) { return w(p) }
 // without subscriptions work until they have made some calls.
 func (w *wire) exchange(t *testing.T, o driver.Options, era mcpclient.Era) {
 	at, err := url.Parse(w.server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	at.Host = w.listener.Addr().String()
 	clock := eventmeter.NewClock()
 	o.Clock = clock
@@ -161,9 +151,7 @@ func (w *wire) exchange(t *testing.T, o driver.Options, era mcpclient.Era) {
 		o.Arguments = func(int) json.RawMessage { return json.RawMessage(`{"channel":"c"}`) }
 	}
 	of, err := systems.Find(o.System)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d, rec := systemstest.Lane(t, mcpclient.EndpointOptions{
 		URL: at.String(), Era: era, Tokens: []string{"a"}, Capabilities: of.Capabilities,
 	}, o)
@@ -174,9 +162,7 @@ func (w *wire) exchange(t *testing.T, o driver.Options, era mcpclient.Era) {
 	}
 	stamp := eventmeter.Stamp{Run: 1, Seq: 1}.String()
 	resp, err := http.Post(w.server.AdminURL()+"/inject", "application/json", strings.NewReader(fmt.Sprintf(event, stamp)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	resp.Body.Close()
 	rec.Wait(t, "the event, or calls", func(m *systemstest.Memory) bool {
 		return len(m.Deliveries) > 0 || works && len(m.Calls) >= 12
@@ -251,3 +237,11 @@ func nextRequest(in *bufio.Reader) (string, error) {
 type oneByOne struct{ *bufio.Reader }
 
 func (r oneByOne) Read(p []byte) (int, error) { return r.Reader.Read(p[:1]) }
+
+// must ends the test if a step of it has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -108,12 +108,8 @@ func made(t *testing.T, flags ...string) (dir string, d *data) {
 	t.Helper()
 	t.Setenv(programVariable, "1")
 	from := filepath.Join(t.TempDir(), "2026-01-02-test")
-	if err := os.Mkdir(from, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(from, studyFile), []byte(testStudy), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(from, 0o755))
+	must(t, os.WriteFile(filepath.Join(from, studyFile), []byte(testStudy), 0o644))
 	dir = filepath.Join(t.TempDir(), "out")
 	args := append([]string{"run", "-eventmeter", os.Args[0], "-out", dir}, flags...)
 	var out, log bytes.Buffer
@@ -121,9 +117,7 @@ func made(t *testing.T, flags ...string) (dir string, d *data) {
 		t.Fatalf("%v\n%s", err, log.String())
 	}
 	d, err := loadData(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return dir, d
 }
 
@@ -153,9 +147,7 @@ func TestRunMakesDataTablesAndCharts(t *testing.T) {
 		t.Errorf("rows %s of the server %s", got, served.Server)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, pageFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, want := range []string{
 		"# Does it run?\n\n![Speed < rate](speeds.svg)\n",
 		"| rate | speed | share |\n|---|--:|--:|\n| 10 | 10.0 (10.0–10.0) | 50.0 % |\n| 20 | 20.0 (20.0–20.0) | 100.0 % |\n",
@@ -167,13 +159,9 @@ func TestRunMakesDataTablesAndCharts(t *testing.T) {
 		}
 	}
 	svg, err := os.ReadFile(filepath.Join(dir, "speeds.svg"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	checkXML(t, "speeds", svg)
-	if err := command(t.Context(), []string{"render", dir}, nil, io.Discard, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	must(t, command(t.Context(), []string{"render", dir}, nil, io.Discard, io.Discard))
 	if again, err := loadData(dir); err != nil || inJSON(t, again) != inJSON(t, d) {
 		t.Errorf("read again (%v):\n%s\nmeasured:\n%s", err, inJSON(t, again), inJSON(t, d))
 	}
@@ -188,9 +176,7 @@ func TestSmallTrial(t *testing.T) {
 		t.Errorf("cell %s", got)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, pageFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if want := "This is a small trial (scale 0.1)"; !strings.Contains(string(page), want) {
 		t.Errorf("the page has no %q:\n%s", want, page)
 	}
@@ -200,9 +186,7 @@ func TestFailedRunKeepsWhatWasMeasured(t *testing.T) {
 	t.Setenv(programVariable, "1")
 	from := t.TempDir()
 	text := strings.Replace(testStudy, "rate: [10, 20]", "rate: [10, fast]", 1)
-	if err := os.WriteFile(filepath.Join(from, studyFile), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(from, studyFile), []byte(text), 0o644))
 	out := filepath.Join(t.TempDir(), "out")
 	err := command(t.Context(), []string{"run", "-eventmeter", os.Args[0], "-out", out, from}, nil, io.Discard, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "plain-fast-1") {
@@ -231,9 +215,7 @@ func TestStudyErrors(t *testing.T) {
 			if text == testStudy {
 				t.Fatalf("%q is not in the study", c.from)
 			}
-			if err := os.WriteFile(filepath.Join(dir, studyFile), []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(dir, studyFile), []byte(text), 0o644))
 			s, err := loadStudy(dir)
 			if err == nil {
 				_, err = s.expand(1)

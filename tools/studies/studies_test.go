@@ -34,9 +34,7 @@ func each(t *testing.T, test func(t *testing.T, dir string, s *study, d *data)) 
 	for _, dir := range keptStudies(t) {
 		t.Run(name(dir), func(t *testing.T) {
 			s, d, err := read(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			test(t, dir, s, d)
 		})
 	}
@@ -45,21 +43,13 @@ func each(t *testing.T, test func(t *testing.T, dir string, s *study, d *data)) 
 func TestPagesHaveTheTablesOfTheirData(t *testing.T) {
 	each(t, func(t *testing.T, dir string, s *study, d *data) {
 		page, err := os.ReadFile(filepath.Join(dir, pageFile))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		env, err := s.environment(d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		parts, err := s.parts(d, env)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		again, err := rewrite(string(page), parts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		have, want := strings.Split(string(page), "\n"), strings.Split(again, "\n")
 		for i := range min(len(have), len(want)) {
 			if have[i] != want[i] {
@@ -78,12 +68,8 @@ func TestPagesHaveTheTablesOfTheirData(t *testing.T) {
 func TestFiguresAreThoseOfTheKeptResults(t *testing.T) {
 	each(t, func(t *testing.T, dir string, s *study, d *data) {
 		again, err := loadData(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := extract(dir, s, again); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, extract(dir, s, again))
 		for i := range d.Runs {
 			have, want := inJSON(t, d.Runs[i]), inJSON(t, again.Runs[i])
 			if have != want {
@@ -96,18 +82,14 @@ func TestFiguresAreThoseOfTheKeptResults(t *testing.T) {
 func inJSON(t *testing.T, v any) string {
 	t.Helper()
 	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
 func TestMatricesMakeTheRunsThatWereMade(t *testing.T) {
 	each(t, func(t *testing.T, dir string, s *study, d *data) {
 		planned, err := s.expand(d.Scale)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(planned) != len(d.Runs) {
 			t.Fatalf("%d runs were made, and the matrices make %d", len(d.Runs), len(planned))
 		}
@@ -202,22 +184,16 @@ func TestSampledFiguresAreExpressions(t *testing.T) {
 func TestChartsOfKeptStudies(t *testing.T) {
 	each(t, func(t *testing.T, dir string, s *study, d *data) {
 		page, err := os.ReadFile(filepath.Join(dir, pageFile))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		env, err := s.environment(d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := range s.Charts {
 			c := &s.Charts[i]
 			if !strings.Contains(string(page), "]("+c.Name+".svg)") {
 				t.Errorf("the page does not show %s.svg", c.Name)
 			}
 			svg, err := c.draw(env)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			checkXML(t, c.Name, svg)
 		}
 	})
@@ -231,5 +207,13 @@ func checkXML(t *testing.T, name string, text []byte) {
 		} else if err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, text)
 		}
+	}
+}
+
+// must ends the test if a step of it has failed.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
