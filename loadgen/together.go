@@ -58,7 +58,7 @@ func (t *Together) Meet(ctx context.Context) (time.Time, error) {
 //
 // A firing whose workers are all busy waits for one after the others have published
 // the emission. It may delay their next emission, by its tolerance at most.
-func (t *Together) Loop(ctx context.Context, f *Firing, o LoopOptions) Stats {
+func (t *Together) Loop(ctx context.Context, f *Firing, o LoopOptions) Counts {
 	p := newPool(ctx, f, o)
 	t.mu.Lock()
 	t.sides = append(t.sides, side{p, ctx})

@@ -111,13 +111,13 @@ func (s *source) build(n *network) (upstream.Upstream, error) {
 }
 
 // call calls the tool, as the client's first principal.
-func (s *source) call(ctx context.Context, _ int, arguments []byte) upstream.ToolAnswer {
+func (s *source) call(ctx context.Context, _ int, arguments []byte) mcpclient.ToolAnswer {
 	c := s.opts.client
 	c.groups.begin()
 	defer c.groups.end()
 	ep, err := c.met() // made by open
 	if err != nil {
-		return upstream.ToolAnswer{Failure: err.Error()}
+		return mcpclient.ToolAnswer{Failure: err.Error()}
 	}
 	a, _ := ep.CallTool(ctx, 0, s.opts.Tool, arguments) // the answer has the error's text
 	return a

@@ -279,7 +279,7 @@ func (p *probe) lastError(ctx context.Context, k *hook) {
 			p.held(conform.DeliveryStatusLastErrorCategory, conform.IsCategory(*status.LastError), a)
 			return
 		}
-		if !wait(ctx, 100*time.Millisecond) {
+		if !sinks.Sleep(ctx, 100*time.Millisecond) {
 			break
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/conform"
 	"github.com/eventmeter/eventmeter/internal/errtext"
 	"github.com/eventmeter/eventmeter/loadgen/driver"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 func (p *probe) poll(ctx context.Context, more params) answer {
@@ -278,7 +279,7 @@ func maxAge(ctx context.Context, p *probe) {
 	if !ok {
 		return
 	}
-	if !wait(ctx, 3*time.Second) { // until the events that came are older than that
+	if !sinks.Sleep(ctx, 3*time.Second) { // until the events that came are older than that
 		p.skipAll(overTime)
 		return
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/eventmeter/eventmeter/loadgen/driver"
 	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/profiles"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 const (
@@ -220,7 +221,7 @@ func (p *probe) call(ctx context.Context, who *mcpclient.Principal, method strin
 // patient asks again as long as the target has no room and says when to ask.
 func patient(ctx context.Context, ask func() answer) answer {
 	for try := 1; ; try++ {
-		if a := ask(); a.retry == 0 || try == callTries || !wait(ctx, a.retry) {
+		if a := ask(); a.retry == 0 || try == callTries || !sinks.Sleep(ctx, a.retry) {
 			return a
 		}
 	}
@@ -310,10 +311,4 @@ func until(ctx context.Context, limit time.Duration, changed <-chan struct{}, do
 		}
 	}
 	return true
-}
-
-// wait waits for a time. It returns false if ctx is over before.
-func wait(ctx context.Context, d time.Duration) bool {
-	until(ctx, d, nil, func() bool { return false })
-	return ctx.Err() == nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/eventmeter/eventmeter/internal/crash"
 	"github.com/eventmeter/eventmeter/internal/run"
 	"github.com/eventmeter/eventmeter/internal/wire"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 // atOnce is how many steps run at the same time.
@@ -42,7 +43,7 @@ func (s *stage) beside(ctx context.Context, b run.Beside) {
 			return
 		}
 		if !s.again {
-			wait(ctx, left)
+			sinks.Sleep(ctx, left)
 			return
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 	"github.com/eventmeter/eventmeter/profiles"
 	"github.com/eventmeter/eventmeter/results"
@@ -196,7 +197,7 @@ func (r *run) openReplay(trusted *tls.Config) (upstream.Upstream, error) {
 }
 
 // callTool calls the profile's tool as the principal with the source's number.
-func (r *run) callTool(ctx context.Context, source int, arguments []byte) upstream.ToolAnswer {
+func (r *run) callTool(ctx context.Context, source int, arguments []byte) mcpclient.ToolAnswer {
 	a, _ := r.target.plain.CallTool(ctx, source, r.profile.Upstream.Tool.Name, arguments) // the answer has the error's text
 	return a
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 )
 
@@ -145,8 +146,8 @@ func TestFailuresFirstAndLatest(t *testing.T) {
 }
 
 func TestFailuresOfTools(t *testing.T) {
-	u, err := upstream.NewTool(upstream.ToolOptions{Arguments: payload, Call: func(context.Context, int, []byte) upstream.ToolAnswer {
-		return upstream.ToolAnswer{
+	u, err := upstream.NewTool(upstream.ToolOptions{Arguments: payload, Call: func(context.Context, int, []byte) mcpclient.ToolAnswer {
+		return mcpclient.ToolAnswer{
 			Sent:     true,
 			Answered: true,
 			Code:     -32602,

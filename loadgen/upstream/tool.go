@@ -14,21 +14,18 @@ import (
 type ToolOptions struct {
 	// Call calls the tool and returns its answer. Many goroutines call it at once.
 	// Required.
-	Call func(ctx context.Context, source int, arguments []byte) ToolAnswer
+	Call func(ctx context.Context, source int, arguments []byte) mcpclient.ToolAnswer
 	// Arguments are the call's arguments. Required.
 	Arguments Payload
 	// Timeout of one emission; 0 means [DefaultTimeout].
 	Timeout time.Duration
 }
 
-// ToolAnswer is the answer to a tools/call.
-type ToolAnswer = mcpclient.ToolAnswer
-
 // toolOutcome returns the outcome of an answer. A result without isError is Accepted, and
 // one with isError is Refused. A JSON-RPC error is Refused, because it precedes the
 // run of the tool, except for an internal error (-32603), which may occur while the
 // tool runs and is Uncertain.
-func toolOutcome(a ToolAnswer) eventmeter.Outcome {
+func toolOutcome(a mcpclient.ToolAnswer) eventmeter.Outcome {
 	const internal = -32603
 	switch {
 	case a.Sent && !a.Answered:

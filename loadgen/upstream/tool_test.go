@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/eventmeter/eventmeter"
+	"github.com/eventmeter/eventmeter/loadgen/mcpclient"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
 )
 
@@ -15,18 +16,18 @@ var (
 )
 
 func TestToolOutcomes(t *testing.T) {
-	answered := upstream.ToolAnswer{Sent: true, Answered: true, Status: 200}
+	answered := mcpclient.ToolAnswer{Sent: true, Answered: true, Status: 200}
 	result := answered
 	result.Result, result.Complete = true, true
 	failed := result
 	failed.IsError = true
 	question := result
 	question.Complete = false
-	rpc := func(status int, code int64) upstream.ToolAnswer {
-		return upstream.ToolAnswer{Sent: true, Answered: true, Status: status, Code: code}
+	rpc := func(status int, code int64) mcpclient.ToolAnswer {
+		return mcpclient.ToolAnswer{Sent: true, Answered: true, Status: status, Code: code}
 	}
 	for name, c := range map[string]struct {
-		answer upstream.ToolAnswer
+		answer mcpclient.ToolAnswer
 		want   eventmeter.Outcome
 	}{
 		"result":            {result, eventmeter.Accepted},
@@ -39,14 +40,14 @@ func TestToolOutcomes(t *testing.T) {
 		"HTTP 401":          {rpc(401, 0), eventmeter.Refused},
 		"HTTP 500":          {rpc(500, 0), eventmeter.Uncertain},
 		"HTTP 200, nothing": {rpc(200, 0), eventmeter.Uncertain},
-		"never sent":        {upstream.ToolAnswer{}, eventmeter.Refused},
-		"no answer":         {upstream.ToolAnswer{Sent: true}, eventmeter.Uncertain},
+		"never sent":        {mcpclient.ToolAnswer{}, eventmeter.Refused},
+		"no answer":         {mcpclient.ToolAnswer{Sent: true}, eventmeter.Uncertain},
 	} {
 		u, err := upstream.NewTool(
 			upstream.ToolOptions{
 				Arguments: payload,
 				Timeout:   time.Minute,
-				Call: func(ctx context.Context, source int, arguments []byte) upstream.ToolAnswer {
+				Call: func(ctx context.Context, source int, arguments []byte) mcpclient.ToolAnswer {
 					if _, ok := ctx.Deadline(); !ok || source != 3 ||
 						string(arguments) != string(payload(nil, 3, 9, emission.Stamp.String())) {
 						t.Errorf("called for %d with %s", source, arguments)

@@ -16,6 +16,7 @@ import (
 	"github.com/eventmeter/eventmeter"
 	"github.com/eventmeter/eventmeter/loadgen"
 	"github.com/eventmeter/eventmeter/loadgen/upstream"
+	"github.com/eventmeter/eventmeter/sinks"
 )
 
 const (
@@ -57,7 +58,7 @@ func (b *base) finish(*outcome)               {}
 // confirm waits until a counter says that all streams are confirmed.
 func (b *base) confirm(ctx context.Context, confirmed *atomic.Int64) error {
 	for confirmed.Load() < int64(b.spec.Streams) {
-		if wait(ctx, 5*time.Millisecond); ctx.Err() != nil {
+		if sinks.Sleep(ctx, 5*time.Millisecond); ctx.Err() != nil {
 			return fmt.Errorf("%d of %d streams were confirmed: %w", confirmed.Load(), b.spec.Streams, ctx.Err())
 		}
 	}
@@ -71,7 +72,7 @@ func inside(open func(spec, *eventmeter.Clock) (client, error)) role {
 			return err
 		}
 		collect()
-		wait(ctx, 3*sampled)
+		sinks.Sleep(ctx, 3*sampled)
 		clock := eventmeter.NewClock()
 		o := &outcome{Began: time.Now(), Values: map[string]float64{}}
 		c, err := open(s, clock)
@@ -111,13 +112,13 @@ func throughPhases(ctx context.Context, s spec, c client, clock *eventmeter.Cloc
 	if got := until(ctx, c, n, s.Timeout); got < n {
 		return fmt.Errorf("an event was published, and %d of %d streams received it in time", got, n)
 	}
-	wait(ctx, 3*sampled)
+	sinks.Sleep(ctx, 3*sampled)
 	o.Full = time.Now()
 	if s.Collect {
 		collect()
-		wait(ctx, 3*sampled)
+		sinks.Sleep(ctx, 3*sampled)
 	}
-	wait(ctx, s.Idle)
+	sinks.Sleep(ctx, s.Idle)
 	o.Paced = time.Now()
 	c.begin()
 	before := mallocs()
@@ -132,7 +133,7 @@ func throughPhases(ctx context.Context, s spec, c client, clock *eventmeter.Cloc
 
 // until waits for a number of deliveries and returns how many there are.
 func until(ctx context.Context, c client, want int64, most time.Duration) int64 {
-	for end := time.Now().Add(most); ; wait(ctx, 10*time.Millisecond) {
+	for end := time.Now().Add(most); ; sinks.Sleep(ctx, 10*time.Millisecond) {
 		if got := c.received(); got >= want || ctx.Err() != nil || time.Now().After(end) {
 			return got
 		}
@@ -210,15 +211,6 @@ func repeat(every time.Duration, do func()) (stop func()) {
 	return func() {
 		close(over)
 		work.Wait()
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }
 
