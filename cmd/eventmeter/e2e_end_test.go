@@ -32,10 +32,7 @@ func smoke(more ...string) []string {
 func longRun(t *testing.T, dir string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := watched(t, smoke(append([]string{"--set", "phases.measure=10m", "--out", dir, loose}, args...)...)...)
-	stderr, err := cmd.StderrPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	waitForLine(t, stderr, "measure")
+	startUntil(t, cmd, "measure")
 	waitForDeliveries(t, dir)
 	return cmd
 }
@@ -86,6 +83,24 @@ func TestKilledTargetLeavesAPartialResult(t *testing.T) {
 	r := loaded(t, dir)
 	if !r.Partial || !strings.Contains(r.Reason, "every event of the last") || r.Lanes[0].Delivered == 0 {
 		t.Errorf("partial %v (%s), delivered %d", r.Partial, r.Reason, r.Lanes[0].Delivered)
+	}
+}
+
+// startUntil starts a command, and returns once a line of its standard error has a text.
+func startUntil(t *testing.T, cmd *exec.Cmd, text string) {
+	t.Helper()
+	stderr, err := cmd.StderrPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	waitForLine(t, stderr, text)
+}
+
+// interrupted sends a signal to a command, which must end because of it.
+func interrupted(t *testing.T, cmd *exec.Cmd, by os.Signal) {
+	t.Helper()
+	must(t, cmd.Process.Signal(by))
+	if code := codeOf(t, cmd.Wait()); code != exitInterrupted {
+		t.Errorf("exit code %d, want %d", code, exitInterrupted)
 	}
 }
 
@@ -196,10 +211,7 @@ func TestInterruptedUntil(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
 	cmd := longRun(t, dir, "--until", "push.p99 ±5%")
-	must(t, cmd.Process.Signal(os.Interrupt))
-	if code := codeOf(t, cmd.Wait()); code != exitInterrupted {
-		t.Errorf("exit code %d, want %d", code, exitInterrupted)
-	}
+	interrupted(t, cmd, os.Interrupt)
 	r := loaded(t, dir)
 	if !r.Partial || len(r.Until) != 1 || r.Until[0].EndedBy != results.EndedByStop || r.Until[0].Measured <= 0 {
 		t.Errorf("partial %v, %+v", r.Partial, r.Until)

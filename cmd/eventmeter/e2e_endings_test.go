@@ -137,10 +137,7 @@ func TestHangupWritesAPartialResult(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
 	cmd := longRun(t, dir)
-	must(t, cmd.Process.Signal(syscall.SIGHUP))
-	if code := codeOf(t, cmd.Wait()); code != exitInterrupted {
-		t.Errorf("exit code %d, want %d", code, exitInterrupted)
-	}
+	interrupted(t, cmd, syscall.SIGHUP)
 	r := loaded(t, dir)
 	if !r.Partial || !strings.Contains(r.Reason, "stopped") || r.Lanes[0].Delivered == 0 || r.Lanes[0].LostSilent != 0 {
 		t.Errorf("partial %v (%s), lane %+v", r.Partial, r.Reason, r.Lanes[0])
@@ -159,10 +156,7 @@ func TestNohupIsRespected(t *testing.T) {
 	cmd := watched(t, smoke("--set", "phases.measure=10m", "--out", dir, loose)...)
 	cmd.Args = append([]string{sh, "-c", `trap "" HUP; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = sh
-	stderr, err := cmd.StderrPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	waitForLine(t, stderr, "measure")
+	startUntil(t, cmd, "measure")
 	for _, s := range []os.Signal{syscall.SIGHUP, os.Interrupt} {
 		must(t, cmd.Process.Signal(s))
 	}
@@ -423,10 +417,7 @@ func TestKillLeavesACheckpoint(t *testing.T) {
 		t.Errorf("the folder of a living run was cleaned: %v", err)
 	}
 	for _, cmd := range []*exec.Cmd{living, third} {
-		must(t, cmd.Process.Signal(os.Interrupt))
-		if code := codeOf(t, cmd.Wait()); code != exitInterrupted {
-			t.Errorf("exit code %d", code)
-		}
+		interrupted(t, cmd, os.Interrupt)
 	}
 	if r, err := results.Load(other); err != nil || r.Reason != "stopped on request" {
 		t.Errorf("the checkpoint was not replaced by the result: %v", err)
@@ -442,10 +433,7 @@ func longRunIn(t *testing.T, temp string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := watched(t, args...)
 	cmd.Env = append(cmd.Env, "TMPDIR="+temp)
-	stderr, err := cmd.StderrPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	waitForLine(t, stderr, "measure")
+	startUntil(t, cmd, "measure")
 	return cmd
 }
 
@@ -572,10 +560,7 @@ func TestKilledCapacityLeavesItsSteps(t *testing.T) {
 		"--set",
 		"capacity.precision=0.001",
 	)
-	stderr, err := cmd.StderrPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	waitForLine(t, stderr, "step 2,")
+	startUntil(t, cmd, "step 2,")
 	must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	c, err := results.RebuildCapacity(dir)
@@ -606,10 +591,7 @@ func TestOneDirectoryTakesOneRun(t *testing.T) {
 			t.Errorf("%v: exit code %d: %s%s", args, code, stderr, stdout)
 		}
 	}
-	must(t, cmd.Process.Signal(os.Interrupt))
-	if code := codeOf(t, cmd.Wait()); code != exitInterrupted {
-		t.Errorf("exit code %d", code)
-	}
+	interrupted(t, cmd, os.Interrupt)
 	if _, err := results.Rebuild(dir); err != nil {
 		t.Error(err)
 	}
@@ -802,10 +784,7 @@ func TestHangIsNoticed(t *testing.T) {
 		"--set",
 		"phases.measure=8s",
 	)
-	stderr, err := cmd.StderrPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	waitForLine(t, stderr, "the target does not answer")
+	startUntil(t, cmd, "the target does not answer")
 	must(t, target.Process.Signal(syscall.SIGCONT))
 	if code := codeOf(t, cmd.Wait()); code != exitOK && code != exitBottleneck {
 		t.Errorf("exit code %d", code)

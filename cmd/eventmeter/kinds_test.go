@@ -259,18 +259,12 @@ target: {url: "`+ready.URL+`", tokens: [t]}
 		t.Fatal(err)
 	}
 	cmd := watched(t, "run", "--profile", profile, "--out", dir)
-	stderr, err := cmd.StderrPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	waitForLine(t, stderr, "measure")
+	startUntil(t, cmd, "measure")
 	for i := range 12 {
 		must(t, inject(ready.Admin, fmt.Appendf(nil, `{"channel":"channel-0","text":"number %d"}`, i)))
 	}
 	waitForStats(t, ready, `"webhook":108`)
-	must(t, cmd.Process.Signal(os.Interrupt))
-	if code := codeOf(t, cmd.Wait()); code != exitInterrupted {
-		t.Errorf("exit code %d, want %d", code, exitInterrupted)
-	}
+	interrupted(t, cmd, os.Interrupt)
 	r := loaded(t, dir)
 	for _, l := range r.Lanes {
 		f := l.Figures
