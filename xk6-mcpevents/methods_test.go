@@ -174,10 +174,7 @@ func TestOpenSubscriptions(t *testing.T) {
 
 // Lists and requests have figures of their own.
 func TestListsAndRequests(t *testing.T) {
-	noLeaks(t)
-	srv := serveHere(t, refserver.Options{Lists: refserver.ListOptions{Entries: 12, Page: 5, TTL: 100 * time.Millisecond}}, "")
-	root := New()
-	s := newStage(t, root)
+	srv, root, s := here(t, refserver.Options{Lists: refserver.ListOptions{Entries: 12, Page: 5, TTL: 100 * time.Millisecond}})
 	s.must(at(srv, `
 		const client = new Client(TARGET, {token: 'k6'});
 		const up = new Upstream({event: 'list.changed', admin: ADMIN, data: {list: 'prompts', probe: '{probe}'}});
@@ -288,10 +285,7 @@ func TestNobodyTakesEvents(t *testing.T) {
 // close() waits until every poller has polled once more, however short its
 // settle time is.
 func TestCloseWaitsForTheNextPoll(t *testing.T) {
-	noLeaks(t)
-	srv := serveHere(t, refserver.Options{NextPoll: 1500 * time.Millisecond}, "")
-	root := New()
-	s := newStage(t, root)
+	srv, root, s := here(t, refserver.Options{NextPoll: 1500 * time.Millisecond})
 	s.must(at(srv, `
 		const sub = await new Client(TARGET, {token: 'k6'}).poll('tick', {subscriptions: 3, settle: '100ms'});
 		await new Upstream({event: 'tick', admin: ADMIN}).fire(5);
@@ -311,10 +305,7 @@ func TestCloseWaitsForTheNextPoll(t *testing.T) {
 
 // Only latencies are sampled, never counts.
 func TestSampleEvery(t *testing.T) {
-	noLeaks(t)
-	srv := serveHere(t, refserver.Options{}, "")
-	root := New()
-	s := newStage(t, root)
+	srv, root, s := here(t, refserver.Options{})
 	s.must(at(srv, `
 		const sub = await new Client(TARGET, {token: 'k6'}).stream('tick', {streams: 4, sampleEvery: 5});
 		await new Upstream({event: 'tick', admin: ADMIN}).fire(10);
@@ -330,10 +321,7 @@ func TestSampleEvery(t *testing.T) {
 
 // A client hears of changes of the event types, once.
 func TestListening(t *testing.T) {
-	noLeaks(t)
-	srv := serveHere(t, refserver.Options{}, "")
-	root := New()
-	s := newStage(t, root)
+	srv, root, s := here(t, refserver.Options{})
 	must(t, s.VU.Runtime().Set("offer", func(offered bool) error { return srv.Offer("tick", offered) }))
 	s.must(at(srv, `
 		const client = new Client(TARGET, {token: 'k6'});
@@ -365,10 +353,7 @@ func TestListening(t *testing.T) {
 
 // Over TLS a client trusts the certificates that it is given.
 func TestTLS(t *testing.T) {
-	noLeaks(t)
-	srv := serveHere(t, refserver.Options{TLS: true}, "")
-	root := New()
-	s := newStage(t, root)
+	srv, root, s := here(t, refserver.Options{TLS: true})
 	for name, v := range map[string]string{"secure": srv.TLSURL(), "ca": string(srv.CertPEM())} {
 		must(t, s.VU.Runtime().Set(name, v))
 	}
@@ -390,10 +375,7 @@ func TestTLS(t *testing.T) {
 // VUs with topics of their own hear nothing of each other's, however many there
 // are, and what is heard of another's is unexpected.
 func TestManyTopics(t *testing.T) {
-	noLeaks(t)
-	srv := serveHere(t, refserver.Options{}, "")
-	root := New()
-	s := newStage(t, root)
+	srv, root, s := here(t, refserver.Options{})
 	s.must(at(srv, `
 		const client = new Client(TARGET, {token: 'k6'});
 		const all = await client.stream('chat.message', {topic: 'topic-0', settle: 0});

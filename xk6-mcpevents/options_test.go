@@ -13,10 +13,7 @@ import (
 
 // What is wrong with a script is said in one line, where it is.
 func TestBadScripts(t *testing.T) {
-	noLeaks(t)
-	srv := serveHere(t, refserver.Options{}, "")
-	root := New()
-	s := newStage(t, root)
+	srv, root, s := here(t, refserver.Options{})
 	for _, c := range []struct{ script, want string }{
 		{"new Client()", "Client: give the URL of the MCP endpoint"},
 		{"new Client('nowhere')", `"nowhere" is not a URL`},
@@ -145,10 +142,7 @@ func TestBadScripts(t *testing.T) {
 // Every count has a least and a most, and what is outside is refused before
 // anything is made for it: nobody is asked, and no memory is taken.
 func TestCounts(t *testing.T) {
-	noLeaks(t)
-	srv := serveHere(t, refserver.Options{}, "")
-	root := New()
-	s := newStage(t, root)
+	srv, root, s := here(t, refserver.Options{})
 	text, err := os.ReadFile("index.d.ts")
 	must(t, err)
 	tried := map[string]bool{}
@@ -231,10 +225,7 @@ func TestManySubscriptions(t *testing.T) {
 
 // In the init context nothing is opened.
 func TestInitContext(t *testing.T) {
-	noLeaks(t)
-	srv := serveHere(t, refserver.Options{}, "")
-	root := New()
-	s := newStage(t, root)
+	srv, root, s := here(t, refserver.Options{})
 	for call, want := range map[string]string{
 		"client.stream('e')": "stream: call it in setup() or an iteration", "client.list('tools')": "list: call it in",
 		"up.fire()": "fire: call it in", "kept('a')": "kept: call it in",

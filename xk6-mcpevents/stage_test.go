@@ -134,6 +134,14 @@ func (s *stage) over() {
 	<-s.end
 }
 
+// here starts a target, and a module on a stage, and looks for leaks at the end.
+func here(t *testing.T, o refserver.Options) (*refserver.Server, *Root, *stage) {
+	t.Helper()
+	noLeaks(t)
+	srv, root := serveHere(t, o, ""), New()
+	return srv, root, newStage(t, root)
+}
+
 // serveHere starts a reference server in this process.
 func serveHere(t *testing.T, o refserver.Options, committed string) *refserver.Server {
 	t.Helper()
