@@ -192,14 +192,14 @@ func (p *Pipe) write() {
 		var line []byte
 		select {
 		case line = <-p.queue:
-		default:
+		case <-p.gone:
+			_ = p.stdin.Close()
+			return
+		case <-p.quit:
 			select {
-			case line = <-p.queue:
-			case <-p.quit:
+			case line = <-p.queue: // it was queued before
+			default:
 				_ = p.stdin.Close() // makes the server end
-				return
-			case <-p.gone:
-				_ = p.stdin.Close()
 				return
 			}
 		}

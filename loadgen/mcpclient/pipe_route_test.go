@@ -1,10 +1,12 @@
 package mcpclient
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -166,3 +168,27 @@ func TestRouterFinish(t *testing.T) {
 		t.Errorf("%d exchanges were told", ended)
 	}
 }
+
+// What was queued before the end is written before the end.
+func TestPipeWritesWhatIsQueued(t *testing.T) {
+	for range 20_000 {
+		p := newPipe(EndpointOptions{}, new(atomic.Uint64))
+		var got written
+		p.stdin = &got
+		var work sync.WaitGroup
+		work.Go(p.write)
+		if err := p.Send(t.Context(), []byte("last"), nil); err != nil {
+			t.Fatal(err)
+		}
+		close(p.quit)
+		work.Wait()
+		if got.String() != "last\n" {
+			t.Fatalf("wrote %q", got.String())
+		}
+	}
+}
+
+// written is what was written.
+type written struct{ bytes.Buffer }
+
+func (*written) Close() error { return nil }
