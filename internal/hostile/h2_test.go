@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"unsafe"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -67,8 +68,9 @@ func (s *server) serveH2(conn net.Conn, r *bufio.Reader) {
 func (s *server) answerH2(c *h2Conn, id uint32, x *exchange) {
 	s.mu.Lock()
 	s.requestCount[x.method]++
+	again := s.requestCount[x.method] > 2*s.streams
 	s.mu.Unlock()
-	if a := s.h2[x.method]; a != nil {
+	if a := s.h2[x.method]; a != nil && !again {
 		a(c, id, x)
 		return
 	}
@@ -110,6 +112,11 @@ func (c *h2Conn) data(id uint32, b []byte, end bool) bool {
 			return true
 		}
 	}
+}
+
+// pad writes n bytes of a text.
+func (c *h2Conn) pad(id uint32, n int) bool {
+	return c.data(id, unsafe.Slice(unsafe.StringData(padding), n), false)
 }
 
 // repeat writes a frame the given number of times, or until the client has

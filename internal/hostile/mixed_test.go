@@ -127,9 +127,9 @@ func moreRows() []row {
 		{name: "TLS: handshake without end on streams", secure: true, streams: 200, stall: "events/list", codes: refused},
 		{name: "TLS: handshake without end", secure: true, stall: "none", codes: refused},
 		{
-			name:    "TLS: half a record on 400 streams",
+			name:    "TLS: half a record on 150 streams",
 			secure:  true,
-			streams: 400,
+			streams: 150,
 			ready:   "15s",
 			answers: map[string]answerer{"events/stream": halfRecord},
 			codes:   ended,
@@ -152,10 +152,11 @@ func moreRows() []row {
 			name:      "TLS: bodies without end",
 			secure:    true,
 			streams:   60,
-			answers:   alternate("events/stream", streamAttacks(8*mib)...),
+			answers:   alternate("events/stream", streamAttacks(4*mib)...),
 			codes:     ended,
+			limits:    small,
 			oversized: tooMuch,
-			rss:       480,
+			rss:       250,
 		},
 
 		// A thousand streams.
@@ -165,6 +166,7 @@ func moreRows() []row {
 			ready:     "25s",
 			answers:   alternate("events/stream", streamAttacks(mib)...),
 			codes:     ended,
+			limits:    small,
 			oversized: tooMuch,
 			rss:       512,
 			cpu:       30 * time.Second,
@@ -183,7 +185,7 @@ func moreRows() []row {
 			name:    "1,300 connections to a callback",
 			mode:    "webhook",
 			streams: 1,
-			limits:  "{memory: 64MiB}",
+			limits:  small,
 			answers: manyCallbacks(1300),
 			codes:   ended,
 			output:  "too many connections at once: more than 1024",
@@ -195,7 +197,8 @@ func moreRows() []row {
 			streams: 60,
 			answers: alternate("events/stream", trickles()...),
 			codes:   refused,
-			cpu:     8 * time.Second,
+			ready:   "2s",
+			cpu:     3 * time.Second,
 			took:    20 * time.Second,
 		},
 		{
@@ -204,7 +207,8 @@ func moreRows() []row {
 			streams: 20,
 			answers: alternate("events/poll", trickles()[:3]...),
 			codes:   refused,
-			cpu:     8 * time.Second,
+			ready:   "2s",
+			cpu:     3 * time.Second,
 			took:    20 * time.Second,
 		},
 		{
@@ -212,7 +216,8 @@ func moreRows() []row {
 			http:    "h2c",
 			answers: nil,
 			h2: map[string]h2Answerer{"events/stream": func(c *h2Conn, id uint32, x *exchange) {
-				if c.head(id, "application/json", true) && c.data(id, []byte(`{"jsonrpc":"2.0","error":{"message":"`+pad(900<<10)), false) {
+				if c.head(id, "application/json", true) && c.data(id, []byte(`{"jsonrpc":"2.0","error":{"message":"`), false) &&
+					c.pad(id, 900<<10) {
 					for c.data(id, []byte("x"), false) {
 						if !x.pause(time.Millisecond) {
 							return
@@ -221,7 +226,8 @@ func moreRows() []row {
 				}
 			}},
 			codes: refused,
-			cpu:   8 * time.Second,
+			ready: "2s",
+			cpu:   3 * time.Second,
 			took:  20 * time.Second,
 		},
 	}

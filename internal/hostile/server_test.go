@@ -34,7 +34,7 @@ type exchange struct {
 		} `json:"delivery"`
 	}
 	done     <-chan struct{} // closed when the server closes
-	again    bool            // every subscription of the row has been answered thrice
+	again    bool            // every subscription of the row has been answered twice
 	keepOpen bool            // the connection takes another request
 }
 
@@ -187,7 +187,7 @@ func (x *exchange) read(body []byte) {
 func (s *server) answer(x *exchange) bool {
 	s.mu.Lock()
 	s.requestCount[x.method]++
-	x.again = s.requestCount[x.method] > 3*s.streams
+	x.again = s.requestCount[x.method] > 2*s.streams
 	s.mu.Unlock()
 	if a := s.answers[x.method]; a != nil {
 		a(x)
