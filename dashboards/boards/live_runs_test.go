@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -55,7 +54,7 @@ func (o *output) String() string {
 func build(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "eventmeter")
-	cmd := exectest.Command("go", append(append([]string{"build"}, buildFlags...), "-o", program, "./cmd/eventmeter")...)
+	cmd := exectest.Command("go", "build", "-o", program, "./cmd/eventmeter")
 	cmd.Dir = filepath.Join("..", "..")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build eventmeter: %v\n%s", err, said)
@@ -70,7 +69,6 @@ func (c *command) start(t *testing.T, program string) {
 	args := append(append([]string(nil), c.args...), "--metrics", "127.0.0.1:0", "--metrics-linger", "60s", "--out", c.dir, "--quiet")
 	c.cmd = exectest.CommandContext(ctx, program, args...)
 	c.cmd.Dir = filepath.Dir(c.dir)
-	c.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	c.cmd.Stdout = &c.output
 	said, err := c.cmd.StderrPipe()
 	if err != nil {

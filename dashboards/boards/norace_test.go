@@ -1,5 +1,0 @@
-//go:build !race
-
-package boards
-
-var buildFlags []string
