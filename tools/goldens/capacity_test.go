@@ -150,6 +150,7 @@ func search(t *testing.T) *results.Capacity {
 
 // A search for a capacity, and plans from it: both verbs read what a search stores.
 func TestCapacityAndPlan(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	c := search(t)
 	must(t, os.Mkdir(filepath.Join(dir, "search"), 0o755))

@@ -30,6 +30,7 @@ func reports(t *testing.T, dir, archive string, forms ...string) {
 // A run in every form: from its archive all figures, and from its result the summary
 // that ends a run.
 func TestReports(t *testing.T) {
+	t.Parallel()
 	for _, c := range []*madeUp{clean(), faulty(), partial(), one(), systemsRun()} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -48,6 +49,7 @@ func TestReports(t *testing.T) {
 
 // Two shards, merged. The command prints the summary of the whole.
 func TestMerge(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for i, c := range shards() {
 		m := c.measure(t)
@@ -62,6 +64,7 @@ func TestMerge(t *testing.T) {
 // Groups of trials, compared in every form, and single runs, which are compared by
 // resampling. A gate fails.
 func TestCompare(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for trial := range 4 {
 		for i, c := range pair(uint64(10 * (trial + 1))) {
@@ -77,6 +80,7 @@ func TestCompare(t *testing.T) {
 
 // The help of every command.
 func TestHelp(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	golden(t, "help/eventmeter.txt", run(t, dir, "--help"))
 	verbs := []string{

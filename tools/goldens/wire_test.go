@@ -31,6 +31,7 @@ import (
 // ends it. Pinned are the different requests that it sends, handshake included, each as
 // it is on the wire. Hand-written files pin the exchange itself; see TestWireFiles.
 func TestWireBytes(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		system string
 		mode   eventmeter.Mode
@@ -45,6 +46,7 @@ func TestWireBytes(t *testing.T) {
 	} {
 		name := fmt.Sprintf("%s-%s-%s", x.system, x.mode, x.era)
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			authority, err := sinks.NewAuthority()
 			must(t, err)
 			wire := openWire(t, authority)
