@@ -86,7 +86,7 @@ func again(t *testing.T, p *Profile) {
 func TestCompare(t *testing.T) {
 	p, err := Load(Default, nil, systems.Table)
 	must(t, err)
-	if len(p.Lanes) != 3 || p.Upstream.Sources != 30 || p.Upstream.Event != "chat.message" {
+	if len(p.Lanes) != 3 || p.Upstream.Sources != 60 || p.Upstream.Event != "chat.message" {
 		t.Fatalf("%+v", p)
 	}
 	if got := p.Phases; !reflect.DeepEqual(
@@ -102,19 +102,19 @@ func TestCompare(t *testing.T) {
 	) {
 		t.Errorf("phases %+v", got)
 	}
-	// p99 needs 1,000 independent events, and a machine that is busy for a moment drops some.
-	if s := p.Schedule; s.Kind != "constant" || float64(s.Rate)*p.Phases.Measure.Seconds() < 1100 {
+	// p99 needs 1,000 independent events, and neighbours are late together.
+	if s := p.Schedule; s.Kind != "constant" || float64(s.Rate)*p.Phases.Measure.Seconds() < 2000 {
 		t.Errorf("schedule %+v", s)
 	}
 	for _, l := range p.Lanes {
 		lt, err := CompileLane(l)
 		must(t, err)
 		for i := range l.Subscriptions {
-			if got := lt.Sources(i); len(got) != 1 || int(got[0]) != i%30 {
+			if got := lt.Sources(i); len(got) != 1 || int(got[0]) != i%60 {
 				t.Fatalf("%s %d hears %v", l.Name, i, got)
 			}
 		}
-		if got := string(lt.Arguments(217)); got != `{"channel":"channel-7"}` {
+		if got := string(lt.Arguments(217)); got != `{"channel":"channel-37"}` {
 			t.Errorf("%s: arguments %s", l.Name, got)
 		}
 	}

@@ -202,8 +202,8 @@ func TestDoubtsAreWarnings(t *testing.T) {
 	few.Name, drifting.Name, late.Name = "few", "drifting", "late"
 	got := Doubts([]Lane{few, drifting, late, few})
 	for i, want := range []Warning{
-		{Code: FewEvents, Text: "too few independent events for scheduled → received and published → received, p95 of few, few (200 needed); " +
-			"p99 of few, few (1000 needed): publish"},
+		{Code: FewEvents, Text: "too few independent events for scheduled → received, p95 of few, few (200 needed); " +
+			"p99 of few, few (1000 needed); published → received, p99 of few, few (1000 needed): publish"},
 		{Code: Drift, Lane: "drifting", Text: "p50 drifted from "},
 		{Code: OffSchedule, Lane: "late", Text: "more than half of p99 went by before the events were published"},
 	} {
