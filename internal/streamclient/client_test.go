@@ -329,6 +329,31 @@ func TestContextEndsTheOpening(t *testing.T) {
 	})
 }
 
+// A sink that hears of the head may end the context of the opening at once.
+func TestOpenedOutlivesItsContext(t *testing.T) {
+	each(t, func(t *testing.T, open func(Options) Client) {
+		addr := listen(t, "tcp", "127.0.0.1:0", func(c net.Conn, r *bufio.Reader) {
+			io.WriteString(c, streamHead)
+			io.Copy(io.Discard, r)
+		})
+		p := open(Options{Addr: addr})
+		for range 20 {
+			ctx, cancel := context.WithCancel(t.Context())
+			w := watch(t)
+			w.onOpen = func() error {
+				cancel()
+				return nil
+			}
+			s := p.Open(ctx, get, w)
+			w.until("the head", func() bool { return w.head != nil })
+			s.Close()
+			if err := w.end(); err != ErrClosed {
+				t.Fatalf("the stream ended with %v", err)
+			}
+		}
+	})
+}
+
 func TestNobodyThere(t *testing.T) {
 	each(t, func(t *testing.T, open func(Options) Client) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -191,8 +191,20 @@ func (c *line) run(ctx, dial context.Context, r *Request) error {
 	return c.read(conn, opened)
 }
 
+// headFirst is a sink that ends the opening of its stream before it hears of the head.
+type headFirst struct {
+	Sink
+	opened func()
+}
+
+func (o *headFirst) Opened(h Head, at Arrival) error {
+	o.opened()
+	return o.Sink.Opened(h, at)
+}
+
 // read reads the answer to its end. opened is called once the head was read.
 func (c *line) read(conn net.Conn, opened func()) error {
+	sink := &headFirst{c.sink, opened}
 	buf := portableBuffers.Get().(*[]byte)
 	defer portableBuffers.Put(buf)
 	late := false // the bytes waited because of Hold
@@ -201,11 +213,7 @@ func (c *line) read(conn net.Conn, opened func()) error {
 		late = c.wait() || late && n == len(*buf)
 		if n > 0 {
 			at := Arrival{At: c.client.opts.Now(), Shared: n == len(*buf) && !late, Held: late}
-			ferr := c.feed((*buf)[:n], at, c.sink)
-			if opened != nil && c.opened() {
-				opened()
-				opened = nil
-			}
+			ferr := c.feed((*buf)[:n], at, sink)
 			switch {
 			case ferr == errWhole:
 				return io.EOF
