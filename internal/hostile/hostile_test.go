@@ -29,7 +29,7 @@ type row struct {
 	mode    string // default push
 	streams int    // default 20
 	http    string // of the lane
-	ready   string // phases.ready, default 5s
+	ready   string // phases.ready, default 20s, or 5s where the target need not be ready
 	limits  string // of the run
 	command string // a server on standard input and output
 	secure  bool   // over TLS
@@ -536,8 +536,12 @@ func (r *row) profile(s *server) string {
 		version = "1.1"
 	}
 	ready := r.ready
-	if ready == "" {
+	switch {
+	case ready != "":
+	case slices.Contains(r.codes, 3):
 		ready = "5s"
+	default:
+		ready = "20s"
 	}
 	target, version, limits := s.target(), fmt.Sprintf(", http: %q", version), ""
 	if r.limits != "" {
