@@ -323,7 +323,7 @@ func TestKillLeavesACheckpoint(t *testing.T) {
 		"--set",
 		"phases.ready=60s",
 		"--set",
-		"phases.drain=1s",
+		"phases.drain=5s",
 		"--out",
 		dir,
 		loose,
