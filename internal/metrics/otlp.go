@@ -74,7 +74,7 @@ func StartOTLP(o PushOptions) (*Pusher, error) {
 		return nil, fmt.Errorf("OTLP to %s: %w", shown(o.URL), err)
 	}
 	reader := metric.NewManualReader(metric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(o.From))))
-	// A reader belongs to a provider; this one has no generators of its own. Neither it nor the exporter holds anything to shut down.
+	// A reader belongs to a provider; this one has no generators. Neither it nor the exporter holds anything to shut down.
 	metric.NewMeterProvider(metric.WithReader(reader),
 		metric.WithResource(resource.NewSchemaless(attribute.String("service.name", o.Job))))
 	push := func(ctx context.Context) error {

@@ -96,7 +96,7 @@ func TestAccountEmissions(t *testing.T) {
 }
 
 // TestAccountSkipped checks that measured events count that were fired after the subscription was active and that a
-// newer one overtook, in the interval in which that came, which is no interval of its own if there are none.
+// newer one overtook, in the interval in which the newer one came.
 func TestAccountSkipped(t *testing.T) {
 	t.Parallel()
 	for words, want := range map[string][]LaneInterval{
