@@ -127,9 +127,9 @@ func moreRows() []row {
 		{name: "TLS: handshake without end on streams", secure: true, streams: 200, stall: "events/list", codes: refused},
 		{name: "TLS: handshake without end", secure: true, stall: "none", codes: refused},
 		{
-			name:    "TLS: half a record on 150 streams",
+			name:    "TLS: half a record on 400 streams",
 			secure:  true,
-			streams: 150,
+			streams: 400,
 			ready:   "15s",
 			answers: map[string]answerer{"events/stream": halfRecord},
 			codes:   ended,

@@ -119,7 +119,7 @@ func run(t *testing.T, profile string, env ...string) outcome {
 // watch returns the largest resident size of a process. The kernel keeps the
 // peak, so only growth after the last sample is missed.
 func watch(pid int, stop <-chan struct{}) (peak int64) {
-	tick := time.NewTicker(30 * time.Millisecond)
+	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	status, err := os.Open("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {

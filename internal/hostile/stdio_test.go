@@ -27,7 +27,7 @@ func serveStdio(how string) {
 		case how == "ids" && x.method == "events/stream":
 			fmt.Println(x.notification("active", `"cursor":"c0"`))
 			id := strings.Repeat("9", 2<<20)
-			for range 25 {
+			for range 50 {
 				fmt.Println(`{"jsonrpc":"2.0","id":"` + id + `","method":"ping"}`)
 			}
 		case x.method == "events/stream":
