@@ -32,12 +32,12 @@ func Due(p *profiles.Profile, l profiles.Lane) int {
 	if err != nil || l.HasNoSources() || p.Schedule.Kind == "trace" || p.Upstream.Kind == "replay" {
 		return math.MaxInt
 	}
-	all, owed := uint64(p.Upstream.Sources), map[uint16]bool{}
+	all, own := uint64(p.Upstream.Sources), map[uint16]bool{}
 	share := all
 	for i := range l.Subscriptions {
 		for _, s := range t.Sources(i) { // none means all
-			owed[s] = true
-			share = uint64(len(owed))
+			own[s] = true
+			share = uint64(len(own))
 		}
 	}
 	s, begin := scheduleOf(p), p.Phases.Warmup
