@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,9 +24,13 @@ func TestRootFS(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "root")
 	c := exectest.Command("dashboards/deploy/rootfs", dir)
-	c.Dir, c.Env = "../..", append(os.Environ(), "VERSION=v1.2.3-test")
+	path, given := withoutTrimpath(t)
+	c.Dir, c.Env = "../..", append(os.Environ(), "VERSION=v1.2.3-test", "PATH="+path)
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
+	}
+	if args, err := os.ReadFile(given); err != nil || !strings.Contains(string(args), "\n-trimpath\n") {
+		t.Errorf("%v: the program of the image is compiled with paths of the building machine: %q", err, args)
 	}
 	run := func(args ...string) (out string, code int) {
 		c := inRoot(dir, args...)
@@ -79,6 +84,30 @@ func TestRootFS(t *testing.T) {
 		code != 1 {
 		t.Errorf("a run whose result goes to /etc, as another user than root: exit code %d", code)
 	}
+}
+
+// withoutTrimpath is a PATH on which go leaves out -trimpath, because the flag compiles every package
+// once more, and the file to which that go writes its arguments.
+func withoutTrimpath(t *testing.T) (path, given string) {
+	t.Helper()
+	program, err := exec.LookPath("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	given = filepath.Join(dir, "arguments")
+	script := fmt.Sprintf(`#!/bin/sh
+printf '%%s\n' "$@" >'%s'
+for arg; do
+	shift
+	[ "$arg" = -trimpath ] || set -- "$@" "$arg"
+done
+exec '%s' "$@"
+`, given, program)
+	if err := os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir + string(filepath.ListSeparator) + os.Getenv("PATH"), given
 }
 
 // inRoot is a command among the files of the image, as its user.
