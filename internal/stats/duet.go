@@ -156,10 +156,9 @@ func (p *pool) typical(rank int, level float64, e estimate) (estimate, bool) {
 		return e, false
 	}
 	ds := make([]float64, n)
-	var s scratch
 	for i := range ds {
 		from, to := i*len(p.runs[0])/n, (i+1)*len(p.runs[0])/n
-		ds[i] = logDistance(p.quantiles(p.runs[0][from:to], &s), p.quantiles(p.runs[1][from:to], &s))[rank]
+		ds[i] = logDistance(p.quantiles(p.runs[0][from:to]), p.quantiles(p.runs[1][from:to]))[rank]
 	}
 	// Neighbours that are alike are fewer than they seem.
 	wide := math.Sqrt(correlationTime(func(float64) [][]float64 { return [][]float64{ds} }))

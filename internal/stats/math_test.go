@@ -166,7 +166,6 @@ func TestPoolQuantiles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	run := defaultSim().run(5).Logs["push"].Of(results.TagSent)
 	p := newPool([][]results.LogInterval{run[:9]}, [][]results.LogInterval{run[9:]})
-	var s scratch
 	for range 50 {
 		var units []int32
 		var all []results.Bucket
@@ -176,14 +175,14 @@ func TestPoolQuantiles(t *testing.T) {
 			all = append(all, run[u].Buckets...)
 		}
 		merged := addUp(all)
-		got := p.quantiles(units, &s)
+		got := p.quantiles(units)
 		for i, q := range quantilesCompared {
 			if want := valueAt(merged, q); got[i] != float64(want) {
 				t.Fatalf("quantile %v of %v is %v, want %v", q, units, got[i], want)
 			}
 		}
 	}
-	if got := p.quantiles(nil, &s); got != (quantileValues{}) {
+	if got := p.quantiles(nil); got != (quantileValues{}) {
 		t.Errorf("of nothing: %v", got)
 	}
 }

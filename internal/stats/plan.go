@@ -202,9 +202,8 @@ func (p *plan) pairedLatency(it *item, pairs *Pairs, groups map[string]*latencyG
 		g = &latencyGroup{pool: pairs.pool(it.figure.tag), seed: p.seed(it.lane, it.figure.tag)}
 		groups[it.figure.tag] = g
 	}
-	var s scratch
 	for side := range it.values {
-		it.values[side] = []float64{g.pool.quantiles(g.pool.side(side == 1), &s)[it.figure.rank]}
+		it.values[side] = []float64{g.pool.quantiles(g.pool.side(side == 1))[it.figure.rank]}
 	}
 	tail := float64(pairs.Paired.Events) * (1 - quantilesCompared[it.figure.rank])
 	n := len(g.pool.runs[0])

@@ -1,7 +1,7 @@
 package stats
 
 import (
-	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -82,25 +82,27 @@ func newPool(a, b [][]results.LogInterval) *pool {
 // poolOf makes the pool of units, which belong to runs.
 func poolOf(units [][]results.Bucket, runs [][]int32, aRuns int) *pool {
 	p := &pool{runs: runs, aRuns: aRuns}
+	places := map[results.Nanos]int{}
 	for _, u := range units {
 		for _, b := range u {
-			p.values = append(p.values, b.Value)
+			places[b.Value] = 0
 		}
 	}
-	slices.Sort(p.values)
-	p.values = slices.Compact(p.values)
+	p.values = slices.Sorted(maps.Keys(places))
+	for i, v := range p.values {
+		places[v] = i
+	}
 	p.chunks = (len(p.values) + chunk - 1) / chunk
 	p.below = make([]int64, len(units)*(p.chunks+1))
 	for u, buckets := range units {
-		next, chunkOf := 0, -1
+		chunkOf := -1
 		below := p.below[u*(p.chunks+1):][:p.chunks+1]
 		for _, b := range buckets {
-			k, _ := slices.BinarySearch(p.values[next:], b.Value)
-			next += k
-			for ; chunkOf < next/chunk; chunkOf++ {
+			place := places[b.Value]
+			for ; chunkOf < place/chunk; chunkOf++ {
 				p.at = append(p.at, int32(len(p.index)))
 			}
-			p.index = append(p.index, uint32(next))
+			p.index = append(p.index, uint32(place))
 			p.counts = append(p.counts, b.Count)
 			below[chunkOf+1] += b.Count
 		}
@@ -136,16 +138,15 @@ func mergeBuckets(group []results.LogInterval) []results.Bucket {
 	return addUp(all)
 }
 
-// addUp sorts buckets, in place, and makes one of those of the same value.
+// addUp sorts buckets, and makes one of those of the same value.
 func addUp(all []results.Bucket) []results.Bucket {
-	slices.SortFunc(all, func(x, y results.Bucket) int { return cmp.Compare(x.Value, y.Value) })
-	out := all[:0]
+	counts := map[results.Nanos]int64{}
 	for _, b := range all {
-		if n := len(out); n > 0 && out[n-1].Value == b.Value {
-			out[n-1].Count += b.Count
-		} else {
-			out = append(out, b)
-		}
+		counts[b.Value] += b.Count
+	}
+	out := make([]results.Bucket, 0, len(counts))
+	for _, v := range slices.Sorted(maps.Keys(counts)) {
+		out = append(out, results.Bucket{Value: v, Count: counts[v]})
 	}
 	return out
 }
@@ -159,30 +160,25 @@ func (p *pool) side(b bool) []int32 {
 	return slices.Concat(runs...)
 }
 
-// scratch is the memory for quantiles; one per goroutine.
-type scratch struct {
-	fine [chunk]int64
-}
-
 // quantiles returns the quantiles of all units together. A unit may occur more than once. Without
 // samples they are zero.
-func (p *pool) quantiles(units []int32, s *scratch) quantileValues {
+func (p *pool) quantiles(units []int32) quantileValues {
 	var out quantileValues
 	total := p.before(units, p.chunks)
 	if total == 0 {
 		return out
 	}
 	c, loaded := 0, -1
+	var fine [chunk]int64
 	for i, q := range quantilesCompared {
 		rank := results.Rank(q, total)
 		// The quantiles ascend, and so do their chunks.
 		c += sort.Search(p.chunks-1-c, func(n int) bool { return p.before(units, c+n+1) >= rank })
 		if loaded != c {
-			p.load(units, c, s)
-			loaded = c
+			fine, loaded = p.load(units, c), c
 		}
 		left := rank - p.before(units, c)
-		for j, n := range s.fine {
+		for j, n := range fine {
 			if left -= n; left <= 0 {
 				out[i] = float64(p.values[c*chunk+j])
 				break
@@ -194,21 +190,23 @@ func (p *pool) quantiles(units []int32, s *scratch) quantileValues {
 
 // before is how many samples of the units are in the chunks before c.
 func (p *pool) before(units []int32, c int) (n int64) {
+	below, stride := p.below[c:], p.chunks+1
 	for _, u := range units {
-		n += p.below[int(u)*(p.chunks+1)+c]
+		n += below[int(u)*stride]
 	}
 	return n
 }
 
 // load adds up chunk c value by value.
-func (p *pool) load(units []int32, c int, s *scratch) {
-	clear(s.fine[:])
+func (p *pool) load(units []int32, c int) (fine [chunk]int64) {
+	at, index, counts, stride := p.at[c:], p.index, p.counts, p.chunks+1
 	for _, u := range units {
-		k := int(u)*(p.chunks+1) + c
-		for e := p.at[k]; e < p.at[k+1]; e++ {
-			s.fine[int(p.index[e])-c*chunk] += p.counts[e]
+		k := int(u) * stride
+		for e := at[k]; e < at[k+1]; e++ {
+			fine[index[e]%chunk] += counts[e]
 		}
 	}
+	return fine
 }
 
 // correlationTime estimates how many units in a row are worth an independent

@@ -34,8 +34,7 @@ func relative(d float64) float64 { return math.Expm1(d) }
 func (p *pool) permuted(deals int, rng *rand.Rand) quantileValues {
 	a, b := p.side(false), p.side(true)
 	cards := slices.Concat(a, b)
-	var s scratch
-	observed := logDistance(p.quantiles(a, &s), p.quantiles(b, &s))
+	observed := logDistance(p.quantiles(a), p.quantiles(b))
 	n := min(len(a), len(b))
 	var hits [len(quantilesCompared)]int
 	for range deals {
@@ -48,7 +47,7 @@ func (p *pool) permuted(deals int, rng *rand.Rand) quantileValues {
 				cards[i], cards[j] = cards[j], cards[i]
 			}
 		}
-		d := logDistance(p.quantiles(cards[:n], &s), p.quantiles(cards[n:], &s))
+		d := logDistance(p.quantiles(cards[:n]), p.quantiles(cards[n:]))
 		for i := range hits {
 			if math.Abs(d[i]) >= math.Abs(observed[i])-1e-12 {
 				hits[i]++
@@ -91,7 +90,6 @@ func (p *pool) bootstrapped(draws int, rng *rand.Rand) [len(quantilesCompared)][
 	for i := range out {
 		out[i] = make([]float64, draws)
 	}
-	var s scratch
 	var ua, ub []int32
 	for d := range draws {
 		if p.paired {
@@ -99,7 +97,7 @@ func (p *pool) bootstrapped(draws int, rng *rand.Rand) [len(quantilesCompared)][
 		} else {
 			ua, ub = drawn(ua[:0], p.runs[:p.aRuns], rng), drawn(ub[:0], p.runs[p.aRuns:], rng)
 		}
-		for i, x := range logDistance(p.quantiles(ua, &s), p.quantiles(ub, &s)) {
+		for i, x := range logDistance(p.quantiles(ua), p.quantiles(ub)) {
 			out[i][d] = x
 		}
 	}
@@ -137,8 +135,7 @@ func percentiles(sorted []float64, units, level float64) (lo, hi float64) {
 // for correlated neighbouring units.
 func (p *pool) intervalEstimates(perRun [2][]quantileValues, deals, draws int, rng *rand.Rand) [len(quantilesCompared)]estimate {
 	a, b := p.side(false), p.side(true)
-	var s scratch
-	qa, qb := p.quantiles(a, &s), p.quantiles(b, &s)
+	qa, qb := p.quantiles(a), p.quantiles(b)
 	ps := p.permuted(deals, rng)
 	boot := p.bootstrapped(draws, rng)
 	level := confidence

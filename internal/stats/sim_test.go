@@ -20,6 +20,7 @@ type sim struct {
 	memory             float64 // correlation of neighbouring intervals
 	between            float64 // standard deviation of a run's factor
 	lost, duplicates   int64   // of intervals*samples expected
+	onlyIntended       bool    // no latencies from the time of sending; they are equal otherwise
 }
 
 func defaultSim() sim { return sim{intervals: 20, samples: 600, factor: 1, wobble: 0.02} }
@@ -28,6 +29,10 @@ func (s sim) run(seed uint64) Run {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	log := &results.Log{}
 	run, wobble := rng.NormFloat64()*s.between, 0.0
+	tags := []string{results.TagIntended, results.TagSent}
+	if s.onlyIntended {
+		tags = tags[:1]
+	}
 	for i := range s.intervals {
 		wobble = s.memory*wobble + math.Sqrt(1-s.memory*s.memory)*rng.NormFloat64()*s.wobble
 		samples := make([]results.Bucket, s.samples)
@@ -37,14 +42,17 @@ func (s sim) run(seed uint64) Run {
 			samples[k] = results.Bucket{Value: results.Nanos(v | (1<<15 - 1)), Count: 1}
 		}
 		bs := addUp(samples)
-		for _, tag := range []string{results.TagIntended, results.TagSent} {
+		for _, tag := range tags {
 			log.Intervals = append(
 				log.Intervals,
 				results.LogInterval{Tag: tag, Start: time.Duration(i) * time.Second, Length: time.Second, Buckets: bs},
 			)
 		}
 	}
-	latency := summariseLog(log)
+	latency := results.Latency{FromIntended: summariseLog(log)}
+	if !s.onlyIntended {
+		latency.FromSent = latency.FromIntended
+	}
 	n := int64(s.intervals * s.samples)
 	lane := results.Lane{
 		Name:          "push",
@@ -56,7 +64,7 @@ func (s sim) run(seed uint64) Run {
 		LostSilent:    s.lost,
 		Gaps:          results.Gaps{Incidents: s.lost},
 		Duplicates:    results.Duplicates{SameEvent: s.duplicates, Rate: float64(s.duplicates) / float64(n)},
-		Latency:       results.Latency{FromIntended: latency, FromSent: latency},
+		Latency:       latency,
 		Received:      n,
 		Overhead: results.Overhead{
 			SubscriptionHours:   1,
