@@ -14,7 +14,8 @@ import (
 
 // Figurer is a Driver with figures of its own system, which the ledger does not have.
 type Figurer interface {
-	// Figures may be called at any time; it returns a copy.
+	// Figures may be called at any time. What it returns does not change any more. The
+	// distributions are shared with other callers: do not change them.
 	Figures() Figures
 }
 
@@ -31,7 +32,14 @@ type Figures struct {
 type Tally struct {
 	mu      sync.Mutex
 	values  map[string]float64
-	timings map[string]*ledger.Timing
+	timings map[string]*timing
+}
+
+// timing is a distribution, and a copy of it for those that asked since a value was added: it has
+// hundreds of kilobytes, and most are asked for more often than they change.
+type timing struct {
+	ledger.Timing
+	shown ledger.Timing // no histogram: there is no copy
 }
 
 // The bounds of every timing, those of [ledger.Timing].
@@ -86,6 +94,7 @@ func (t *Tally) Took(name string, d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w := t.timing(name)
+	w.shown.Histogram = nil
 	switch {
 	case d < timingLeast:
 		d = timingLeast
@@ -98,25 +107,28 @@ func (t *Tally) Took(name string, d time.Duration) {
 }
 
 // timing returns a distribution, which it makes if needed. The caller holds the lock.
-func (t *Tally) timing(name string) *ledger.Timing {
+func (t *Tally) timing(name string) *timing {
 	w := t.timings[name]
 	if w == nil {
-		w = &ledger.Timing{Histogram: hdrhistogram.New(int64(timingLeast), int64(TimingMost), 3)}
+		w = &timing{Timing: ledger.Timing{Histogram: hdrhistogram.New(int64(timingLeast), int64(TimingMost), 3)}}
 		if t.timings == nil {
-			t.timings = map[string]*ledger.Timing{}
+			t.timings = map[string]*timing{}
 		}
 		t.timings[name] = w
 	}
 	return w
 }
 
-// Figures returns a copy of everything.
+// Figures returns a copy of everything; see [Figurer] for the distributions.
 func (t *Tally) Figures() Figures {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f := Figures{Values: maps.Clone(t.values), Timings: make(map[string]ledger.Timing, len(t.timings))}
 	for name, w := range t.timings {
-		f.Timings[name] = ledger.Timing{Histogram: hdrhistogram.Import(w.Histogram.Export()), Below: w.Below, Above: w.Above}
+		if w.shown.Histogram == nil {
+			w.shown = ledger.Timing{Histogram: hdrhistogram.Import(w.Histogram.Export()), Below: w.Below, Above: w.Above}
+		}
+		f.Timings[name] = w.shown
 	}
 	return f
 }

@@ -24,3 +24,24 @@ func TestTookAtItsBounds(t *testing.T) {
 		}
 	}
 }
+
+// TestFiguresStay: what was returned does not change with what is added afterwards.
+func TestFiguresStay(t *testing.T) {
+	var of Tally
+	of.Took("x", time.Millisecond)
+	before := of.Figures()
+	of.Took("x", 20*time.Minute)
+	of.Took("x", 0)
+	of.Count("n", 1)
+	after := of.Figures()
+	for _, c := range []struct {
+		f                   Figures
+		total, below, above int64
+		n                   float64
+	}{{before, 1, 0, 0, 0}, {after, 3, 1, 1, 1}, {of.Figures(), 3, 1, 1, 1}} {
+		got := c.f.Timings["x"]
+		if got.Histogram.TotalCount() != c.total || got.Below != c.below || got.Above != c.above || c.f.Values["n"] != c.n {
+			t.Errorf("%d in all, %d below, %d above, n %v; want %+v", got.Histogram.TotalCount(), got.Below, got.Above, c.f.Values["n"], c)
+		}
+	}
+}
