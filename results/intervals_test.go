@@ -240,32 +240,31 @@ func TestRebuildIntervals(t *testing.T) {
 	a := laneAccount(6000, 3, func(i int) float64 { return 1 + float64(i)/30 })
 	r := &Result{Schema: Schema, Run: "1", Started: time.Unix(1, 0), Lanes: []Lane{*doubtful(a, Quantiles{})}}
 	r.Profile = json.RawMessage(`{}`)
-	save := func(change func(l *Latency)) (string, error) {
+	dir := t.TempDir()
+	if err := Save(dir, r, []ledger.Account{{Interval: time.Second, Lanes: []ledger.LaneAccount{a}}}); err != nil {
+		t.Fatal(err)
+	}
+	saved, err := os.ReadFile(filepath.Join(dir, File))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rebuild := func(change func(l *Latency)) (*Result, error) {
 		t.Helper()
-		dir := t.TempDir()
-		if err := Save(dir, r, []ledger.Account{{Interval: time.Second, Lanes: []ledger.LaneAccount{a}}}); err != nil {
-			t.Fatal(err)
-		}
-		data, err := os.ReadFile(filepath.Join(dir, File))
-		if err != nil {
-			t.Fatal(err)
-		}
 		var changed Result
-		if err := json.Unmarshal(data, &changed); err != nil {
+		if err := json.Unmarshal(saved, &changed); err != nil {
 			t.Fatal(err)
 		}
 		change(&changed.Lanes[0].Latency)
-		if data, err = json.Marshal(&changed); err != nil {
+		data, err := json.Marshal(&changed)
+		if err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(filepath.Join(dir, File), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err = Rebuild(dir)
-		return dir, err
+		return Rebuild(dir)
 	}
-	dir, err := save(func(*Latency) {})
-	if err != nil {
+	if _, err := Rebuild(dir); err != nil {
 		t.Fatal(err)
 	}
 	log, err := LoadLog(dir, "push")
@@ -281,14 +280,8 @@ func TestRebuildIntervals(t *testing.T) {
 		!strings.Contains(string(text), "\n#[StartTime: 1 (seconds since epoch)") {
 		t.Errorf("the log does not begin with what it is: %.80q, %v", text, err)
 	}
-	if err := os.Remove(name); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Rebuild(dir); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), name) {
-		t.Errorf("without a log: %v", err)
-	}
 	// An archive that was written before p95 existed gets it from its histograms.
-	dir, err = save(func(l *Latency) {
+	older, err := rebuild(func(l *Latency) {
 		l.FromIntended.P95, l.FromSent.P95 = 0, 0
 		delete(l.Intervals, "fromIntended.p95")
 		delete(l.Intervals, "fromSent.p95")
@@ -296,19 +289,15 @@ func TestRebuildIntervals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	older, err := Load(dir)
-	if err != nil {
+	if got, want := older.Lanes[0].Latency.FromIntended, r.Lanes[0].Latency.FromIntended; got != want || got.P95 <= got.P90 ||
+		got.P95 >= got.P99 {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if older, err = Load(dir); err != nil {
 		t.Fatal(err)
 	}
 	if v, ok := older.Lanes[0].Figure("latency.fromIntended.p95"); ok {
 		t.Errorf("p95 of a result without it is %v", v)
-	}
-	if older, err = Rebuild(dir); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := older.Lanes[0].Latency.FromIntended, r.Lanes[0].Latency.FromIntended; got != want || got.P95 <= got.P90 ||
-		got.P95 >= got.P99 {
-		t.Errorf("%+v, want %+v", got, want)
 	}
 	set := func(name string, change func(in *Interval)) func(*Latency) {
 		return func(l *Latency) { in := l.Intervals[name]; change(&in); l.Intervals[name] = in }
@@ -328,8 +317,14 @@ func TestRebuildIntervals(t *testing.T) {
 		"has the doubt":                                         set("fromIntended.p50", func(in *Interval) { in.Doubt = "mine" }),
 		"names a figure that does not exist":                    set("fromIntended.p42", func(in *Interval) {}),
 	} {
-		if _, err := save(change); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), want) {
+		if _, err := rebuild(change); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", want, err)
 		}
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rebuild(func(*Latency) {}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), name) {
+		t.Errorf("without a log: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -65,7 +66,7 @@ func wrongWith(text string, own func(line string) bool) string {
 			}
 		}
 		for _, r := range line {
-			if unicode.IsControl(r) && r != '\t' || unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp) {
+			if unicode.IsControl(r) && r != '\t' || r >= 0x80 && unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp) {
 				return fmt.Sprintf("the character %U in %q", r, line)
 			}
 		}
@@ -234,6 +235,9 @@ func TestHostileTextAtEntrances(t *testing.T) {
 			if wrong := wrongWith(said, nil); wrong != "" {
 				t.Errorf("%s as %s: discover: %s", what, entrance, wrong)
 			}
+			if !slices.Contains([]string{"a link", "a line for GitHub", "right to left", "no text at all", "the token, coloured"}, what) {
+				continue // a run cleans what it is told as discover does: a text of each kind shows whether it does
+			}
 			p := hostileProfile(t, target.URL)
 			out, err := Run(t.Context(), Options{Profile: p, Version: "test"})
 			if err == nil && !strings.Contains(entrance, "version") && !strings.Contains(entrance, "server") {
@@ -375,10 +379,17 @@ func hostileArchive(t *testing.T, text string) (*results.Result, *results.Capaci
 
 // withoutOwnScripts leaves out what a page brings along.
 func withoutOwnScripts(page string) string {
-	return regexp.MustCompile(`(?s)<(script|style)[^>]*>.*?</(script|style)>`).ReplaceAllStringFunc(page, func(s string) string {
-		if strings.Contains(s, knownToken) || strings.ContainsRune(s, '\x1b') {
-			return s
+	for _, tag := range []string{"script", "style"} {
+		var out strings.Builder
+		for found := true; found; {
+			var own string
+			own, page, found = strings.Cut(page, "<"+tag)
+			out.WriteString(own)
+			if own, page, _ = strings.Cut(page, "</"+tag+">"); strings.Contains(own, knownToken) || strings.ContainsRune(own, '\x1b') {
+				out.WriteString(own)
+			}
 		}
-		return ""
-	})
+		page = out.String()
+	}
+	return page
 }
