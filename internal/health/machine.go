@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/shirou/gopsutil/v4/cpu"
-	gopsnet "github.com/shirou/gopsutil/v4/net"
 
 	"github.com/eventmeter/eventmeter/results"
 )
@@ -67,18 +66,11 @@ func Listeners(u *url.URL) []int {
 	if err != nil {
 		return nil
 	}
-	conns, err := gopsnet.Connections("tcp")
-	if err != nil {
-		return nil
-	}
 	host, best := net.ParseIP(u.Hostname()), elsewhere
 	var pids []int
 	sockets := map[string]bool{}
-	for _, c := range conns {
-		if c.Status != "LISTEN" || c.Laddr.Port != uint32(port) || c.Pid == 0 {
-			continue
-		}
-		near := nearness(net.ParseIP(c.Laddr.IP), host)
+	for _, l := range listening(uint32(port)) {
+		near := nearness(l.ip, host)
 		if near > best || near == elsewhere {
 			continue
 		}
@@ -86,10 +78,10 @@ func Listeners(u *url.URL) []int {
 			best, pids = near, nil
 			clear(sockets)
 		}
-		pids = append(pids, int(c.Pid))
-		// Of the processes that hold a socket only one is listed.
-		if name, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", c.Pid, c.Fd)); err == nil {
-			sockets[name] = true
+		if l.socket != "" {
+			sockets[l.socket] = true
+		} else {
+			pids = append(pids, l.pid)
 		}
 	}
 	pids = append(pids, holders(sockets)...)
@@ -99,6 +91,13 @@ func Listeners(u *url.URL) []int {
 		pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == os.Getpid() })
 	}
 	return pids
+}
+
+// listener is a socket that listens: its name in /proc, or a process that holds it on systems without /proc.
+type listener struct {
+	ip     net.IP
+	pid    int
+	socket string
 }
 
 // How well the address of a listener fits a host, the best first.

@@ -2,10 +2,40 @@ package health
 
 import (
 	"bytes"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 )
+
+// listening returns what listens at a port: proc_pid_net(5). Of many thousands of connections, it looks at few.
+func listening(port uint32) (out []listener) {
+	place := fmt.Sprintf(":%04X ", port)
+	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		text, _ := os.ReadFile(name) // without IPv6 there is one of them
+		for line := range strings.Lines(string(text)) {
+			if !strings.Contains(line, place) {
+				continue
+			}
+			fields := strings.Fields(line)
+			if len(fields) < 10 || fields[3] != "0A" { // TCP_LISTEN
+				continue
+			}
+			address, here := strings.CutSuffix(fields[1]+" ", place)
+			ip, err := hex.DecodeString(address)
+			if !here || err != nil {
+				continue
+			}
+			for i := 0; i+4 <= len(ip); i += 4 { // words in the order of the machine
+				binary.BigEndian.PutUint32(ip[i:], binary.NativeEndian.Uint32(ip[i:]))
+			}
+			out = append(out, listener{ip: ip, socket: "socket:[" + fields[9] + "]"})
+		}
+	}
+	return out
+}
 
 // processes returns the process table: proc_pid_stat(5).
 func processes() map[int]entry {
