@@ -223,6 +223,19 @@ func TestForgottenIDs(t *testing.T) {
 	}
 }
 
+// TestFirstCopyWithoutID: a later copy is not the same event because another subscription knows its id.
+func TestFirstCopyWithoutID(t *testing.T) {
+	t.Parallel()
+	l := newTestLedger(t, Options{})
+	script(t, l, eventmeter.Sub{Index: 1}, up)
+	script(t, l, eventmeter.Sub{}, up+"fire:1@3 ok:1@4 got:1/none@5")
+	script(t, l, eventmeter.Sub{Index: 1}, "got:1/7@6")
+	script(t, l, eventmeter.Sub{}, "got:1/7@7")
+	if got, want := l.SubAccount(eventmeter.Sub{}).Duplicates, (Duplicates{SameEmission: 1}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
 // TestSeriesIsBounded checks that closed intervals are packed, and that late
 // samples still find theirs.
 func TestSeriesIsBounded(t *testing.T) {

@@ -153,7 +153,7 @@ func (h *shard) begin(pos uint32, at eventmeter.Instant) {
 	if s.number > 0 {
 		h.putAway(pos, slots)
 	}
-	keep := s.number > 0 && (s.rare == nil || len(s.rare.former) == 0 || s.rare.former[len(s.rare.former)-1].number != s.number)
+	keep := s.rare == nil || len(s.rare.former) == 0 || s.rare.former[len(s.rare.former)-1].number != s.number
 	if s.rare != nil {
 		s.rare.left, s.rare.resumed = s.window.over, false
 		s.rare.updates = 0
