@@ -30,6 +30,9 @@ type posted struct {
 	EventID string `json:"eventId" jsonschema:"the event that was published for it"`
 }
 
+// schemas are those of the tools, which all servers of a process have.
+var schemas = mcp.NewSchemaCache()
+
 func newBase(s *Server) *base {
 	caps := &mcp.ServerCapabilities{}
 	if s.rules.extension {
@@ -41,6 +44,7 @@ func newBase(s *Server) *base {
 		Capabilities: caps,
 		Logger:       s.opts.Logger,
 		SetCacheable: s.lists.cacheable(),
+		SchemaCache:  schemas,
 	})
 	mcp.AddTool(server, &mcp.Tool{Name: "post_message", Description: "Posts a message to a channel, which publishes a chat.message event."},
 		func(_ context.Context, _ *mcp.CallToolRequest, in postMessage) (*mcp.CallToolResult, posted, error) {

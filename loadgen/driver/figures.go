@@ -126,7 +126,7 @@ func (t *Tally) Figures() Figures {
 	f := Figures{Values: maps.Clone(t.values), Timings: make(map[string]ledger.Timing, len(t.timings))}
 	for name, w := range t.timings {
 		if w.shown.Histogram == nil {
-			w.shown = ledger.Timing{Histogram: hdrhistogram.Import(w.Histogram.Export()), Below: w.Below, Above: w.Above}
+			w.shown = ledger.Timing{Histogram: w.Histogram.Clone(), Below: w.Below, Above: w.Above}
 		}
 		f.Timings[name] = w.shown
 	}

@@ -113,6 +113,9 @@ func TestTallyDeclares(t *testing.T) {
 	if len(f.Values) != 1 || f.Values["a"] != 5 || len(f.Timings) != 1 || f.Timings["c"].Histogram.TotalCount() != 0 {
 		t.Errorf("%+v", f)
 	}
+	if again := of.Figures(); again.Values["a"] != 6 || again.Timings["c"].Histogram.TotalCount() != 1 {
+		t.Errorf("counted after the first copy: %+v", again)
+	}
 }
 
 // TestReplies: what the target is told, and what is reported of it.

@@ -265,6 +265,7 @@ func TestMassDisconnect(t *testing.T) {
 		least, most float64
 	}{{sep975.CutAll, 0, subs, subs}, {sep975.CutShare, 0.5, 10, 30}} {
 		t.Run(c.how, func(t *testing.T) {
+			t.Parallel()
 			d, rec := requests(
 				t,
 				mcpclient.EndpointOptions{URL: w.Srv.URL()},
