@@ -13,12 +13,12 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/sync/errgroup"
 )
 
 const mib = 1 << 20
@@ -562,19 +562,31 @@ phases: {ready: %s, warmup: 0, measure: 2s, drain: 500ms}
 }
 
 func TestHostile(t *testing.T) {
-	var waiting sync.WaitGroup
-	defer waiting.Wait()
-	for _, r := range append(rows(), moreRows()...) {
-		if r.took > 40*time.Second { // it waits all that time: beside the rows that run alone
-			waiting.Go(func() { t.Run(r.name, func(t *testing.T) { meets(t, &r) }) })
-			continue
-		}
-		t.Run(r.name, func(t *testing.T) {
-			if r.rss < 480 { // most rows wait more than they work
-				t.Parallel() // rows that hold much run alone: short of CPU, the garbage collector lets the heap grow
-			}
-			meets(t, &r)
+	var waiting, working errgroup.Group
+	defer func() { _, _ = waiting.Wait(), working.Wait() }() // the functions return none
+	working.SetLimit(4)                                      // most rows wait more than they work
+	in := func(g *errgroup.Group, r row) {
+		g.Go(func() error {
+			t.Run(r.name, func(t *testing.T) { meets(t, &r) })
+			return nil
 		})
+	}
+	var alone, others []row
+	for _, r := range append(rows(), moreRows()...) {
+		switch {
+		case r.took > 40*time.Second: // it waits all that time
+			in(&waiting, r)
+		case r.rss >= 480: // it holds much: short of CPU, the garbage collector lets the heap grow
+			alone = append(alone, r)
+		default:
+			others = append(others, r)
+		}
+	}
+	for _, r := range alone {
+		t.Run(r.name, func(t *testing.T) { meets(t, &r) })
+	}
+	for _, r := range others {
+		in(&working, r)
 	}
 }
 
