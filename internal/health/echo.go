@@ -50,12 +50,11 @@ type echo struct {
 	start          time.Time
 	mu             sync.Mutex
 	delay          ledger.Values // guarded by mu until it is closed
-	stop           chan struct{}
 	wg             sync.WaitGroup
 }
 
-// openEcho starts to write a byte at intervals of every.
-func openEcho(every time.Duration) (*echo, error) {
+// openEcho opens the connection. The caller calls write at intervals, and close at the end.
+func openEcho() (*echo, error) {
 	l, err := wire.Listen(context.Background(), "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("open a loopback connection to measure the generator's read delay: %w", err)
@@ -70,33 +69,16 @@ func openEcho(every time.Duration) (*echo, error) {
 		_ = w.Close()
 		return nil, fmt.Errorf("open a loopback connection to measure the generator's read delay: %w", err)
 	}
-	e := &echo{
-		writer: w, reader: r, start: time.Now(), stop: make(chan struct{}),
-	}
-	e.wg.Go(func() {
-		defer crash.Guard()
-		e.write(every)
-	})
+	e := &echo{writer: w, reader: r, start: time.Now()}
 	e.wg.Go(crash.Guarded(e.read))
 	return e, nil
 }
 
-func (e *echo) write(every time.Duration) {
-	defer e.writer.Close()
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+// write sends the time. What cannot be written is not measured.
+func (e *echo) write() {
 	var b [8]byte
-	for {
-		select {
-		case <-e.stop:
-			return
-		case <-tick.C:
-			binary.BigEndian.PutUint64(b[:], uint64(time.Since(e.start)))
-			if _, err := e.writer.Write(b[:]); err != nil {
-				return
-			}
-		}
-	}
+	binary.BigEndian.PutUint64(b[:], uint64(time.Since(e.start)))
+	_, _ = e.writer.Write(b[:])
 }
 
 func (e *echo) read() {
@@ -122,9 +104,9 @@ func (e *echo) soFar() *hdrhistogram.Histogram {
 	return delay.Timing().Histogram
 }
 
-// close stops the probes, waits for them, and returns the delays in nanoseconds.
+// close waits for what was written, and returns the delays in nanoseconds.
 func (e *echo) close() *hdrhistogram.Histogram {
-	close(e.stop)
+	_ = e.writer.Close()
 	e.wg.Wait()
 	return e.delay.Timing().Histogram
 }
@@ -132,17 +114,22 @@ func (e *echo) close() *hdrhistogram.Histogram {
 // ReadDelay measures for d the read delay of this machine while the process does
 // nothing else. Values are nanoseconds.
 func ReadDelay(d time.Duration, cancelled <-chan struct{}) (*hdrhistogram.Histogram, error) {
-	e, err := openEcho(echoEvery(d))
+	e, err := openEcho()
 	if err != nil {
 		return nil, err
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return e.close(), nil
-	case <-cancelled:
-		e.close()
-		return nil, errors.New("cancelled")
+	end, tick := time.NewTimer(d), time.NewTicker(echoEvery(d))
+	defer end.Stop()
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			e.write()
+		case <-end.C:
+			return e.close(), nil
+		case <-cancelled:
+			e.close()
+			return nil, errors.New("cancelled")
+		}
 	}
 }

@@ -24,7 +24,7 @@ func newMeter(t *tree) *meter {
 		return nil
 	}
 	m := &meter{tree: t}
-	m.take(true)
+	m.take(false)
 	m.before = m.last
 	return m
 }

@@ -33,8 +33,28 @@ type tree struct {
 	ended   float64       // CPU seconds of members that ended and had no parent in the tree
 	used    float64       // CPU seconds at the last reading
 	step    time.Duration // resolution of the CPU time
-	looked  time.Time
-	pause   time.Duration // until the next look at the process table
+	looked  time.Time     // when the process table was read that was last looked at
+}
+
+// table is the process table as it was last read, which all trees share.
+var table struct {
+	sync.Mutex
+	all   map[int]entry // not changed
+	at    time.Time
+	pause time.Duration // until the next reading
+}
+
+// lookup returns the process table and when it was read. fresh says to read it at once.
+func lookup(fresh bool) (map[int]entry, time.Time) {
+	table.Lock()
+	defer table.Unlock()
+	if fresh || time.Since(table.at) >= table.pause {
+		began := time.Now()
+		table.all = processes()
+		table.at = time.Now()
+		table.pause = max(lookEvery, lookRest*table.at.Sub(began))
+	}
+	return table.all, table.at
 }
 
 // member is a process of a tree.
@@ -66,9 +86,9 @@ func onlyProcess(pid int) *tree { return plant(&tree{alone: true}, []int{pid}) }
 
 func plant(t *tree, roots []int) *tree {
 	t.members = map[int]*member{}
-	now := map[int]entry{}
+	now, at := map[int]entry{}, time.Time{}
 	if !t.alone {
-		now = processes()
+		now, at = lookup(true)
 	}
 	for _, pid := range roots {
 		if e, ok := now[pid]; ok || t.alone {
@@ -78,6 +98,8 @@ func plant(t *tree, roots []int) *tree {
 	if len(t.members) == 0 {
 		return nil
 	}
+	t.grow(now)
+	t.looked = at
 	return t
 }
 
@@ -87,17 +109,11 @@ func (t *tree) add(pid int, e entry) {
 	}
 }
 
-// look finds the processes that came and went. This process and those that led to it are
-// no part of the target, even where the target's process started them.
-func (t *tree) look() {
-	began := time.Now()
-	now := processes()
-	if len(now) == 0 { // it could not be read this time
+// look finds the processes that came and went. fresh says to read the process table at once.
+func (t *tree) look(fresh bool) {
+	now, at := lookup(fresh)
+	if len(now) == 0 || at.Equal(t.looked) { // it could not be read this time, or is known
 		return
-	}
-	own := map[int]bool{}
-	for pid := os.Getpid(); pid > 0 && !own[pid]; pid = now[pid].parent {
-		own[pid] = true
 	}
 	var ended []int
 	for pid, m := range t.members {
@@ -118,6 +134,17 @@ func (t *tree) look() {
 			t.ended += m.cpu()
 		}
 	}
+	t.grow(now)
+	t.looked = at
+}
+
+// grow adds the descendants of the members. This process and those that led to it are no part
+// of the target, even where the target's process started them.
+func (t *tree) grow(now map[int]entry) {
+	own := map[int]bool{}
+	for pid := os.Getpid(); pid > 0 && !own[pid]; pid = now[pid].parent {
+		own[pid] = true
+	}
 	for grown := true; grown; {
 		grown = false
 		for pid, e := range now {
@@ -127,7 +154,6 @@ func (t *tree) look() {
 			}
 		}
 	}
-	t.looked, t.pause = time.Now(), max(lookEvery, lookRest*time.Since(began))
 }
 
 // read returns the CPU seconds that the tree has used, which never fall, and its resident
@@ -135,8 +161,8 @@ func (t *tree) look() {
 func (t *tree) read(fresh bool) (cpu float64, memory int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.alone && (fresh || time.Since(t.looked) >= t.pause) {
-		t.look()
+	if !t.alone {
+		t.look(fresh)
 	}
 	cpu = t.ended
 	for _, m := range t.members {
@@ -160,9 +186,7 @@ func (t *tree) read(fresh bool) (cpu float64, memory int64) {
 func (t *tree) refresh() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if time.Since(t.looked) >= t.pause {
-		t.look()
-	}
+	t.look(false)
 }
 
 // each calls a function for each process that had not ended at the last look.

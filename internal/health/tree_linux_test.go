@@ -177,7 +177,6 @@ func BenchmarkTree(b *testing.B) {
 		}
 	})
 	b.Run("read", func(b *testing.B) {
-		tree.pause, tree.looked = time.Hour, time.Now()
 		for b.Loop() {
 			tree.read(false)
 		}
