@@ -21,7 +21,7 @@ import (
 // writes to itself. They do not divide the usual intervals of schedules, so that the
 // bytes do not only fall between bursts.
 var echoPeriods = [...]time.Duration{
-	7 * time.Millisecond, 11 * time.Millisecond, 17 * time.Millisecond, 23 * time.Millisecond,
+	11 * time.Millisecond, 17 * time.Millisecond, 23 * time.Millisecond,
 	31 * time.Millisecond, 43 * time.Millisecond, 61 * time.Millisecond, 97 * time.Millisecond,
 }
 
@@ -31,7 +31,7 @@ var echoPeriods = [...]time.Duration{
 const tries = 5_000
 
 // echoEvery returns the time between two bytes in a watch of length d: as long as
-// leaves enough probes, and 7 ms in a short watch.
+// leaves enough probes, and 11 ms in a short watch.
 func echoEvery(d time.Duration) time.Duration {
 	every := echoPeriods[0]
 	for _, p := range echoPeriods[1:] {

@@ -11,9 +11,9 @@ import (
 func TestEchoPeriods(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]time.Duration{
-		-time.Second:             7 * time.Millisecond,
-		0:                        7 * time.Millisecond,
-		54 * time.Second:         7 * time.Millisecond,
+		-time.Second:             11 * time.Millisecond,
+		0:                        11 * time.Millisecond,
+		54 * time.Second:         11 * time.Millisecond,
 		time.Minute:              11 * time.Millisecond,
 		85*time.Second - 1:       11 * time.Millisecond,
 		85 * time.Second:         17 * time.Millisecond,
