@@ -57,16 +57,27 @@ func TestBuiltins(t *testing.T) {
 		t.Fatalf("built-in profiles are %v, want %v", names, want)
 	}
 	for _, name := range builtinNames() {
-		p, err := Load(name, nil, systems.Table)
-		if err != nil {
-			t.Errorf("%s:\n%v", name, err)
-			continue
-		}
+		p := loaded(t, name)
 		if p.Name != name {
 			t.Errorf("%s calls itself %s", name, p.Name)
 		}
 		again(t, p)
 	}
+}
+
+var builtinProfiles = map[string]*Profile{}
+
+// loaded returns a built-in profile, which is read once for all tests.
+func loaded(t *testing.T, name string) *Profile {
+	t.Helper()
+	if builtinProfiles[name] == nil {
+		p, err := Load(name, nil, systems.Table)
+		if err != nil {
+			t.Fatalf("%s:\n%v", name, err)
+		}
+		builtinProfiles[name] = p
+	}
+	return builtinProfiles[name]
 }
 
 // again writes a profile, reads it, and compares.
@@ -130,8 +141,7 @@ func TestCompare(t *testing.T) {
 // is lost as well.
 func TestThresholdsCoverAnnouncedLoss(t *testing.T) {
 	for _, name := range builtinNames() {
-		p, err := Load(name, nil, systems.Table)
-		must(t, err)
+		p := loaded(t, name)
 		for _, text := range p.Thresholds {
 			lane, ok := strings.CutSuffix(text, ".lostSilent == 0")
 			if !ok {
@@ -149,8 +159,7 @@ func TestThresholdsCoverAnnouncedLoss(t *testing.T) {
 // One with a webhook lane demands the same of the losses that only webhooks have.
 func TestThresholdsCoverWebhookLoss(t *testing.T) {
 	for _, name := range builtinNames() {
-		p, err := Load(name, nil, systems.Table)
-		must(t, err)
+		p := loaded(t, name)
 		if len(p.Thresholds) == 0 || !slices.ContainsFunc(p.Lanes, func(l Lane) bool { return l.Mode == "webhook" }) {
 			continue
 		}

@@ -112,12 +112,11 @@ func TestIdleKeys(t *testing.T) {
 // one, which is how they are tried on a server.
 func TestAnotherTarget(t *testing.T) {
 	for _, name := range builtinNames() {
-		p, err := Load(name, nil, systems.Table)
-		must(t, err)
+		p := loaded(t, name)
 		if len(p.Cases) > 0 || p.Upstream.Kind != "inject" {
 			continue
 		}
-		p, err = Load(name, []string{"upstream.admin=http://127.0.0.1:9", "target.url=http://127.0.0.1:8/mcp"}, systems.Table)
+		p, err := Load(name, []string{"upstream.admin=http://127.0.0.1:9", "target.url=http://127.0.0.1:8/mcp"}, systems.Table)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

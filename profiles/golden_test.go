@@ -101,8 +101,7 @@ func TestGolden(t *testing.T) {
 		b.Write(text)
 	}
 	for _, name := range builtinNames() {
-		p, err := Load(name, nil, systems.Table)
-		add(name, p, err)
+		add(name, loaded(t, name), nil)
 	}
 	for _, set := range overrideTable {
 		p, err := Parse("p.yaml", []byte(base), set, systems.Table)

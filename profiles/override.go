@@ -13,7 +13,7 @@ import (
 
 // maxCopied bounds the tokens that overrides add to a tree, because one override can
 // be set in many items.
-const maxCopied = 1_000_000
+var maxCopied = 1_000_000
 
 // An override is path=value. Items of a list are named by their number, by the
 // name in them, or all together by "*".
