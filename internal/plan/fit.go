@@ -41,8 +41,7 @@ type model struct {
 	most  []float64   // largest load of each column that was measured
 	noise float64     // share by which a measurement is off, at scale 1
 	floor float64     // and an amount by which any is
-	scale float64     // noise that the measurements show, over what was assumed
-	df    float64
+	half  float64     // half of a 95 % interval, for a noise of scale 1
 	// counted says that the figure is a sum of counts, such as bytes.
 	counted bool
 }
@@ -82,8 +81,8 @@ func fit(points []point, noise, floor float64) *model {
 		}
 	}
 	free := max(0, float64(len(points))-used)
-	m.df = priorRuns + free
-	m.scale = math.Sqrt((priorRuns + off) / m.df)
+	df := priorRuns + free
+	m.half = dist.StudentQuantile(0.975, df) * math.Sqrt((priorRuns+off)/df) // noise that the measurements show, over what was assumed
 	return m
 }
 
@@ -162,7 +161,7 @@ func (m *model) predict(x []float64) Range {
 			variance += x[j] * m.cov[j][k] * x[k]
 		}
 	}
-	half := dist.StudentQuantile(0.975, m.df) * m.scale * math.Sqrt(variance)
+	half := m.half * math.Sqrt(variance)
 	wide := 1.0
 	if !m.counted {
 		wide = math.Sqrt(m.beyond(x))
