@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/eventmeter/eventmeter"
@@ -18,10 +19,12 @@ import (
 	"github.com/eventmeter/eventmeter/profiles"
 )
 
-// builtin is the built-in profile calibrate.
+var loadBuiltin = sync.OnceValues(func() (*profiles.Profile, error) { return profiles.Load("calibrate", nil, systems.Table) })
+
+// builtin is the built-in profile calibrate, which is read once: tests do not change it.
 func builtin(t *testing.T) *profiles.Profile {
 	t.Helper()
-	p, err := profiles.Load("calibrate", nil, systems.Table)
+	p, err := loadBuiltin()
 	if err != nil {
 		t.Fatal(err)
 	}

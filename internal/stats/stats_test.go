@@ -448,7 +448,7 @@ func TestCompareEveryCount(t *testing.T) {
 		if n.Per == "" || n.Loss {
 			continue
 		}
-		s := defaultSim()
+		s := sim{intervals: 5, samples: 100, factor: 1}
 		a, b := s.side(1, 2), s.side(3, 4)
 		for i := range b.Runs {
 			l := &b.Runs[i].Result.Lanes[0]

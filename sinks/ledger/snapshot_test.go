@@ -103,14 +103,14 @@ func TestSnapshotEndsAsTheAccount(t *testing.T) {
 // TestSnapshotBesideDeliveries balances while deliveries go on.
 func TestSnapshotBesideDeliveries(t *testing.T) {
 	t.Parallel()
-	const subs, events = 300, 200
+	const subs, events = 300, 100
 	clock := eventmeter.NewClock()
 	l, err := New(
 		Options{
 			Clock:       clock,
 			Run:         testRun,
 			Sources:     1,
-			Interval:    time.Millisecond,
+			Interval:    4 * time.Millisecond,
 			DetachGrace: time.Minute,
 			Lanes:       []LaneSpec{{Name: "lane", Mode: eventmeter.Push, Subscriptions: subs}},
 		},

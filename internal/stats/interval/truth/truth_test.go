@@ -60,7 +60,7 @@ func TestUntil(t *testing.T) {
 			if s.Runs != runs || s.Covered < c.covered || s.Within > s.Reached || s.Spans < leastSpans || s.Spans > MostSpans {
 				t.Errorf("%+v", s)
 			}
-			if near := m.Until(3, 1.25, c.p, 1e-6, 1); near.Reached != 0 || near.Spans != MostSpans {
+			if near := m.Until(1, 1.25, c.p, 1e-6, 1); near.Reached != 0 || near.Spans != MostSpans {
 				t.Errorf("out of reach: %+v", near)
 			}
 		})
