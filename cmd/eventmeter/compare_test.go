@@ -148,7 +148,7 @@ func TestBurntCoreFlipsTheVerdict(t *testing.T) {
 			_ = cmd.Wait()
 		})
 	}
-	stdout, stderr, code := execute(t, smoke("--quiet", "--format=json")...)
+	stdout, stderr, code := execute(t, smoke("--quiet", "--format=json", "--set", "phases.measure=1s")...)
 	r, err := results.Read(strings.NewReader(stdout))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, stderr)

@@ -58,7 +58,7 @@ func TestClosedOutputIsNoError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "out")
-			stderr, code := toClosedPipe(t, smoke(append([]string{"--quiet", "--out", dir, loose, "--set=phases.measure=1s"}, args...)...)...)
+			stderr, code := toClosedPipe(t, short(t, append([]string{"--out", dir}, args...)...)...)
 			if code != exitOK && code != exitBottleneck || strings.Contains(stderr, "pipe") {
 				t.Errorf("exit code %d: %s", code, stderr)
 			}
@@ -122,7 +122,7 @@ func TestFullOutputIsNotLost(t *testing.T) {
 	}
 	defer full.Close()
 	dir := filepath.Join(t.TempDir(), "out")
-	cmd := watched(t, smoke("--quiet", "--out", dir, loose)...)
+	cmd := watched(t, short(t, "--out", dir)...)
 	var stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = full, &stderr
 	if code := codeOf(t, cmd.Run()); code != exitFailure || strings.Contains(stderr.String(), "not saved") {
@@ -606,7 +606,7 @@ func TestRunsWithoutADirectoryDoNotMeet(t *testing.T) {
 	where := t.TempDir()
 	var wg sync.WaitGroup
 	for range 3 {
-		cmd := watched(t, smoke("--quiet", loose)...)
+		cmd := watched(t, short(t)...)
 		cmd.Dir = where
 		wg.Go(func() { _ = cmd.Run() })
 	}
@@ -648,6 +648,12 @@ schedule: {kind: constant, rate: 25/s}
 phases: {ready: 30s, warmup: 0s, measure: 2400ms, drain: 2s}
 thresholds: ["*.lostSilent == 0"]
 `
+
+// short runs one lane for a second, for what does not depend on what was measured.
+func short(t *testing.T, more ...string) []string {
+	t.Helper()
+	return append([]string{"run", "--profile", writeProfile(t, pushOnly), "--quiet", "--set", "phases.measure=1s"}, more...)
+}
 
 // TestGoneTargetIsNoSuccess: however little was left of the run, and whatever
 // the thresholds find.

@@ -173,6 +173,9 @@ func serveTarget(t *testing.T, args ...string) (embedded.Ready, *exec.Cmd) {
 // serveTargetWith is serveTarget with options that are no flags.
 func serveTargetWith(t *testing.T, o embedded.Options, args ...string) (embedded.Ready, *exec.Cmd) {
 	t.Helper()
+	if o.NextPoll == 0 {
+		o.NextPoll = 200 * time.Millisecond // pollers find their pace soon
+	}
 	cmd := command(t, append([]string{"serve", "--options", "-"}, args...)...)
 	in, err := cmd.StdinPipe()
 	must(t, err)
