@@ -103,10 +103,11 @@ func writeLog(w io.Writer, r *Result, a *ledger.Account, lane *ledger.LaneAccoun
 			if err != nil || part.h == nil {
 				continue
 			}
-			part.h.SetTag(part.tag)
-			part.h.SetStartTimeMs(in.Number * a.Interval.Milliseconds())
-			part.h.SetEndTimeMs((in.Number + 1) * a.Interval.Milliseconds())
-			err = log.OutputIntervalPackedHistogram(part.h)
+			text, bad := ledger.Encode(part.h)
+			if err = bad; err == nil { // seconds and milliseconds, as the format has them
+				seconds := float64(a.Interval.Milliseconds()) / 1000
+				_, err = fmt.Fprintf(w, "Tag=%s,%f,%f,%f,%s\n", part.tag, float64(in.Number)*seconds, seconds, float64(part.h.Max())/1e6, text)
+			}
 		}
 	}
 	return err

@@ -71,7 +71,7 @@ func (v LaneInterval) MarshalJSON() ([]byte, error) {
 			continue
 		}
 		var err error
-		if *h.to, err = h.from.Encode(); err != nil {
+		if *h.to, err = Encode(h.from); err != nil {
 			return nil, fmt.Errorf("encode a histogram: %w", err)
 		}
 	}
