@@ -5,6 +5,7 @@
 //	go test ./tools/mutants -v -mutants -only results -places 20       # of one package
 //
 // The operators are fixed: another comparison, another sign, a bound that is off by one, a statement that is dropped,
-// and two arguments that are swapped. What does not compile is drawn again. The test fails when less than nine tenths
-// of the mutants are noticed. Those that change no behaviour stand in equivalent.txt, each with its reason.
+// and two arguments that are swapped. Locks stay, and of the drivers only functions that count are changed. What does
+// not compile is drawn again. The test fails when less than nine tenths of the mutants are noticed. Those that change
+// no behaviour stand in equivalent.txt, each with its reason.
 package mutants

@@ -106,6 +106,8 @@ func mutantsOf(file string, source []byte) (all []mutant, err error) {
 		switch n := n.(type) {
 		case *ast.GenDecl:
 			return n.Tok != token.IMPORT && n.Tok != token.CONST
+		case *ast.FuncDecl:
+			return !isDriver(file) || counts(n)
 		case *ast.BinaryExpr:
 			operators(n.OpPos, n.Op)
 		case *ast.AssignStmt:
@@ -117,7 +119,9 @@ func mutantsOf(file string, source []byte) (all []mutant, err error) {
 			operators(n.TokPos, n.Tok)
 			add("dropped", n.Pos(), n.End(), "")
 		case *ast.ExprStmt:
-			add("dropped", n.Pos(), n.End(), "")
+			if !locks(n) { // what only the race detector notices, without which mutants run
+				add("dropped", n.Pos(), n.End(), "")
+			}
 		case *ast.BasicLit:
 			if v, err := strconv.Atoi(n.Value); err == nil && n.Kind == token.INT {
 				add("bound", n.Pos(), n.End(), strconv.Itoa(v+1))
@@ -135,6 +139,35 @@ func mutantsOf(file string, source []byte) (all []mutant, err error) {
 		return true
 	})
 	return all, nil
+}
+
+// isDriver reports whether a file is one of a driver, most of whose code drives and does not count.
+func isDriver(file string) bool { return strings.HasPrefix(file, "loadgen/driver") }
+
+// counts reports whether a function counts.
+func counts(f *ast.FuncDecl) (found bool) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.IncDecStmt:
+			found = true
+		case *ast.AssignStmt:
+			found = found || n.Tok == token.ADD_ASSIGN
+		case *ast.SelectorExpr:
+			found = found || slices.Contains([]string{"Count", "Took", "Notice", "Judge", "held"}, n.Sel.Name)
+		}
+		return !found
+	})
+	return found
+}
+
+// locks reports whether a statement does nothing but lock or unlock.
+func locks(s *ast.ExprStmt) bool {
+	call, _ := s.X.(*ast.CallExpr)
+	if call == nil {
+		return false
+	}
+	of, _ := call.Fun.(*ast.SelectorExpr)
+	return of != nil && slices.Contains([]string{"Lock", "Unlock", "RLock", "RUnlock"}, of.Sel.Name)
 }
 
 // candidates are the changes of a package, in the order of its files.
@@ -317,6 +350,7 @@ func f(a, b int) int {
 		n += g(a, b)
 	}
 	n++
+	mu.Lock()
 	fmt.Println()
 	return n - 1
 }
@@ -338,6 +372,16 @@ func f(a, b int) int {
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+	const drives = `package p
+
+func g(a int) { h(a + 1) }
+
+func h(a int) { tally.Count("n", a-1) }
+`
+	all, err = mutantsOf("loadgen/driver/p.go", []byte(drives))
+	if err != nil || len(all) != 4 || all[0].line != 5 {
+		t.Errorf("of a driver, %v: %v", all, err)
 	}
 	for dir := range packages {
 		if len(candidates(t, dir)) == 0 {
