@@ -111,7 +111,10 @@ var commands = strings.NewReplacer("##[", "# #[", "##vso[", "# #vso[", "##teamci
 var command = regexp.MustCompile(`(^|[\s\p{Z}]):(:\pL)`)
 
 func breakCommands(text string) string {
-	return command.ReplaceAllString(commands.Replace(text), "$1: $2")
+	if text = commands.Replace(text); strings.Contains(text, "::") { // few have it, and the expression takes long
+		text = command.ReplaceAllString(text, "$1: $2")
+	}
+	return text
 }
 
 // MinSecret is the length of the shortest secret that [Secrets] looks for.

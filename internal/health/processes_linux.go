@@ -1,6 +1,7 @@
 package health
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
@@ -12,20 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listening returns what listens at a port: proc_pid_net(5). Of many thousands of connections, it looks at few.
+// listening returns what listens at a port. In these tables, it comes before all connections, of which there may be many
+// thousands (proc_net_tcp.rst).
 func listening(port uint32) (out []listener) {
-	place := fmt.Sprintf(":%04X ", port)
+	place := fmt.Sprintf(":%04X", port)
 	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		text, _ := os.ReadFile(name) // without IPv6 there is one of them
-		for line := range strings.Lines(string(text)) {
-			if !strings.Contains(line, place) {
-				continue
-			}
-			fields := strings.Fields(line)
+		file, err := os.Open(name)
+		if err != nil { // without IPv6 there is one of them
+			continue
+		}
+		defer file.Close()
+		lines := bufio.NewScanner(file)
+		for lines.Scan(); lines.Scan(); { // the first one is the head
+			fields := strings.Fields(lines.Text())
 			if len(fields) < 10 || fields[3] != "0A" { // TCP_LISTEN
-				continue
+				break
 			}
-			address, here := strings.CutSuffix(fields[1]+" ", place)
+			address, here := strings.CutSuffix(fields[1], place)
 			ip, err := hex.DecodeString(address)
 			if !here || err != nil {
 				continue
