@@ -106,7 +106,7 @@ func (c *checker) templates(path string, l *Lane) {
 		c.fail2(path, fmt.Errorf("%s", text))
 		return
 	}
-	for i := range checked.Subscriptions {
+	for i := 0; i < checked.Subscriptions && int(t.highest) >= c.p.Upstream.Sources; i++ {
 		owed := t.Sources(i)
 		if n := len(owed); n > 0 && int(owed[n-1]) >= c.p.Upstream.Sources {
 			c.bad(path+".sources", fmt.Sprintf("subscription %d has source %d, and there are %d", i, owed[n-1], c.p.Upstream.Sources),

@@ -20,6 +20,7 @@ type LaneTemplates struct {
 	sources   []part
 	all       bool     // every subscription has every source
 	same      []uint16 // sources of every subscription, if sources is not a template
+	highest   uint16   // of all sources of all subscriptions
 }
 
 // CompileLane compiles the templates of a lane once. It fails when one of them
@@ -58,6 +59,7 @@ func (t *LaneTemplates) compileSources(l Lane) error {
 	if err != nil {
 		return err
 	}
+	t.highest = slices.Max(first)
 	if !strings.Contains(text, "{{") {
 		t.same = first
 		return nil
@@ -66,9 +68,11 @@ func (t *LaneTemplates) compileSources(l Lane) error {
 		return fmt.Errorf("it is too long for %d subscriptions; make it shorter, or give at most %d subscriptions", l.Subscriptions, most)
 	}
 	for i := 1; i < l.Subscriptions; i++ {
-		if _, err := t.list(i); err != nil {
+		list, err := t.list(i)
+		if err != nil {
 			return fmt.Errorf("for subscription %d: %w", i, err)
 		}
+		t.highest = max(t.highest, slices.Max(list))
 	}
 	return nil
 }
