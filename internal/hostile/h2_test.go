@@ -5,6 +5,7 @@ package hostile
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"io"
 	"net"
 	"sync"
@@ -114,9 +115,24 @@ func (c *h2Conn) data(id uint32, b []byte, end bool) bool {
 	}
 }
 
-// pad writes n bytes of a text.
+// pad writes n bytes of a text, a mebibyte of frames at a time. The framer would copy each.
 func (c *h2Conn) pad(id uint32, n int) bool {
-	return c.data(id, unsafe.Slice(unsafe.StringData(padding), n), false)
+	const most = 16 << 10
+	for n > 0 {
+		var pieces net.Buffers
+		for ; n > 0 && len(pieces) < 2*64; n -= most {
+			size := min(n, most)
+			head := binary.BigEndian.AppendUint32(nil, uint32(size)<<8|uint32(http2.FrameData))
+			pieces = append(pieces, binary.BigEndian.AppendUint32(append(head, 0), id), unsafe.Slice(unsafe.StringData(padding), size))
+		}
+		if !c.write(func() error {
+			_, err := pieces.WriteTo(c.Conn)
+			return err
+		}) {
+			return false
+		}
+	}
+	return true
 }
 
 // repeat writes a frame the given number of times, or until the client has

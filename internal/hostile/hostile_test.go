@@ -402,7 +402,7 @@ func rows() []row {
 		{
 			name:    "huge webhook bodies",
 			mode:    "webhook",
-			streams: 10,
+			streams: 4,
 			answers: map[string]answerer{"events/subscribe": deliver},
 			codes:   ended,
 			rss:     480,
