@@ -75,7 +75,8 @@ func checkFinds(t *testing.T, name string, args ...string) *results.Check {
 func TestCheckHandler(t *testing.T) {
 	t.Parallel()
 	cert, key := certificate(t)
-	s := start(t, "handler.mjs", "--ca", cert, "--until-eof")
+	// A step waits for a copy that comes 4 s after the first, which is the fourth then.
+	s := start(t, "handler.mjs", "--ca", cert, "--until-eof", "--retry", "1500")
 	file := filepath.Join(t.TempDir(), "interop.yaml")
 	must(t, os.WriteFile(file, fmt.Appendf(nil, handlerProfile, s.URL, cert, key, "ttl: default", s.Control), 0o600))
 	c := checkFinds(t, "mcp-handler", "--profile", file)

@@ -2,12 +2,12 @@
 // deliveries signed by standardwebhooks 1.1.1.
 //
 //   node handler.mjs --ca FILE [--ttl MS] [--refuse-every N] [--attempts N]
-//                    [--forge-every N] [--port N] [--control-port N] [--until-eof]
+//                    [--retry MS] [--forge-every N] [--port N] [--control-port N] [--until-eof]
 //
 // --ca is the certificate of the callbacks. --ttl (3600000) is what is granted when
 // nothing is asked for, and the least. --refuse-every refuses every N-th attempt at a
 // new subscription with ResourceExhausted. A delivery that fails is tried again after
-// 50 ms, at most --attempts (20) times in all, and never after 410 or 413. A changed
+// --retry (50), at most --attempts (20) times in all, and never after 410 or 413. A changed
 // secret signs beside the old one for two seconds. --forge-every sends, before every
 // N-th delivery, four copies with one byte changed: of the body, the id, the time, the
 // signature. Any bearer token is a principal.
@@ -34,6 +34,7 @@ const options = flags({
   ttl: { type: 'string', default: '3600000' },
   'refuse-every': { type: 'string', default: '0' },
   attempts: { type: 'string', default: '20' },
+  retry: { type: 'string', default: '50' },
   'forge-every': { type: 'string', default: '0' },
 });
 const ttl = Number(options.ttl);
@@ -130,7 +131,7 @@ async function deliver(subscription, event) {
       stats.abandoned++;
       return;
     }
-    await pause(50);
+    await pause(Number(options.retry));
   }
 }
 
