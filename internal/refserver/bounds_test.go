@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -29,8 +28,8 @@ func bounded(t *testing.T, connections int, bodies int64) *Server {
 // The bodies of all open requests have one bound, whatever listener and transport they come by. A body that does not
 // fit is answered 503; when another request is over, it fits.
 func TestBodiesHaveOneBound(t *testing.T) {
-	const size = 300 << 10 // counts twice
-	s := bounded(t, 100, 1<<20)
+	const size = 100 << 10 // counts twice
+	s := bounded(t, 100, 350<<10)
 	protocols := func(h1, h2, h2c bool) *http.Transport {
 		p := new(http.Protocols)
 		p.SetHTTP1(h1)
@@ -72,7 +71,7 @@ func TestBodiesHaveOneBound(t *testing.T) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%d bytes are in use, want %d", s.bodies.Used(), used)
 			}
-			runtime.Gosched()
+			time.Sleep(time.Millisecond)
 		}
 	}
 	const held = 2 * (size - budget.Allowance)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -41,13 +42,19 @@ func heldServer(t *testing.T) string {
 		case "/held":
 			<-goOn
 			for i := range heldChunks {
-				fmt.Fprintf(c, "%x\r\n%0*d\r\n", heldChunk, heldChunk, i)
+				fmt.Fprintf(c, "%x\r\n%s\r\n", heldChunk, held(i))
 			}
 		case "/goon":
 			defer close(goOn) // when this stream has ended
 		}
 		io.WriteString(c, "0\r\n\r\n")
 	})
+}
+
+// held is the text of a chunk.
+func held(i int) string {
+	number := strconv.Itoa(i)
+	return strings.Repeat("0", heldChunk-len(number)) + number
 }
 
 // waitsFor holds a stream, and reports whether what came then waited.
@@ -69,7 +76,7 @@ func waitsFor(t *testing.T, hold time.Duration, p Client) bool {
 	var want strings.Builder
 	want.WriteString("first")
 	for i := range heldChunks {
-		fmt.Fprintf(&want, "%0*d", heldChunk, i)
+		want.WriteString(held(i))
 	}
 	if w.body.String() != want.String() {
 		t.Errorf("%d bytes of %d, or others", w.body.Len(), want.Len())

@@ -51,7 +51,7 @@ func until(t *testing.T, what string, c *atomic.Int64, n int64) {
 // TestMassOpensDeliversAndCloses looks that nothing is left of many streams:
 // no file, no goroutine, no slot.
 func TestMassOpensDeliversAndCloses(t *testing.T) {
-	const streams, rounds = 2000, 3
+	const streams, rounds = 1000, 3
 	each(t, func(t *testing.T, open func(Options) Client) {
 		say := make([]chan struct{}, rounds)
 		for i := range say {

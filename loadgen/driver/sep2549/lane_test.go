@@ -149,7 +149,7 @@ func TestListsOfEveryKind(t *testing.T) {
 		for _, era := range []mcpclient.Era{mcpclient.Modern, mcpclient.Legacy} {
 			for _, told := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/told=%t", list, era, told), func(t *testing.T) {
-					const clients, sources, rounds = 4, 3, 4
+					const clients, sources, rounds = 4, 3, 2
 					o := driver.Options{
 						Subscriptions: clients,
 						Settings:      sep2549.Settings{Cache: true, List: list, Use: 200, Notifications: told, Jitter: 0.2},
@@ -244,12 +244,16 @@ func TestListsInEveryManner(t *testing.T) {
 			sep2549.Settings{Cache: true, Background: true, Jitter: 0.5, Notifications: true, Shared: true},
 			func(v map[string]float64) bool { return v["fetchesChanged"]+v["fetchesBackground"] > 0 }},
 		{"only some sources", refserver.ListOptions{TTL: 30 * time.Millisecond}, sep2549.Settings{Cache: true},
-			func(v map[string]float64) bool { return v["changesOwed"] == 4*6 }},
+			func(v map[string]float64) bool { return v["changesOwed"] == 4*4 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.lists.Entries, c.lists.Page = 5, 2
 			w := systemstest.NewWorld(t, refserver.Options{Lists: c.lists})
-			const clients, sources, rounds = 4, 2, 6
+			const clients, sources = 4, 2
+			rounds := 4
+			if c.lists.Strict {
+				rounds = 6 // chance decides which cursors fail
+			}
 			c.set.Use = 200
 			o := driver.Options{Subscriptions: clients, Settings: c.set}
 			if c.name == "only some sources" {
