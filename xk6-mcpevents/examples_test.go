@@ -30,8 +30,8 @@ func run(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	k6Bin, eventmeterBin = filepath.Join(dir, "k6.exe"), filepath.Join(dir, "eventmeter.exe")
 	for out, pkg := range map[string]string{k6Bin: "./cmd/k6", eventmeterBin: "github.com/eventmeter/eventmeter/cmd/eventmeter"} {
-		if text, err := exectest.Command("go", "build", "-o", out, pkg).CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "go build %s: %v\n%s", pkg, err, text)
+		if err := exectest.Build(out, pkg); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 	}

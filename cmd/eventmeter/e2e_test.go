@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -97,10 +96,7 @@ var buildOnce = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	file := filepath.Join(programDir, "eventmeter.exe") // Windows needs the ending
-	if out, err := exectest.Command("go", "build", "-o", file, ".").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build eventmeter: %w\n%s", err, out)
-	}
-	return file, nil
+	return file, exectest.Build(file, "github.com/eventmeter/eventmeter/cmd/eventmeter")
 })
 
 // command is the built program with args, to be run in a folder of its own.

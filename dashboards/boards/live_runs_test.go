@@ -54,10 +54,8 @@ func (o *output) String() string {
 func build(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "eventmeter")
-	cmd := exectest.Command("go", "build", "-o", program, "./cmd/eventmeter")
-	cmd.Dir = filepath.Join("..", "..")
-	if said, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build eventmeter: %v\n%s", err, said)
+	if err := exectest.Build(program, "github.com/eventmeter/eventmeter/cmd/eventmeter"); err != nil {
+		t.Fatal(err)
 	}
 	return program
 }

@@ -42,10 +42,8 @@ func build(m *testing.M) int {
 	program = filepath.Join(dir, "eventmeter")
 	if given := os.Getenv("HOSTILE_TEST_PROGRAM"); given != "" {
 		program = given
-	} else if out, err := exectest.Command(
-		"go", "build", "-o", program, "github.com/eventmeter/eventmeter/cmd/eventmeter",
-	).CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the program: %v\n%s", err, out)
+	} else if err := exectest.Build(program, "github.com/eventmeter/eventmeter/cmd/eventmeter"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()

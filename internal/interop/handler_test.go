@@ -72,11 +72,7 @@ var program = sync.OnceValues(func() (string, error) {
 	}
 	programDir = dir
 	path := filepath.Join(dir, "eventmeter")
-	if out, err := exectest.Command("go", "build", "-o", path,
-		"github.com/eventmeter/eventmeter/cmd/eventmeter").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the program: %w\n%s", err, out)
-	}
-	return path, nil
+	return path, exectest.Build(path, "github.com/eventmeter/eventmeter/cmd/eventmeter")
 })
 
 var programDir string

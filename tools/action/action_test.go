@@ -51,9 +51,8 @@ func TestAction(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin := t.TempDir()
-	if out, err := exectest.Command("go", "build", "-o", filepath.Join(bin, "eventmeter"), "github.com/eventmeter/eventmeter/cmd/eventmeter").
-		CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := exectest.Build(filepath.Join(bin, "eventmeter"), "github.com/eventmeter/eventmeter/cmd/eventmeter"); err != nil {
+		t.Fatal(err)
 	}
 	http := []string{
 		`SERVE=eventmeter serve --addr 127.0.0.1:$PORT --admin 127.0.0.1:$ADMIN_PORT --token any-token --faults "$(cat built)"`,

@@ -43,10 +43,8 @@ func TestMain(m *testing.M) {
 func build(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "eventmeter")
-	const source = "github.com/eventmeter/eventmeter/cmd/eventmeter"
-	c := exectest.CommandContext(t.Context(), "go", "build", "-ldflags=-w", "-o", program, source)
-	if text, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, text)
+	if err := exectest.Build(program, "github.com/eventmeter/eventmeter/cmd/eventmeter"); err != nil {
+		t.Fatal(err)
 	}
 	return program
 }

@@ -62,9 +62,8 @@ type program string
 func build(t *testing.T) program {
 	t.Helper()
 	p := filepath.Join(t.TempDir(), "eventmeter.exe")
-	c := exectest.CommandContext(t.Context(), "go", "build", "-o", p, "github.com/eventmeter/eventmeter/cmd/eventmeter")
-	if text, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
+	if err := exectest.Build(p, "github.com/eventmeter/eventmeter/cmd/eventmeter"); err != nil {
+		t.Fatal(err)
 	}
 	return program(p)
 }
