@@ -146,7 +146,7 @@ func TestRealMemory(t *testing.T) {
 		runtime.GC()
 		for s := -10; s < 700; s++ {
 			if s >= 0 && s < 600 {
-				for range 10 + i {
+				for range 6 + i/2 {
 					garbage = make([]byte, 64<<10)
 				}
 				hold = append(hold, make([]byte, kept))
