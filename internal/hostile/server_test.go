@@ -5,14 +5,18 @@ package hostile
 import (
 	"bufio"
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,10 +52,10 @@ type server struct {
 	listen  net.Listener
 	answers map[string]answerer
 	h2      map[string]h2Answerer
-	streams int              // of the row
-	tls     *httptest.Server // for its certificate; nil = plain HTTP
-	publish net.Listener     // receives the published events
-	stall   string           // after the first request of this method, connections hang in the TLS handshake
+	streams int          // of the row
+	secure  bool         // over TLS
+	publish net.Listener // receives the published events
+	stall   string       // after the first request of this method, connections hang in the TLS handshake
 	done    chan struct{}
 	work    sync.WaitGroup
 
@@ -65,7 +69,7 @@ type server struct {
 // the answer of a correct server.
 func start(t *testing.T, r *row) *server {
 	s := &server{
-		t: t, answers: r.answers, h2: r.h2, streams: limit(r.streams, 20), stall: r.stall, done: make(chan struct{}),
+		t: t, answers: r.answers, h2: r.h2, streams: limit(r.streams, 20), secure: r.secure, stall: r.stall, done: make(chan struct{}),
 		conns: map[net.Conn]struct{}{}, requestCount: map[string]int{},
 	}
 	for _, l := range []*net.Listener{&s.listen, &s.publish} {
@@ -73,10 +77,6 @@ func start(t *testing.T, r *row) *server {
 		if *l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if r.secure {
-		s.tls = httptest.NewTLSServer(nil)
-		t.Cleanup(s.tls.Close)
 	}
 	s.work.Go(func() { s.accept(s.listen) })
 	s.work.Go(func() { s.accept(s.publish) })
@@ -94,13 +94,30 @@ func start(t *testing.T, r *row) *server {
 	return s
 }
 
+// certificate is that of all servers. The key of httptest takes long to sign with.
+var certificate = sync.OnceValue(func() tls.Certificate {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	of := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, of, of, key.Public(), key)
+	if err != nil {
+		panic(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+})
+
 // target returns the server as the target of a profile.
 func (s *server) target() string {
-	if s.tls == nil {
+	if !s.secure {
 		return fmt.Sprintf("{url: \"http://%s/mcp\"}", s.listen.Addr())
 	}
 	file := filepath.Join(s.t.TempDir(), "ca.pem")
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.tls.Certificate().Raw})
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate().Certificate[0]})
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		s.t.Fatal(err)
 	}
@@ -131,12 +148,12 @@ func (s *server) accept(l net.Listener) {
 		s.mu.Unlock()
 		s.work.Go(func() {
 			switch {
-			case l == s.publish || s.tls == nil:
+			case l == s.publish || !s.secure:
 				s.serve(c)
 			case stalls:
 				stalledHandshake(n, c, s.done)
 			default:
-				s.serve(tls.Server(c, &tls.Config{Certificates: s.tls.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}}))
+				s.serve(tls.Server(c, &tls.Config{Certificates: []tls.Certificate{certificate()}, NextProtos: []string{"h2", "http/1.1"}}))
 			}
 			_ = c.Close()
 			s.mu.Lock()
