@@ -79,7 +79,7 @@ func TestBuiltinProfiles(t *testing.T) {
 				checkMixed(t, r)
 			}},
 		{name: "mixed in sessions", watched: true, profile: "mixed",
-			set: []string{"phases.measure=4s", mixedTTL, mixedDefault, "target.era=legacy"}, check: checkMixed},
+			set: []string{"phases.measure=3s", "lanes.webhook.webhook.ttl=20s", mixedDefault, "target.era=legacy"}, check: checkMixed},
 	} {
 		// One after the other: each is a load by itself, and other tests run beside.
 		t.Run(c.name, func(t *testing.T) {
