@@ -25,7 +25,10 @@ var patient = []string{"--set", "phases.ready=60s", "--set", "phases.drain=60s"}
 // smoke runs the built-in profile, patiently, with more arguments. Its pollers find their pace
 // soon, and do not wait for it in each run.
 func smoke(more ...string) []string {
-	if !slices.Contains(more, "--target") {
+	other := func(arg string) bool {
+		return arg == "--target" || arg == "--command" || strings.HasPrefix(arg, "target.url=") || strings.HasPrefix(arg, "target.command=")
+	}
+	if !slices.ContainsFunc(more, other) {
 		more = append([]string{"--set", "target.embedded.nextPoll=200ms"}, more...)
 	}
 	return slices.Concat([]string{"run", "--profile", "smoke"}, patient, more)
