@@ -186,7 +186,7 @@ type Generator struct {
 	// throughout the run: the generator's own share of every latency. Its p99 is the resolution
 	// limit.
 	ReadDelay Quantiles `json:"readDelay"`
-	// how late a timer of 11 ms to 97 ms fired
+	// how late a 10 ms timer fired
 	TimerLag Quantiles `json:"timerLag"`
 	// stop-the-world pauses of the garbage collector
 	GCPauses Quantiles `json:"gcPauses"`

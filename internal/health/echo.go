@@ -21,7 +21,7 @@ import (
 // writes to itself. They do not divide the usual intervals of schedules, so that the
 // bytes do not only fall between bursts.
 var echoPeriods = [...]time.Duration{
-	11 * time.Millisecond, 17 * time.Millisecond, 23 * time.Millisecond,
+	7 * time.Millisecond, 11 * time.Millisecond, 17 * time.Millisecond, 23 * time.Millisecond,
 	31 * time.Millisecond, 43 * time.Millisecond, 61 * time.Millisecond, 97 * time.Millisecond,
 }
 
@@ -31,7 +31,7 @@ var echoPeriods = [...]time.Duration{
 const tries = 5_000
 
 // echoEvery returns the time between two bytes in a watch of length d: as long as
-// leaves enough probes, and 11 ms in a short watch.
+// leaves enough probes, and 7 ms in a short watch.
 func echoEvery(d time.Duration) time.Duration {
 	every := echoPeriods[0]
 	for _, p := range echoPeriods[1:] {
@@ -50,11 +50,12 @@ type echo struct {
 	start          time.Time
 	mu             sync.Mutex
 	delay          ledger.Values // guarded by mu until it is closed
+	stop           chan struct{}
 	wg             sync.WaitGroup
 }
 
-// openEcho opens the connection. The caller calls write at intervals, and close at the end.
-func openEcho() (*echo, error) {
+// openEcho starts to write a byte at intervals of every.
+func openEcho(every time.Duration) (*echo, error) {
 	l, err := wire.Listen(context.Background(), "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("open a loopback connection to measure the generator's read delay: %w", err)
@@ -69,16 +70,33 @@ func openEcho() (*echo, error) {
 		_ = w.Close()
 		return nil, fmt.Errorf("open a loopback connection to measure the generator's read delay: %w", err)
 	}
-	e := &echo{writer: w, reader: r, start: time.Now()}
+	e := &echo{
+		writer: w, reader: r, start: time.Now(), stop: make(chan struct{}),
+	}
+	e.wg.Go(func() {
+		defer crash.Guard()
+		e.write(every)
+	})
 	e.wg.Go(crash.Guarded(e.read))
 	return e, nil
 }
 
-// write sends the time. What cannot be written is not measured.
-func (e *echo) write() {
+func (e *echo) write(every time.Duration) {
+	defer e.writer.Close()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
 	var b [8]byte
-	binary.BigEndian.PutUint64(b[:], uint64(time.Since(e.start)))
-	_, _ = e.writer.Write(b[:])
+	for {
+		select {
+		case <-e.stop:
+			return
+		case <-tick.C:
+			binary.BigEndian.PutUint64(b[:], uint64(time.Since(e.start)))
+			if _, err := e.writer.Write(b[:]); err != nil {
+				return
+			}
+		}
+	}
 }
 
 func (e *echo) read() {
@@ -104,9 +122,9 @@ func (e *echo) soFar() *hdrhistogram.Histogram {
 	return delay.Timing().Histogram
 }
 
-// close waits for what was written, and returns the delays in nanoseconds.
+// close stops the probes, waits for them, and returns the delays in nanoseconds.
 func (e *echo) close() *hdrhistogram.Histogram {
-	_ = e.writer.Close()
+	close(e.stop)
 	e.wg.Wait()
 	return e.delay.Timing().Histogram
 }
@@ -114,22 +132,17 @@ func (e *echo) close() *hdrhistogram.Histogram {
 // ReadDelay measures for d the read delay of this machine while the process does
 // nothing else. Values are nanoseconds.
 func ReadDelay(d time.Duration, cancelled <-chan struct{}) (*hdrhistogram.Histogram, error) {
-	e, err := openEcho()
+	e, err := openEcho(echoEvery(d))
 	if err != nil {
 		return nil, err
 	}
-	end, tick := time.NewTimer(d), time.NewTicker(echoEvery(d))
-	defer end.Stop()
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			e.write()
-		case <-end.C:
-			return e.close(), nil
-		case <-cancelled:
-			e.close()
-			return nil, errors.New("cancelled")
-		}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return e.close(), nil
+	case <-cancelled:
+		e.close()
+		return nil, errors.New("cancelled")
 	}
 }

@@ -11,9 +11,9 @@ import (
 func TestEchoPeriods(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]time.Duration{
-		-time.Second:             11 * time.Millisecond,
-		0:                        11 * time.Millisecond,
-		54 * time.Second:         11 * time.Millisecond,
+		-time.Second:             7 * time.Millisecond,
+		0:                        7 * time.Millisecond,
+		54 * time.Second:         7 * time.Millisecond,
 		time.Minute:              11 * time.Millisecond,
 		85*time.Second - 1:       11 * time.Millisecond,
 		85 * time.Second:         17 * time.Millisecond,
@@ -26,10 +26,13 @@ func TestEchoPeriods(t *testing.T) {
 		if got := echoEvery(d); got != want {
 			t.Errorf("in %v every %v, want %v", d, got, want)
 		}
+		if got := timerEvery(d); got != want+3*time.Millisecond {
+			t.Errorf("in %v an alarm every %v", d, got)
+		}
 	}
 }
 func TestEchoMeasuresItself(t *testing.T) {
-	e, err := openEcho()
+	e, err := openEcho(echoEvery(0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +42,6 @@ func TestEchoMeasuresItself(t *testing.T) {
 	for range 10 {
 		select {
 		case <-tick.C:
-			e.write()
 		case <-deadline:
 			t.Fatal("the machine stands still")
 		}

@@ -25,7 +25,7 @@ type kernelEcho struct {
 	client   streamclient.Client
 	start    time.Time
 	wg       sync.WaitGroup
-	conn     atomic.Pointer[net.Conn] // of the far side; nil until the stream is open
+	stop     chan struct{}
 
 	// Chunks arrive in order, so their write times wait in order.
 	sent  chan int64
@@ -34,14 +34,13 @@ type kernelEcho struct {
 	early atomic.Int64 // delays that came out negative, because of an error in aligning the clocks
 }
 
-// openKernelEcho opens the stream. The caller calls write at intervals, and close at the end.
-func openKernelEcho() (*kernelEcho, error) {
+func openKernelEcho(every time.Duration) (*kernelEcho, error) {
 	l, err := wire.Listen(context.Background(), "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("open a loopback connection to measure the error of the kernel's times: %w", err)
 	}
 	e := &kernelEcho{
-		listener: l, start: time.Now(), sent: make(chan int64, 1<<10),
+		listener: l, start: time.Now(), stop: make(chan struct{}), sent: make(chan int64, 1<<10),
 		delay: hdrhistogram.New(1000, int64(10*time.Minute), 3),
 	}
 	e.client, err = streamclient.New(streamclient.Options{Addr: l.Addr().String(), Shards: 1, Now: e.now, KernelTimestamps: true})
@@ -49,36 +48,43 @@ func openKernelEcho() (*kernelEcho, error) {
 		_ = l.Close()
 		return nil, fmt.Errorf("measure the error of the kernel's times: %w", err)
 	}
-	e.wg.Go(crash.Guarded(e.accept))
+	e.wg.Go(func() {
+		defer crash.Guard()
+		e.write(every)
+	})
 	e.client.Open(context.Background(), streamclient.Request{Method: http.MethodGet, Path: "/"}, e)
 	return e, nil
 }
 
 func (e *kernelEcho) now() int64 { return int64(time.Since(e.start)) + 1 }
 
-// accept accepts the stream. It does not read the request, which is our own.
-func (e *kernelEcho) accept() {
+// write accepts the stream and writes to it. It does not read the request, which is
+// our own.
+func (e *kernelEcho) write(every time.Duration) {
 	c, err := e.listener.Accept()
 	if err != nil {
 		return
 	}
-	_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-	e.conn.Store(&c)
-}
-
-// write writes a chunk to the stream once it is open. It does nothing on nil.
-func (e *kernelEcho) write() {
-	if e == nil {
+	defer c.Close()
+	if _, err := io.WriteString(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"); err != nil {
 		return
 	}
-	c := e.conn.Load()
-	if c == nil {
-		return
-	}
-	select {
-	case e.sent <- e.now():
-		_, _ = io.WriteString(*c, "1\r\nx\r\n")
-	default: // nobody has read for seconds
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-e.stop:
+			return
+		case <-tick.C:
+			select {
+			case e.sent <- e.now():
+			default: // nobody has read for seconds
+				continue
+			}
+			if _, err := io.WriteString(c, "1\r\nx\r\n"); err != nil {
+				return
+			}
+		}
 	}
 }
 
@@ -108,11 +114,9 @@ func (e *kernelEcho) close() *hdrhistogram.Histogram {
 	if e == nil {
 		return nil
 	}
+	close(e.stop)
 	_ = e.listener.Close()
 	_ = e.client.Close()
 	e.wg.Wait()
-	if c := e.conn.Load(); c != nil {
-		_ = (*c).Close()
-	}
 	return e.delay
 }

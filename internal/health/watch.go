@@ -79,13 +79,13 @@ func Start(o WatchOptions) (*Watch, error) {
 	} else {
 		target = newMeter(newTree(o.TargetPIDs))
 	}
-	e, err := openEcho()
+	e, err := openEcho(echoEvery(o.Length))
 	if err != nil {
 		return nil, err
 	}
 	var k *kernelEcho
 	if o.KernelTimestamps {
-		if k, err = openKernelEcho(); err != nil {
+		if k, err = openKernelEcho(echoEvery(o.Length)); err != nil {
 			e.close()
 			return nil, err
 		}
@@ -106,14 +106,16 @@ func Start(o WatchOptions) (*Watch, error) {
 		w.siblings = append(w.siblings, newMeter(onlyProcess(pid)))
 	}
 	w.done.Add(2)
-	go w.probe(ctx, echoEvery(o.Length))
+	go w.watchTimers(ctx, timerEvery(o.Length))
 	go w.watchProcesses(ctx)
 	return w, nil
 }
 
-// probe measures the lag of a timer, and then writes to the echoes: to wake an idle process
-// costs more than all three probes do.
-func (w *Watch) probe(ctx context.Context, every time.Duration) {
+// timerEvery returns the length of the timers whose lag is measured in a watch of
+// length d: 10 ms, and longer in a long watch, as with the echo.
+func timerEvery(d time.Duration) time.Duration { return echoEvery(d) + 3*time.Millisecond }
+
+func (w *Watch) watchTimers(ctx context.Context, every time.Duration) {
 	defer crash.Guard()
 	defer w.done.Done()
 	timer := time.NewTimer(every)
@@ -130,8 +132,6 @@ func (w *Watch) probe(ctx context.Context, every time.Duration) {
 			w.mu.Lock()
 			w.timerLag.Add(lag)
 			w.mu.Unlock()
-			w.kernelEcho.write()
-			w.echo.write()
 			due = time.Now().Add(every)
 			timer.Reset(every)
 		}

@@ -331,13 +331,13 @@ var runHistograms = []histogramFamily[wholeRun]{
 	),
 	runHistogram(
 		"eventmeter_generator_read_delay_seconds",
-		"From writing a byte to a loopback connection until this process had read it, tried every 11 ms, and more rarely in "+
+		"From writing a byte to a loopback connection until this process had read it, tried every 7 ms, and more rarely in "+
 			"a long run: the generator's own share in every latency.",
 		func(l *Look) ledger.Distribution { return l.Health.ReadDelay },
 	),
 	runHistogram(
 		"eventmeter_generator_timer_lag_seconds",
-		"How late a timer of 11 ms woke, in a long run of up to 97 ms.",
+		"How late a timer of 10 ms woke, in a long run of up to 100 ms.",
 		func(l *Look) ledger.Distribution { return l.Health.TimerLag },
 	),
 	runHistogram(
