@@ -32,6 +32,11 @@ func TestBrokenRows(t *testing.T) {
 			"occurrence-data"},
 		{"break(row=cursor-opaque)", eventmeter.Webhook, false,
 			conform.Account{"cursor-opaque": {Seen: 4, Broken: 4}, "subscribe-response-cursor": {Seen: 4, Broken: 4}}, ""},
+		// What follows is seen, although no client can see the row itself.
+		{"break(row=replay-ceiling-sets-truncated)", eventmeter.Push, false,
+			conform.Account{"stream-gap-resends-active": {Seen: 3, Broken: 1}}, ""},
+		{"break(row=replay-ceiling-sets-truncated, mode=poll)", eventmeter.Push, false,
+			conform.Account{"stream-gap-resends-active": {Seen: 3, Broken: 1}}, "stream-gap-resends-active"},
 		{"break(row=occurrence-name, above=4)", eventmeter.Push, false, conform.Account{"occurrence-name": {Seen: 9}}, ""},
 		{"break(row=occurrence-name, above=4)", eventmeter.Push, false,
 			conform.Account{"occurrence-name": {Seen: 9, Broken: 1}}, "occurrence-name"},
