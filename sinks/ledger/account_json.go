@@ -38,14 +38,14 @@ func (t *Timing) UnmarshalJSON(data []byte) error {
 	if in.Histogram == nil {
 		return nil
 	}
-	h, err := hdrhistogram.DecodePacked(in.Histogram)
+	h, err := hdrhistogram.Decode(in.Histogram)
 	if err != nil {
 		return fmt.Errorf("decode a histogram: %w", err)
 	}
 	// Decoded counts may have another length; those of one range are compared
 	// and added index by index.
 	t.Histogram = hdrhistogram.New(lowestNanos, highestNanos, histogramSigs)
-	if dropped := h.MergeInto(t.Histogram); dropped > 0 {
+	if dropped := t.Histogram.Merge(h); dropped > 0 {
 		return fmt.Errorf("a histogram has %d samples out of its range", dropped)
 	}
 	return nil
