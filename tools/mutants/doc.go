@@ -6,6 +6,6 @@
 //
 // The operators are fixed: another comparison, another sign, a bound that is off by one, a statement that is dropped,
 // and two arguments that are swapped. Locks stay, and of the drivers only functions that count are changed. What does
-// not compile is drawn again. The test fails when less than nine tenths of the mutants are noticed. Those that change
-// no behaviour stand in equivalent.txt, each with its reason.
+// not compile is drawn again. As many mutants are tried at a time as -parallel says. The test fails when less than nine
+// tenths of the mutants are noticed. Those that change no behaviour stand in equivalent.txt, each with its reason.
 package mutants

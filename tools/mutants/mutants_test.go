@@ -14,9 +14,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -273,6 +275,63 @@ func equivalent(t *testing.T) map[string]string {
 	return all
 }
 
+// draw holds the mutants that were drawn, and what became of them.
+type draw struct {
+	known   map[string]string // the equivalent ones
+	end     time.Time
+	bounded bool // whether the test has an end
+
+	mu        sync.Mutex
+	all       []mutant                            // not yet drawn, in random order
+	takes     map[string]map[string]time.Duration // how long tests may take, by the package that is changed
+	running   int
+	tried     int
+	same      int
+	survivors []string
+}
+
+// next draws a mutant, until enough are tried or none is left.
+func (d *draw) next(t *testing.T) (m mutant, takes map[string]time.Duration, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for len(d.all) > 0 && d.tried+d.running < *places && (!d.bounded || time.Until(d.end) > 2*patience) {
+		m, d.all = d.all[0], d.all[1:]
+		if reason := d.known[m.String()]; reason != "" {
+			d.same++
+			t.Logf("equivalent: %s (%s)", m, reason)
+			continue
+		}
+		dir := filepath.ToSlash(filepath.Dir(m.file))
+		if d.takes[dir] == nil {
+			d.takes[dir] = unchanged(t, packages[dir])
+		}
+		d.running++
+		return m, d.takes[dir], true
+	}
+	return mutant{}, nil, false
+}
+
+// work tries mutants until none is left. Several goroutines may do so.
+func (d *draw) work(t *testing.T) {
+	for {
+		m, takes, ok := d.next(t)
+		if !ok {
+			return
+		}
+		compiles, noticed := try(t, m, packages[filepath.ToSlash(filepath.Dir(m.file))], takes)
+		d.mu.Lock()
+		d.running--
+		if compiles {
+			d.tried++
+		}
+		if compiles && !noticed {
+			d.survivors = append(d.survivors, fmt.Sprintf("%s (line %d)", m, m.line))
+			t.Logf("survived: %s (line %d)", m, m.line)
+		}
+		d.mu.Unlock()
+	}
+}
+
 func TestMutants(t *testing.T) {
 	if !*mutate {
 		t.Skip("takes an hour; see doc.go: go test -mutants")
@@ -301,34 +360,17 @@ func TestMutants(t *testing.T) {
 	h.Write([]byte(*seed))
 	random := rand.New(rand.NewPCG(h.Sum64(), 0))
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	known := equivalent(t)
-	var survivors []string
-	tried, same := 0, 0
-	end, bounded := t.Deadline()
-	takes := map[string]map[string]time.Duration{}
-	for _, m := range all {
-		if tried == *places || bounded && time.Until(end) < 2*patience {
-			break
+	d := &draw{all: all, known: equivalent(t), takes: map[string]map[string]time.Duration{}}
+	d.end, d.bounded = t.Deadline()
+	t.Run("mutants", func(t *testing.T) {
+		for range runtime.GOMAXPROCS(0) { // which is also the default of -parallel
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				d.work(t)
+			})
 		}
-		if reason := known[m.String()]; reason != "" {
-			same++
-			t.Logf("equivalent: %s (%s)", m, reason)
-			continue
-		}
-		dir := filepath.ToSlash(filepath.Dir(m.file))
-		if takes[dir] == nil {
-			takes[dir] = unchanged(t, packages[dir])
-		}
-		compiles, noticed := try(t, m, packages[dir], takes[dir])
-		if !compiles {
-			continue
-		}
-		tried++
-		if !noticed {
-			survivors = append(survivors, fmt.Sprintf("%s (line %d)", m, m.line))
-			t.Logf("survived: %s", survivors[len(survivors)-1])
-		}
-	}
+	})
+	tried, same, survivors := d.tried, d.same, d.survivors
 	t.Logf("seed %s: %d of %d mutants were noticed, %d more change no behaviour; survivors:\n%s",
 		*seed, tried-len(survivors), tried, same, strings.Join(survivors, "\n"))
 	if tried == 0 || 10*len(survivors) > tried {

@@ -39,7 +39,6 @@ func TestStalledStreams(t *testing.T) {
 				Arguments: func(int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"channel":%q}`, t.Name())) },
 			})
 			systemstest.Attach(t, d, subs)
-			d.(driver.Beginner).Begin(0, 0)
 			all := func(seq uint32) {
 				w.Fire(t, t.Name(), source, seq)
 				rec.Wait(t, "an event on all streams", func(m *systemstest.Memory) bool {
@@ -51,7 +50,10 @@ func TestStalledStreams(t *testing.T) {
 					return true
 				})
 			}
-			seq := uint32(1)
+			// A stream is attached when its response is read, and has its connection a little later.
+			all(1)
+			d.(driver.Beginner).Begin(0, 0)
+			seq := uint32(2)
 			for ; (systemstest.Figure(d, "heldBack") == 0 || systemstest.Figure(d, "stalled") < chosen) && seq < 1000; seq++ {
 				all(seq)
 			}
