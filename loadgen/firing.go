@@ -137,19 +137,23 @@ func (f *Firing) wait(ctx context.Context, n uint64) (d due, ok bool) {
 	return d, f.includes(d.intended)
 }
 
-// Timers of the Go runtime are up to a millisecond late. So a long sleep ends
-// a little early, and other goroutines run for the rest. Short sleeps do not:
-// yielding would take a processor that the target may need.
+// Timers of the Go runtime are up to a millisecond late. So a long sleep ends a little early, a nap
+// follows that ends a little early, too, and other goroutines run for the rest. Short sleeps are
+// not followed by these: yielding would take a processor that the target may need.
 const (
-	yieldTime  = time.Millisecond
+	napTime    = time.Millisecond
+	yieldTime  = 100 * time.Microsecond
 	yieldAbove = 10 * time.Millisecond
 )
 
 func (f *Firing) sleep(ctx context.Context, until eventmeter.Instant) bool {
 	d := until.Sub(f.o.Clock.Now())
 	if d > yieldAbove {
-		if !f.sleepFor(ctx, d-yieldTime) {
+		if !f.sleepFor(ctx, d-napTime) {
 			return false
+		}
+		if left := until.Sub(f.o.Clock.Now()) - yieldTime; left > 0 {
+			nap(left)
 		}
 		f.yield(until)
 	}
