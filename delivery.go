@@ -149,9 +149,11 @@ type Notice struct {
 	// Refused is true if there is one.
 	Stamp   Stamp
 	Refused bool
-	// Since is the last time at which the target is known to have delivered, for
-	// Suspended; for Resumed, the time before which no events are asked for.
+	// Since is when the target said that it stopped, for Suspended; for Resumed, the
+	// time before which no events are asked for. Where Later is true the target stopped
+	// later than Since, after the newest event that was fired by At and came.
 	Since Instant
+	Later bool
 	// Own is true, for Undeliverable only, if this side had no room: it closed a
 	// connection, or turned a delivery away before it was read.
 	Own bool

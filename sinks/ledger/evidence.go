@@ -16,8 +16,8 @@ import (
 //     and deliveries for which there was no room here, name no subscription, so the
 //     lane's number of them is an upper bound for all its subscriptions together. A target that tries several times for one
 //     event leaves that bound too high, never too low.
-//   - LostSuspended: published in a stretch in which the target reported that it
-//     delivered nothing.
+//   - LostSuspended: fired or under way in a stretch in which the target reported
+//     that it delivered nothing.
 //
 // Each loss has one row, the first that fits of: refused, announced,
 // order unknown, undeliverable, suspended, silent.
@@ -84,16 +84,18 @@ func (h *shard) reject(pos uint32, stamp eventmeter.Stamp) {
 	x.rejected, _ = addSeq(x.rejected, stamp.Seq)
 }
 
-// suspend notes that the target delivered nothing after since, until at; the
-// caller holds the lock. It cannot have been so before the newest emission that
-// came, since that was delivered.
-func (h *shard) suspend(pos uint32, since, at eventmeter.Instant) {
+// suspend notes that the target delivered nothing of what it took from n.Since, or later, until
+// n.At; the caller holds the lock. What it took later may have come before n.
+func (h *shard) suspend(pos uint32, n *eventmeter.Notice) {
 	s := &h.subs[pos]
 	if s.active == 0 || s.over {
 		return
 	}
 	r := h.rare(s)
-	from := max(since, h.ledger.newestCame(h.slotsOf(s)))
+	from, at := n.Since, n.At
+	if n.Later {
+		from = max(from, h.ledger.newestCame(h.slotsOf(s), at+1))
+	}
 	if n := len(r.suspended); n > 0 {
 		from = max(from, r.suspended[n-1].to)
 	}
@@ -102,18 +104,29 @@ func (h *shard) suspend(pos uint32, since, at eventmeter.Instant) {
 	}
 }
 
-// newestCame returns when the newest emission was fired of which a copy came,
-// accepted or not; 0 when none did.
-func (l *Ledger) newestCame(slots []slot) eventmeter.Instant {
+// newestCame returns when the newest emission was fired, of those fired before an instant, of which
+// a copy came, accepted or not; 0 when none did.
+func (l *Ledger) newestCame(slots []slot, before eventmeter.Instant) eventmeter.Instant {
 	var at eventmeter.Instant
 	for i := range slots {
 		t := &slots[i]
-		seq := t.newest
-		if t.extra != nil && len(t.extra.rejected) > 0 {
-			seq = max(seq, t.extra.rejected[len(t.extra.rejected)-1].to)
+		src := &l.sources[t.source]
+		limit := src.firstFrom(t.base+1, before) - 1
+		seq := min(t.newest, limit)
+		if t.extra != nil {
+			for _, hole := range slices.Backward(t.extra.holes) {
+				if hole.from <= seq && seq <= hole.to {
+					seq = hole.from - 1
+				}
+			}
+			for _, r := range t.extra.rejected {
+				if r.from <= limit {
+					seq = max(seq, min(r.to, limit))
+				}
+			}
 		}
 		if seq > t.base {
-			at = max(at, l.sources[t.source].firedAt(seq))
+			at = max(at, src.firedAt(seq))
 		}
 	}
 	return at
@@ -199,12 +212,20 @@ func without(src *source, r run, taken []run) (rest []run, owed int64) {
 	return rest, owed
 }
 
-// countSuspended counts the owed emissions of r that were fired in one of the
-// stretches.
+// countSuspended counts the owed emissions of r that the target may have taken in one of the
+// stretches: those that were fired or under way in it.
 func (s *source) countSuspended(r run, list []stretch) int64 {
 	var n int64
+	next := r.from // of those that no stretch before had
 	for _, x := range list {
-		n += s.countOwed(s.firstFrom(r.from, x.from+1), min(r.to, s.firstFrom(r.from, x.to+1)-1))
+		low, high := s.firstFrom(next, x.from+1), min(r.to, s.firstFrom(next, x.to+1)-1)
+		for seq := next; seq < low && seq <= r.to; seq++ {
+			if s.at(seq).acked.Load() > int64(x.from) {
+				n += s.countOwed(seq, seq)
+			}
+		}
+		n += s.countOwed(low, high)
+		next = max(next, high+1)
 	}
 	return n
 }

@@ -347,7 +347,7 @@ func (h *shard) notice(pos uint32, n *eventmeter.Notice) {
 		h.reject(pos, n.Stamp)
 		return
 	case n.Kind == eventmeter.Suspended:
-		h.suspend(pos, n.Since, n.At)
+		h.suspend(pos, n)
 		return
 	case n.Kind == eventmeter.Claimed:
 		h.claimed(s, n.Stamp)

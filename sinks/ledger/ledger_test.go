@@ -86,8 +86,10 @@ func say(t testing.TB, r eventmeter.Recorder, sub eventmeter.Sub, verb string, s
 		r.Noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.Undeliverable, At: at, Detail: "bad certificate"})
 	case "closed": // there was no room here
 		r.Noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.Undeliverable, At: at, Detail: "too many", Own: true})
-	case "suspended": // since as many milliseconds as the number says
-		r.Noticed(eventmeter.Notice{Sub: sub, Kind: eventmeter.Suspended, At: at, Since: ms(float64(s.Seq)), Detail: "tls_error"})
+	case "suspended", "ended": // at as many milliseconds as the number says, or not before
+		n := eventmeter.Notice{Sub: sub, Kind: eventmeter.Suspended, At: at, Since: ms(float64(s.Seq)), Detail: "tls_error"}
+		n.Later = verb == "suspended"
+		r.Noticed(n)
 	default:
 		to, ok := states[verb]
 		if !ok {

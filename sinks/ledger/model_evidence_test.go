@@ -1,6 +1,10 @@
 package ledger
 
-import "github.com/eventmeter/eventmeter"
+import (
+	"math"
+
+	"github.com/eventmeter/eventmeter"
+)
 
 // modelEvidence is what explains the losses of one window.
 type modelEvidence struct {
@@ -15,14 +19,19 @@ type modelEvidence struct {
 func (m *model) evidence(sub eventmeter.Sub, all []*modelEmission, windows []*modelWindow, k int, copies []modelCopy) modelEvidence {
 	w := windows[k]
 	out := modelEvidence{refused: map[*modelEmission]bool{}}
-	came := func(before int) eventmeter.Instant {
+	came := func(before int, by eventmeter.Instant) eventmeter.Instant {
 		var at eventmeter.Instant
 		for _, c := range copies {
-			if c.call < before && c.e.fired > w.attaching {
+			if c.call < before && c.e.fired > w.attaching && c.e.fired <= by {
 				at = max(at, c.e.fired)
 			}
 		}
-		return max(at, out.came)
+		for e := range out.refused {
+			if e.fired <= by {
+				at = max(at, e.fired)
+			}
+		}
+		return at
 	}
 	for i, c := range m.calls {
 		n, ok := c.(eventmeter.Notice)
@@ -46,12 +55,14 @@ func (m *model) evidence(sub eventmeter.Sub, all []*modelEmission, windows []*mo
 				if e.firedCall < i && e.source == n.Stamp.Source && e.seq == n.Stamp.Seq && n.Stamp.Run == m.opt.Run &&
 					m.hears(sub, e.source) && e.fired > w.attaching && (i < w.overCall || e.fired <= w.over) {
 					out.refused[e] = true
-					out.came = max(out.came, e.fired)
 				}
 			}
 		}
 		if !n.Refused && n.Kind == eventmeter.Suspended && i > w.activeCall && i < w.overCall {
-			from := max(n.Since, came(i))
+			from := n.Since
+			if n.Later {
+				from = max(from, came(i, n.At))
+			}
 			for _, s := range out.suspended {
 				from = max(from, s.to)
 			}
@@ -60,7 +71,7 @@ func (m *model) evidence(sub eventmeter.Sub, all []*modelEmission, windows []*mo
 			}
 		}
 	}
-	out.came = came(never)
+	out.came = came(never, math.MaxInt64)
 	return out
 }
 
@@ -68,7 +79,7 @@ func (m *model) evidence(sub eventmeter.Sub, all []*modelEmission, windows []*mo
 func (v *modelEvidence) blame(f *modelFigures, e *modelEmission, announced, unknown bool) {
 	suspended := false
 	for _, s := range v.suspended {
-		suspended = suspended || e.fired > s.from && e.fired <= s.to
+		suspended = suspended || e.acked > s.from && e.fired <= s.to
 	}
 	switch {
 	case v.refused[e]:

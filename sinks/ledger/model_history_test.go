@@ -263,6 +263,7 @@ func (h *history) notice() {
 	case 14, 13:
 		n.Kind, n.Own = eventmeter.Undeliverable, b&16 != 0
 	case 12, 11:
+		n.Later = b&1 != 0
 		n.Kind, n.Since = eventmeter.Suspended, max(h.now-eventmeter.Instant(b>>4)*50_000, 0)
 	case 10, 9, 8:
 		n.Kind = eventmeter.Rejected

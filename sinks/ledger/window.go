@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -138,7 +139,7 @@ func (l *Ledger) sum(w *window, slots []slot, announced uint32, e evidence, foun
 		return s
 	}
 	var backed []run // announcements that something missing stands behind
-	came := l.newestCame(slots)
+	came := l.newestCame(slots, math.MaxInt64)
 	for i := range slots {
 		backed = l.sumSlot(&s, w, &slots[i], backed, &e, came, found)
 	}

@@ -203,7 +203,7 @@ func (d *lane) subscribe(r *run, cause eventmeter.Cause) error {
 			return mcpclient.SessionLost(method)
 		}
 		if a.Err.Gone() && k.toldAt() != 0 {
-			k.suspended(k.toldAt(), a.Began(), "a refresh was answered "+a.Err.Failure())
+			k.suspended(k.toldAt(), a.Began(), true, "a refresh was answered "+a.Err.Failure())
 		}
 		a.Err.Blame(k.d.Listener.URL(""))
 		return a.Err
@@ -303,7 +303,7 @@ func (d *lane) granted(r *run, a *mcpclient.Answer, g grant) {
 	case again:
 		d.agenda.add(a.At.Add(minRefresh), k)
 	case over != 0:
-		k.suspended(over, a.At, "terminated, and subscribed again")
+		k.suspended(over, a.At, false, "terminated, and subscribed again")
 	}
 }
 

@@ -55,7 +55,7 @@ func (d *lane) readStatus(r *run, a *mcpclient.Answer, before eventmeter.Instant
 	if s.Active != nil && !*s.Active {
 		d.tally.Count("statusSuspended", 1)
 		// Until now: the refresh itself has ended the suspension.
-		r.hook.suspended(before, a.Began(), "deliveryStatus"+detail)
+		r.hook.suspended(before, a.Began(), true, "deliveryStatus"+detail)
 	}
 }
 
@@ -128,9 +128,10 @@ func (d *lane) documents() map[string][]byte {
 	return map[string][]byte{receiverDocument: []byte(`{"receivers":["` + below + `"]}`)}
 }
 
-// suspended reports that, as the target says, it delivered nothing from since to at.
-func (k *hook) suspended(since, at eventmeter.Instant, why string) {
-	k.d.Recorder.Noticed(eventmeter.Notice{Sub: k.r.Sub, Kind: eventmeter.Suspended, At: at, Since: since, Detail: errtext.Line(why)})
+// suspended reports that, as the target says, it delivered nothing from since, or from some time later, to at.
+func (k *hook) suspended(since, at eventmeter.Instant, later bool, why string) {
+	n := eventmeter.Notice{Sub: k.r.Sub, Kind: eventmeter.Suspended, At: at, Since: since, Later: later, Detail: errtext.Line(why)}
+	k.d.Recorder.Noticed(n)
 }
 
 // toldAt returns when the target last answered a subscribe call.
