@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"encoding/json"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -36,5 +37,30 @@ func TestEncode(t *testing.T) {
 	want, _ := other.Encode()
 	if got, _ := Encode(other); string(got) != string(want) {
 		t.Errorf("another range: %s, want %s", got, want)
+	}
+}
+
+// TestIntervalOutOfRange: a single sample that no histogram of a lane can hold is refused, not dropped.
+func TestIntervalOutOfRange(t *testing.T) {
+	for _, c := range []struct {
+		value int64
+		ok    bool
+	}{{highestNanos, true}, {100 * highestNanos, false}} {
+		h := hdrhistogram.NewPacked(1, 1000*highestNanos, histogramSigs)
+		if err := h.RecordValue(c.value); err != nil {
+			t.Fatal(err)
+		}
+		part, err := h.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(map[string][]byte{"fromIntended": part})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lane LaneInterval
+		if err := json.Unmarshal(text, &lane); (err == nil) != c.ok {
+			t.Errorf("%d ns: %v", c.value, err)
+		}
 	}
 }

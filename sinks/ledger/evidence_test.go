@@ -35,6 +35,9 @@ func TestLossesByEvidence(t *testing.T) {
 		{"announced a nanosecond before", up + fires(1) + "truncated@9.999999", 1, 0, 0, 0, 0},
 		{"announced as it was published", up + fires(1) + "truncated@10", 0, 1, 0, 0, 0},
 
+		{"a hole in a window that another followed",
+			up + fires(3) + "got:1@12 got:3@32 detaching@200 detached@201 attaching@202 active@203", 1, 0, 0, 0, 0},
+
 		{"every copy was refused", up + fires(3) + "turned:1@12 turned:1@13 turned:2@22", 1, 0, 0, 2, 0},
 		{"a later copy was accepted", up + fires(2) + "turned:1@12 got:1@14 got:2@22", 0, 0, 0, 0, 0},
 		{"an earlier copy was accepted", up + fires(2) + "got:1@12 turned:1@14", 1, 0, 0, 0, 0},
