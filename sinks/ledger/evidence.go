@@ -212,7 +212,7 @@ func without(src *source, r run, taken []run) (rest []run, owed int64) {
 	return rest, owed
 }
 
-// countSuspended counts the owed emissions of r that the target may have taken in one of the
+// countSuspended counts the expected emissions of r that the target may have taken in one of the
 // stretches: those that were fired or under way in it.
 func (s *source) countSuspended(r run, list []stretch) int64 {
 	var n int64

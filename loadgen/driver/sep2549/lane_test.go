@@ -104,9 +104,15 @@ func (w *listWorld) fire(t *testing.T, list string, source uint16) {
 // settle waits until every client has learned of every change.
 func (w *listWorld) settle(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(systemstest.Patience); w.ledger.Outstanding() > 0; time.Sleep(5 * time.Millisecond) {
+	w.wait(t, "every change", func() bool { return w.ledger.Outstanding() == 0 })
+}
+
+// wait waits until ok.
+func (w *listWorld) wait(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(systemstest.Patience); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Errorf("%d changes were not learned of", w.ledger.Outstanding())
+			t.Errorf("waited for %s; %d changes were not learned of", what, w.ledger.Outstanding())
 			return
 		}
 	}
@@ -168,10 +174,7 @@ func TestListsOfEveryKind(t *testing.T) {
 						}
 						lw.settle(t)
 					}
-					// A fast client was told of every change before a use found a fresh copy.
-					for end := time.Now().Add(systemstest.Patience); systemstest.Figure(lw.d, "fetchesAvoided") == 0 && time.Now().Before(end); {
-						time.Sleep(5 * time.Millisecond)
-					}
+					lw.wait(t, "a use of a fresh copy", func() bool { return systemstest.Figure(lw.d, "fetchesAvoided") > 0 })
 					lane, f := lw.finish(t, clients)
 					if lane.Expected != clients*sources*rounds || lane.Delivered != lane.Expected {
 						t.Errorf("%d expected, %d delivered", lane.Expected, lane.Delivered)
